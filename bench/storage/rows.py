@@ -1,4 +1,4 @@
-"""The table of rows about the log."""
+"""The table of rows about the log, and about what a broker holds."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -7,6 +7,7 @@ from bench.stats import Figures
 from bench.storage import compaction, restart
 from bench.storage.cold import ColdFetch
 from bench.storage.compaction import Compaction
+from bench.storage.groups import ManyGroups
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import System
@@ -33,6 +34,7 @@ STORAGE = {
     ),
     "partitions-2000": StorageRow("2,000 partitions on one broker", ManyPartitions(2_000)),
     "partitions-10000": StorageRow("10,000 partitions on one broker", ManyPartitions(10_000)),
+    "groups-10000": StorageRow("10,000 groups of one member", ManyGroups(10_000)),
     "compaction": StorageRow(
         "compaction of 1 GB, 10,000 keys of 1000 B", Compaction(), compaction.SETTINGS
     ),

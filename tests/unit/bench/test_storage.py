@@ -21,6 +21,7 @@ from bench.storage.fill import (
     transactions_block,
     write_partition,
 )
+from bench.storage.groups import ManyGroups
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import Oncelog, System
@@ -80,6 +81,9 @@ SOAK = pytest.mark.soak
             ],
             id="partitions",
             marks=SOAK,
+        ),
+        pytest.param(
+            ManyGroups(60), {}, ["seconds", "memory grown by MB"], id="groups", marks=SOAK
         ),
         pytest.param(
             ColdFetch(2, 10**6),

@@ -2,6 +2,7 @@
 
 import struct
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -9,6 +10,8 @@ from tests.support import evidence, group_kills
 from tests.support.group_judge import GroupHistory, committed, judge
 from tests.support.group_kills import ROWS, keep, kept, sources
 from tests.support.group_member import ends
+
+Rows: TypeAlias = dict[str, dict[str, object]]
 
 
 def history() -> GroupHistory:
@@ -73,10 +76,10 @@ def test_rows_are_kept_from_run_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     digest = sources()
     assert kept() == {}
-    first = {ROWS[0].name: {"verdict": "passed", "sources": digest}}
+    first: Rows = {ROWS[0].name: {"verdict": "passed", "sources": digest}}
     assert keep(first, digest) == "incomplete"
     assert kept() == first
-    whole = {row.name: {"verdict": "passed", "sources": digest} for row in ROWS}
+    whole: Rows = {row.name: {"verdict": "passed", "sources": digest} for row in ROWS}
     assert keep(whole, digest) == "passed"
     assert keep(whole, "other sources") == "incomplete"
     assert keep({**whole, ROWS[1].name: {"verdict": "broken", "sources": digest}}, digest) == (
