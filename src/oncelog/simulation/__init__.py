@@ -1,5 +1,5 @@
-"""The whole system in one process under virtual time, where one seed decides everything (D3).
+"""Simulates brokers and clients in one process under virtual time; one seed decides all (D3).
 
-The brokers and clients here are the shipped ones; their clock, network, disk and executor are
-simulated. Faults strike by plan, checkers judge what clients saw and what the logs hold.
+The brokers and clients are the shipped ones; their clock, network, disk and executor are simulated.
+A plan injects faults; checkers examine what clients saw and what the logs contain.
 """

@@ -1,9 +1,9 @@
-"""Batches that compaction replaced, kept as they were when they were written.
+"""Keeps the batches that compaction replaced, as they were written.
 
-The checkers judge what was written and acknowledged, so the final look puts these back in their
-places (`oncelog.simulation.reading`), and `oncelog.simulation.checkers.compaction` judges whether
-they were allowed to go. It is told of the renames of a swap (`oncelog.storage.swap`) just before
-they take the name from a segment, and asks nothing of the disk that faults or counts see.
+The checkers need what was written and acknowledged, so `oncelog.simulation.reading` adds these
+batches to the final logs, and `oncelog.simulation.checkers.compaction` checks whether they could be
+removed. The archive is called just before a rename of a swap (`oncelog.storage.swap`) takes the
+name of a segment; it does no operation that faults or counts of the simulated disk see.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Archive:
         """Those among them that recovery put there."""
 
     def of(self, partition: TopicPartition) -> Mapping[int, bytes]:
-        """What was replaced in a partition's log."""
+        """Return the batches that were replaced in a partition's log."""
         return self._batches.get(str(partition), {})
 
     def partitions(self) -> set[str]:
@@ -41,7 +41,7 @@ class Archive:
         return set(self._batches)
 
     def renaming(self, source: str, target: str, *, recovering: bool) -> None:
-        """A file or folder is about to be renamed."""
+        """Called before a file or folder is renamed."""
         folder, _, name = source.rpartition("/")
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             self._keep(folder, target)
@@ -58,5 +58,5 @@ class Archive:
         data = self._peek(path) or b""
         batches = self._batches.setdefault(folder.rpartition("/")[2], {})
         for position, header in iter_headers(data):
-            # A batch that was replaced before is not what was written.
+            # A batch that was already replaced before is not the one that was written.
             batches.setdefault(header.base_offset, data[position : position + header.length])

@@ -1,4 +1,4 @@
-"""Many runs: seeds over processes, findings sorted, the first of each kind made smaller."""
+"""Does many runs in several processes, sorts the findings, and minimises the first of each kind."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ __all__ = [
 
 
 RUNS_PER_PROCESS: Final = 200
-"""Runs after which a process makes room for a fresh one."""
+"""Runs after which a worker process is replaced by a new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def run_seeds(
 
 
 def _keep_what_is_there() -> None:
-    """What is loaded stays loaded: collecting garbage after each run need not look at it."""
+    """Exclude imported modules from garbage collection after each run."""
     gc.collect()
     gc.freeze()
 
@@ -142,7 +142,7 @@ def smallest(plan: Plan, wanted: str, runs_max: int = 80) -> tuple[Plan, int]:
 
 @dataclass
 class Campaign:
-    """What many runs add up to."""
+    """The result of many runs."""
 
     run_count: int = 0
     failed_seeds: list[int] = field(default_factory=list)
@@ -158,7 +158,7 @@ class Campaign:
     began_s: float = field(default_factory=time.monotonic)
 
     def add(self, summary: Summary) -> list[RunFinding]:
-        """Take in one run; returns what is found for the first time and not known."""
+        """Add one run; return its findings that are new and no known defect."""
         new = []
         self.run_count += 1
         self.simulated_s += summary.simulated_s
@@ -189,7 +189,7 @@ def run_campaign(
     jobs: int,
     tell: Callable[[Summary, RunFinding], None],
 ) -> Campaign:
-    """Carry out many runs and show how far they are; `tell` gets what is new and not known."""
+    """Do many runs and show the progress; `tell` gets findings that are new and not known."""
     campaign = Campaign()
     with Display(len(seeds)) as display:
         for summary in run_seeds(seeds, profile, duration_s, jobs):

@@ -1,7 +1,7 @@
-"""A simulated client over all its lives: it is started, killed, frozen, and started again.
+"""A simulated client: it is started, killed, frozen, and started again.
 
-Each life is a process of its own with a name of its own ("c3.0", "c3.1"), so that records and
-transactions of two lives are never confused. What it does is its role's business.
+Each start is a process with its own name ("c3.0", "c3.1"), so that records and transactions of two
+processes are never confused. Its role decides what it does.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["ClientNode", "RoleRun"]
 RoleRun = Callable[[ClientContext], Awaitable[None]]
 
 RESTART_S: Final = (0.05, 4.0)
-"""After this time a client that was killed is started again."""
+"""Bounds of the time, in seconds, after which a killed client is started again."""
 
 
 class ClientNode:
@@ -51,7 +51,7 @@ class ClientNode:
         self._rng = rng
 
     def start(self) -> None:
-        """Begin the next life, unless it was dismissed."""
+        """Start the next process, unless the client was dismissed."""
         world = self._world
         if self._is_dismissed:
             return
@@ -64,7 +64,7 @@ class ClientNode:
         process.spawn(self._live(process))
 
     def kill(self) -> None:
-        """End it at once; it comes back after a while."""
+        """Kill it; it is started again after a random time."""
         process = self.process
         if process is None or not process.alive:
             return

@@ -14,7 +14,7 @@ WALL_START_MS: Final = 1_767_225_600_000
 
 
 class SimulatedClock:
-    """See `oncelog.runtime.clock.Clock`. The process's `wall_offset_ms` moves its wall clock."""
+    """A `oncelog.runtime.clock.Clock`. The process's `wall_offset_ms` is added to wall time."""
 
     __slots__ = ("_process",)
 
@@ -22,7 +22,7 @@ class SimulatedClock:
         self._process = process
 
     def now_ms(self) -> int:
-        """Wall time: the world's, at this process's rate, moved by its offset."""
+        """Wall time: that of the world at this process's rate, plus its offset."""
         process = self._process
         run_ms = process.scheduler.now_s * process.clock_rate * 1000.0
         return WALL_START_MS + int(run_ms + process.wall_offset_ms)

@@ -1,4 +1,4 @@
-"""From the rows of a compacted log to values that the checkers judge. Pure."""
+"""Converts a compacted log to the values that the checkers read. Pure."""
 
 from __future__ import annotations
 

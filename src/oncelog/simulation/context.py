@@ -1,6 +1,6 @@
 """Defines the context of a simulated client: its name, its world and its history.
 
-Nothing here knows a request. Waits are virtual time (`clock`), chance is `rng`, and there is no
+It knows no requests. Waits use virtual time (`clock`), and random choices `rng`; a client has no
 other source of either.
 """
 
@@ -40,15 +40,15 @@ class ClientContext:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def record(self, event: Callable[..., Event], *values: object) -> None:
-        """Write down an event of this client that happens now."""
+        """Record an event of this client that happens now."""
         self.history.record(event(self.now_s(), self.name, *values))
 
     def progress(self, state: str) -> None:
-        """Write down that the client has come to a state."""
+        """Record that the client has reached a state."""
         self.record(Progress, state)
 
     def stuck(self, reason: str) -> None:
-        """Write down that the broker did what Kafka never does. The client goes on."""
+        """Record that the broker did what Kafka never does. The client continues."""
         self.record(Progress, f"stuck: {reason}")
 
     def get(self, key: str, default: T) -> T:

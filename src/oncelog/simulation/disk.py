@@ -1,7 +1,7 @@
 """The disk of a simulated machine, which outlives the processes that use it.
 
-`SimulatedDisk` is the machine's: it loses what was not synced when the power goes, fails and decays
-as told. `of` gives what one process sees. It must not know logs, records or brokers.
+`SimulatedDisk` loses unsynced bytes when power is lost, and fails and damages files when a fault is
+armed. `of` returns the view of one process. It must not know logs, records or brokers.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class FileState:
 
 
 class SimulatedDisk:
-    """One machine's file system. See the module's text."""
+    """One machine's file system; see the module's docstring."""
 
     __slots__ = ("_device", "_rng", "_views", "faults")
 
@@ -49,7 +49,7 @@ class SimulatedDisk:
         self._rng = rng
         self._views: list[ProcessDisk] = []
         self.faults = self._device.faults
-        """What can be armed to go wrong."""
+        """The faults that can be armed."""
 
     # --- processes
 

@@ -1,6 +1,6 @@
-"""What every operation of a process on a simulated disk passes: here it dies, or the disk fails.
+"""Every operation of a process on a simulated disk passes here, where kills and failures strike.
 
-`Device` is what all processes of a machine share. `DeviceAccess` is one process's way to it.
+All processes of a machine share one `Device`; each has its own `DeviceAccess` to it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DiskOwner(Protocol):
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The process's name, for messages."""
         ...
 
     @property
@@ -66,11 +66,11 @@ class Lock:
 
     @property
     def is_held(self) -> bool:
-        """Whether others are kept out."""
+        """Whether the lock is held."""
         return self._process.alive and not self._is_released
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         self._is_released = True
 
 

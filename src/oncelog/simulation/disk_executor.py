@@ -1,9 +1,8 @@
-"""The executor of a simulated process: pools of threads that are none.
+"""The executor of a simulated process, which runs work without threads.
 
 Work runs as one unit in a later callback of the process's loop. Between the call and that callback
-virtual time passes: some milliseconds, or seconds while the disk is slow. Of each lane as many at a
-time are under way as `SystemDisk` has threads; the others wait for their turn, first come, first
-served.
+virtual time passes: some milliseconds, or seconds while the disk is slow. In each lane as many
+units run at a time as `SystemDisk` has threads; the others wait in the order of arrival.
 """
 
 from __future__ import annotations

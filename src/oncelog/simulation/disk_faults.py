@@ -94,17 +94,17 @@ class DiskFaults:
         self.armed = True
 
     def fill(self, rng: random.Random) -> None:
-        """From now on nothing can grow."""
+        """Fill the disk: no file can grow."""
         self._full = rng
         self.armed = True
 
     def drain(self) -> None:
-        """There is room again."""
+        """The disk has free space again."""
         self._full = None
         self.armed = bool(self._failures)
 
     def heal(self) -> None:
-        """Nothing fails any more, there is room, and the disk is fast."""
+        """End all faults: no operation fails, space is free, and the disk is fast."""
         self._failures.clear()
         self._full = None
         self.armed = self.slow = False
@@ -169,7 +169,7 @@ def cut_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
 
 
 def empty_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
-    """Leave nothing of the bytes of one file; says of which."""
+    """Remove all bytes of one file; return its path."""
     return _shorten(tree, rng, matches, lambda _: 0)
 
 

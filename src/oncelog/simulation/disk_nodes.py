@@ -1,7 +1,7 @@
 """Files and folders in memory, with what was done to each since it was last synced.
 
-A name in a folder leads to a file or a folder, as a directory entry leads to an inode; a file that
-lost its name lives on in those who hold it. All processes see the newest state at once (`data`,
+A name in a folder refers to a file or a folder, as a directory entry refers to an inode; a removed
+file exists as long as a process holds it open. All processes see the newest state at once (`data`,
 `names`); `changes` remembers how to go back, so that a loss of power can. Like a kernel that writes
 back what is old, a node forgets the older half of its changes when there are too many: those are
 then as good as synced. No process, fault or randomness is known here.

@@ -1,7 +1,7 @@
-"""From a seed to a plan: which settings, topics, clients and faults a run has.
+"""Draws a plan from a seed: the configs, topics, clients and faults of a run.
 
-Runs differ in everything that a user can choose: how many clients of which kind, which settings the
-broker has, what goes wrong. Small runs find most, so most runs are small.
+Runs differ in everything that a user can choose: number and kind of clients, the broker's configs,
+and faults. Small runs find most defects, so most runs are small.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The part of a plan that is about groups under KIP-848: who takes part, and the broker's times.
+"""Draws the part of a plan about groups under KIP-848: the members, and the broker's times.
 
-Drawn with randomness of its own, so that the rest of a seed's plan does not depend on it.
+It has its own randomness, so that the rest of a seed's plan does not depend on it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog.simulation.plan import PlannedClient, PlannedTopic
 __all__ = ["consumer_members", "group_settings"]
 
 _CHANCE: Final = 0.4
-"""How many runs have such a group."""
+"""The share of runs that have such a group."""
 _COPIERS_CHANCE: Final = 0.5
 """How many runs whose copiers are members have them take part under KIP-848."""
 _FLAVORS: Final = ("java", "librdkafka")

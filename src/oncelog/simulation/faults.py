@@ -1,6 +1,6 @@
-"""Faults: their kinds, and the named schedules that strike with them at a rate.
+"""Defines the kinds of faults, and named profiles with the rate of each kind.
 
-A profile is a schedule: how often each kind strikes, per six seconds of virtual time. `draw_faults`
+A profile says how often each kind occurs, per six seconds of virtual time. `draw_faults`
 makes the planned faults of a run from it. What a fault does is `oncelog.simulation.injector`.
 """
 

@@ -1,7 +1,7 @@
-"""Carries out planned faults: whom a fault meets, for how long, and that it ends.
+"""Injects planned faults: it chooses the target, and ends the fault after its duration.
 
-One method per kind, named after it. Each strike is an event of the history and is counted. What is
-right under a fault is the checkers' business.
+There is one method per kind, named after it. Each fault is counted and is an event of the history.
+The checkers decide what may happen under a fault.
 """
 
 from __future__ import annotations

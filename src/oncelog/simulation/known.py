@@ -1,4 +1,4 @@
-"""Lists known defects: findings that do not fail a run, because an open issue will fix them.
+"""Lists known defects: findings that do not fail a run, because an open issue is about them.
 
 The list is data, ``known_defects.toml``: a pattern for the kind and the detail of a finding, the
 faults that must have struck before, the issue, and a plan that shows it. The issue that mends a

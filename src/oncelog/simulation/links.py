@@ -1,8 +1,8 @@
-"""The ways between simulated machines: how long bytes take, and whether they come through.
+"""The links between simulated machines: their delays, and whether bytes arrive.
 
-A link leads from one machine to another; the way back is another link. Faults on links are kept
-apart from them: a link is computed again from all active faults whenever one begins or ends. This
-module knows machines by name and no connections.
+A link leads from one machine to another; the opposite direction is another link. Faults on links are
+kept apart from them: a link is computed again from all active faults whenever one begins or ends.
+This module knows machines by name and no connections.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 __all__ = ["ANYWHERE", "FaultHandle", "Link", "LinkFault", "Links"]
 
 ANYWHERE: Final = "*"
-"""Every machine but the other one named; what a machine sends to itself meets no such fault."""
+"""Every machine except the other one named; traffic within a machine is not affected."""
 
 LATENCY_S: Final = (0.00005, 0.002)
 """The shortest way between two machines is drawn between these, evenly on a logarithmic scale."""

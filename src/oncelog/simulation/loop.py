@@ -1,6 +1,6 @@
 """The event loop of one simulated process, on the scheduler that all processes share.
 
-It has what asyncio's tasks, futures, timeouts and task groups ask of a loop, and nothing more: no
+It has the methods that asyncio's tasks, futures, timeouts and task groups need, and no others: no
 sockets, threads, signals or subprocesses, so code that bypasses `runtime` fails here at once. Once
 the process is dead it does nothing: what a dying coroutine schedules is dropped.
 """

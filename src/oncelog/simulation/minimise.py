@@ -1,7 +1,7 @@
-"""A finding made smaller: the same seed with fewer clients, faults and restarts, and less time.
+"""Minimises a finding: the same seed with fewer clients, faults and restarts, and less time.
 
-Parts are left out in ever smaller groups as long as a run without them still has the finding, as
-in delta debugging. Every part draws from randomness of its own, so the rest stays what it was.
+Parts are left out in ever smaller groups while a run without them still has the finding, as in
+delta debugging. Every part has its own randomness, so the others do not change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["minimise"]
 
 
 def minimise(plan: Plan, shows: Callable[[Plan], bool], runs_max: int = 80) -> tuple[Plan, int]:
-    """The smallest plan found within so many runs that still `shows` it, and the runs it took."""
+    """Return the smallest plan that still `shows` the finding, and the number of runs used."""
     search = _Search(shows, runs_max)
     parts = list(plan.parts)
     size = max(1, len(parts) // 2)

@@ -1,10 +1,10 @@
-"""Reads what is left at the end of a run, over the wire, into a `FinalState`.
+"""Reads the final state of a run over the wire, into a `FinalState`.
 
-A reader of its own, after everything has settled: every batch of every partition with the markers
-between them (raw Fetch, read_uncommitted), what our Consumer shows under read_committed, the
-records of `__transaction_state`, and the offsets of groups. The watermarks are asked for first and
-bound everything that is read, so what is still moving does not make the picture inconsistent. What
-cannot be read is named in `FinalState.unread`.
+It uses its own client, after all clients have settled: it reads every batch of every partition with
+the markers between them (raw Fetch, read_uncommitted), the records that `Consumer` returns under
+read_committed, the records of `__transaction_state`, and the offsets of groups. The watermarks are
+requested first and bound everything that is read, so later writes do not make the state
+inconsistent. `FinalState.unread` names what cannot be read.
 """
 
 from __future__ import annotations

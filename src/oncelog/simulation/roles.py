@@ -15,4 +15,4 @@ ROLES: Final[Mapping[str, RoleRun]] = {
     **WORKLOADS,
     **{f"peer-{name}": run for name, run in SCRIPTED.items()},
 }
-"""Clients of ours, and scripted ones ("peer-...")."""
+"""Oncelog's own clients, and scripted ones ("peer-...")."""

@@ -1,7 +1,7 @@
-"""One run: from a plan to a verdict.
+"""Does one run: from a plan to a verdict.
 
-The order: brokers start, topics are made, clients and faults play their parts, everything is
-healed, clients settle, brokers are restarted once more, a reader takes stock, the checkers judge.
+Brokers start and create topics; clients run while faults are injected; all faults are healed and
+clients settle; brokers restart once more; the final state is read, and the checkers examine it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Checkers: what a run's history and final state show that the configuration excludes.
 
 `judge` runs all of them; `CHECKERS` names them. Kinds have the names of Jepsen's Kafka workload
-where it has one, else the number of the invariant (DESIGN.md, "Invariants"). Pure: values in,
+where it has one, else the number of the invariant (docs/decisions.md). Pure: values in,
 anomalies out, so that a test can show of each that it fires, and does not fire beside it.
 
 Real time decides what is certain: an answer came after what it answers, a request was not carried

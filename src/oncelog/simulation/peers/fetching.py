@@ -1,8 +1,8 @@
 """Fetch as stock consumers do it, with sessions or without, and what a reader may see of it.
 
 The filter of read_committed is this module's own (INV-3): the batches of a producer are left out
-from the first offset of its aborted transaction on, up to its abort marker. Answers are looked
-through as well: nothing may come from at or above the high watermark, for read_committed the last
+from the first offset of its aborted transaction on, up to its abort marker. It
+checks responses as well: no record is at or above the high watermark, for read_committed the last
 stable offset (INV-7), and offsets ascend.
 
 Where the flavor compares leader epochs (KIP-320), a position whose leader has a new one is

@@ -1,7 +1,7 @@
-"""Which versions of each API the stock clients speak, and how they talk besides.
+"""Defines the API versions and the behaviour of each stock client that peers imitate.
 
-The versions are the ones that bind between each client and Apache Kafka 4.3. What a flavor does not
-name is spoken in the newest common version.
+The versions are those negotiated between each client and Apache Kafka 4.3. For an API that a flavor
+does not name, the newest common version is used.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What members of both protocols do alike: commit offsets, ask for them, lose partitions.
+"""The common parts of members of both protocols: commit and fetch offsets, lose partitions.
 
 Sources: `CommitRequestManager`, `ConsumerCoordinator` (Java).
 """
@@ -86,7 +86,7 @@ class GroupClient(ABC):
 
     @abstractmethod
     async def leave(self) -> None:
-        """Say good-bye, and own nothing any more."""
+        """Leave the group, and give up all partitions."""
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
         """Act on an error: what it means for the membership is for the subclass."""
@@ -225,7 +225,7 @@ class GroupClient(ABC):
     # --- losing -----------------------------------------------------------------------
 
     def die(self) -> None:
-        """Own nothing any more, without telling the coordinator."""
+        """Give up all partitions without a request to the coordinator."""
         self._revoke(self.assigned)
 
     def _revoke(self, partitions: Sequence[TopicPartition]) -> None:

@@ -2,8 +2,8 @@
 
 Eager members give up all partitions before they join again; cooperative ones keep theirs, learn by
 SyncGroup which to let go of, and join once more to have them moved (KIP-429). A static member is
-known by its instance id and never says good-bye (KIP-345). A member that the group does not know
-any more has lost its partitions when it is told so.
+identified by its instance id and does not leave (KIP-345). A member that gets UNKNOWN_MEMBER_ID has
+lost its partitions.
 
 Sources: `AbstractCoordinator`, `ConsumerCoordinator` (Java).
 """
@@ -239,7 +239,7 @@ class Member(GroupClient):
     # --- going ------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Say good-bye, as dynamic members do, and own nothing any more."""
+        """Leave the group, as dynamic members do, and give up all partitions."""
         self._revoke(self.assigned)
         if self.generation < 0 or self.instance_id is not None:
             return

@@ -1,4 +1,4 @@
-"""Produce as stock clients do it: up to five requests in flight, sequences, and what an error does.
+"""Produces as stock clients do: up to five requests in flight, sequences, and their error handling.
 
 Answers are taken in the order of the requests. Once a batch has failed in a way that may be
 retried, nothing new is sent until all that is in flight has come back; then what failed is sent
@@ -7,8 +7,8 @@ in its partition's sequences: an idempotent producer goes on under a new epoch o
 those batches again that cannot have been written; in a transaction the first such failure is the
 transaction's (`failure`).
 
-Kafka's own clients are bolder in one place: Java sends a batch again under a new epoch although an
-earlier try had no answer. These never do, so that whatever is in a log twice is the broker's doing.
+Java's client differs in one case: it sends a batch again under a new epoch although an earlier try
+had no response. These peers never do, so that a record that is in a log twice is a broker's defect.
 
 Sources: `PeerSender`, `TransactionManager.canRetry` (Java), `rd_kafka_handle_Produce_error`.
 """

@@ -1,4 +1,4 @@
-"""A transactional producer with all its vices: it commits, aborts, dies, dallies and comes back.
+"""A transactional producer that commits, aborts, dies, pauses and restarts.
 
 It leaves transactions in the middle and restarts under the same transactional id, sometimes while
 the old instance is still at it (a zombie), ends a transaction without reading the answer, and lets

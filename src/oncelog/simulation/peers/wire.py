@@ -1,6 +1,6 @@
-"""The connections of one scripted client, and what it has learned of the cluster over them.
+"""The connections of one scripted client, and its metadata of the cluster.
 
-A request has an answer, or it is `LostError`: then it may have taken effect, or not. A request
+A request has a response or raises `LostError`: then it may or may not have taken effect. A request
 that is given up because of its time may stay behind in a connection that is left open, so that it
 arrives after the client's next requests. A broker that breaks the protocol is written down as
 stuck.
@@ -232,7 +232,7 @@ class PeerWire:
         self._coordinators.clear()
 
     def walk_away(self) -> None:
-        """Use no connection any more, and leave open for a while what is open."""
+        """Stop using all connections, and leave them open for a while."""
         for connection in list(self._connections.values()):
             self.forsake(connection)
         self._coordinators.clear()
