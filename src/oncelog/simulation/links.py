@@ -1,8 +1,8 @@
 """The links between simulated machines: their delays, and whether bytes arrive.
 
-A link leads from one machine to another; the opposite direction is another link. Faults on links are
-kept apart from them: a link is computed again from all active faults whenever one begins or ends.
-This module knows machines by name and no connections.
+A link leads from one machine to another; the opposite direction is another link. Faults are stored
+apart from links: a link is computed again from all active faults whenever one begins or ends. This
+module knows machines by name and no connections.
 """
 
 from __future__ import annotations
