@@ -1,4 +1,4 @@
-"""Virtual time, and the one queue of everything that will happen in a run.
+"""Virtual time, and the queue of all callbacks of a run.
 
 Nothing sleeps: when no callback is due, time jumps to the next one. Callbacks of one moment run in
 the order in which they were scheduled, so the order of all is decided by the schedule alone. A
@@ -25,7 +25,7 @@ class ProcessDied(BaseException):
 
 
 class LiveLockError(OncelogError):
-    """A process goes on without end while its time stands still."""
+    """A process runs callbacks without end while its time does not advance."""
 
 
 class Owner(Protocol):
@@ -58,7 +58,7 @@ class Owner(Protocol):
 
 
 class Handle:
-    """One callback to come. It serves as asyncio's `Handle` and `TimerHandle`."""
+    """One scheduled callback. It serves as asyncio's `Handle` and `TimerHandle`."""
 
     __slots__ = ("args", "callback", "is_cancelled", "process", "when_s")
 

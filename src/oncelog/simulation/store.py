@@ -1,7 +1,7 @@
 """The metadata store of a simulated cluster: one server that outlives processes and power.
 
-A call takes effect at one moment, and is answered at a later one; a process that dies in between
-does not know whether it did, as with SQLite and ZooKeeper. What it has taken effect is durable.
+A call takes effect at one moment and is answered at a later one; a process that dies in between
+does not learn whether it did, as with SQLite and ZooKeeper. A call that took effect is durable.
 """
 
 from __future__ import annotations

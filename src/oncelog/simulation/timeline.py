@@ -1,4 +1,4 @@
-"""A run as one HTML page to look at: no server, nothing from outside.
+"""Renders a run as one HTML page, without a server or external files.
 
 Time goes downwards, one lane for each broker, client and partition. Python decides what is where
 and what matters (`timeline_scale`, `timeline_events`, `timeline_spans`); the script in `page/`

@@ -1,4 +1,4 @@
-"""Where a moment stands on the page.
+"""Computes the position of a moment on the page.
 
 Time goes downwards, dense moments are spread, idle time is compressed. Two marks of one
 lane never touch, and a long pause takes little more room than a short one. Pure.

@@ -1,12 +1,11 @@
 """Records what a broker is doing, so that a kill can be classified.
 
-A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` stands between the broker and
-its disk and notes each operation that a crash row speaks of before it runs, so that a death inside
-of it is known too; `oncelog.simulation.observe` tells what the coordinators' machines applied. At
-the death `at_death` names the rows. It changes nothing that the broker sees.
+A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` wraps the broker's
+disk and records each operation that a crash row names before it runs, so that a death during it is
+known too; `oncelog.simulation.observe` reports what the coordinators applied. At the death
+`at_death` returns the rows. It changes nothing that the broker sees.
 
-Cheap by design: only appends to `__transaction_state` are decoded; of other appends one byte is
-looked at.
+It is cheap: only appends to `__transaction_state` are decoded; of other appends one byte is read.
 """
 
 from __future__ import annotations

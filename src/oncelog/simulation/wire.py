@@ -16,7 +16,7 @@ __all__ = ["End", "Fate", "Mark", "Wire"]
 
 
 class Mark(Enum):
-    """What comes through a connection besides bytes."""
+    """Events that a connection carries besides bytes."""
 
     ACCEPT = auto()
     """The connection is there: first item towards its server."""
@@ -31,7 +31,7 @@ class Fate(Enum):
 
     ARRIVES = auto()
     REFUSED = auto()
-    """The other machine answers with a reset: it does not know the connection any more."""
+    """The other machine answers with a reset: it does not know the connection."""
     SILENT = auto()
     """There is no answer."""
 
@@ -41,14 +41,14 @@ class End(Protocol):
 
     process: Process
     gone: bool
-    """Its socket is closed; nothing is told to it any more."""
+    """Whether its socket is closed; then none of its methods is called."""
     reading: bool
     """Whether it takes bytes now."""
     waiting: bool
     """Whether it wants to know when its bytes are acknowledged."""
 
     def receive(self, data: bytes) -> int:
-        """Take bytes; returns how many it took. Fewer only if it is not `reading` any more."""
+        """Accept bytes; return how many. Fewer than all only if it has stopped `reading`."""
 
     def take_mark(self, mark: Mark) -> None:
         """Take what is not bytes."""

@@ -32,7 +32,7 @@ from oncelog.simulation.workloads.session import Session
 __all__ = ["run"]
 
 LAST_ATTEMPTS_COUNT: Final = 10
-"""Attempts at a new producer once it is time to settle: what is there shall still be copied."""
+"""Attempts to start a new producer when it is time to settle, to copy the remaining records."""
 
 
 async def run(context: ClientContext) -> None:
