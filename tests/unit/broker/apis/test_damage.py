@@ -22,6 +22,7 @@ from oncelog.protocol.fetch import (
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from oncelog.runtime.disk import NotCached, StorageFailure
+from oncelog.storage.files import CLEAN_SHUTDOWN_NAME
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, receive_fetch, until, values
 from tests.unit.broker.support import NOW_MS, batch
@@ -96,6 +97,18 @@ async def test_a_damaged_batch_is_corrupt_for_its_partition_and_offsets_only(
     (said,) = [record.getMessage() for record in caplog.records]
     assert "t-0 is damaged" in said
     assert f"byte {2 * SIZE}" in said
+
+
+async def test_damage_that_a_start_has_found_is_told_without_another_read(
+    damaged: Running, tmp_path: Path
+) -> None:
+    await damaged.broker.stop()
+    # So that the next start looks at all that was synced before.
+    (tmp_path / CLEAN_SHUTDOWN_NAME).unlink()
+    async with running(tmp_path, SETTINGS) as context:
+        client = await context.connect()
+        assert await fetch_both(client, 2) == [(CORRUPT, 0), (NONE, 1)]
+        assert await fetch_both(client, 3) == [(NONE, 1), (NONE, 1)]
 
 
 async def test_aborted_transactions_are_named_though_damage_hides_the_end_of_a_read(
