@@ -10,7 +10,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from bench.gauges import resident_mb
 from bench.stats import Figures
@@ -55,10 +55,18 @@ class ManyGroups:
 
 
 def warm_up(system: System, topic: str) -> None:
-    """Have the broker make `__consumer_offsets`."""
+    """Have the broker make `__consumer_offsets`; until it leads that it refuses commits."""
     settings = {"bootstrap.servers": system.bootstrap_servers, "group.id": "first"}
     consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
-    consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    deadline_s = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            consumer.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+            break
+        except KafkaException as refused:
+            if refused.args[0].code() not in RETRIED or time.monotonic() > deadline_s:
+                raise
+            time.sleep(RETRY_S)
     consumer.close()
 
 
