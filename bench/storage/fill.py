@@ -18,7 +18,8 @@ from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime import SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.checkpoints import format_offsets
-from oncelog.transaction import TransactionMetadata, TransactionState, records
+from oncelog.transaction import records
+from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 BASE_OFFSET = Struct(">q")
 WRITE_BYTES = 2**20

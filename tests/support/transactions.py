@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from oncelog import Admin, EmbeddedBroker, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.cli.main import main
 from oncelog.client import NewTopic
-from oncelog.transaction import LEGAL_PREVIOUS, TransactionState
+from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionState
 from tests.scenarios.transaction.cells import TABLE, WAITS
 from tests.support.readers import SOURCES
 

@@ -46,14 +46,16 @@ from oncelog.runtime.network import Network
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
-from oncelog.transaction import InitProducerId, TransactionCoordinatorShard, TransactionState
 from oncelog.transaction.events import (
     AbortTimedOut,
+    InitProducerId,
     TransactionDecision,
     TransactionEffect,
     TransactionEvent,
     TransactionResult,
 )
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionState
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime

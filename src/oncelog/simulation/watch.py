@@ -24,7 +24,8 @@ from oncelog.simulation.archive import Archive
 from oncelog.simulation.crashes import CrashContext, CrashPlace
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
 from oncelog.storage.folder_names import DELETE_SUFFIX
-from oncelog.transaction import TransactionMetadata, TransactionState, records
+from oncelog.transaction import records
+from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 __all__ = ["BrokerWatch", "WatchedDisk", "WatchedFile"]
 

@@ -35,8 +35,8 @@ from oncelog.testing.requests import (
     losing_request,
     until_kept,
 )
-from oncelog.transaction import TransactionCoordinatorShard
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
+from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from oncelog.protocol.records.transaction_log import (
     decode_key,
     decode_value,
 )
-from oncelog.transaction import TransactionState
+from oncelog.transaction.states import TransactionState
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker

@@ -13,14 +13,8 @@ from itertools import product
 from typing import Final
 
 from oncelog.core.ids import TopicPartition
-from oncelog.transaction import (
-    LEGAL_PREVIOUS,
-    AddPartitions,
-    EndTxn,
-    InitProducerId,
-    TransactionMetadata,
-    TransactionState,
-)
+from oncelog.transaction.events import AddPartitions, EndTxn, InitProducerId
+from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
 
 __all__ = ["BUGS", "ERRORS", "MOVES", "TABLE", "WAITS", "cell_of"]
 

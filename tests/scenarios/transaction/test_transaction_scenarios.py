@@ -23,7 +23,8 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.transaction import (
+from oncelog.transaction import records
+from oncelog.transaction.events import (
     AddPartitions,
     AddPartitionsResult,
     DescribeTransaction,
@@ -33,11 +34,9 @@ from oncelog.transaction import (
     InitProducerId,
     InitProducerIdResult,
     SendMarkers,
-    TransactionConfig,
-    TransactionMetadata,
-    TransactionState,
-    records,
 )
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.scenarios.transaction.cells import BUGS, ERRORS, MOVES, TABLE, WAITS, cell_of
 from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, Context
 

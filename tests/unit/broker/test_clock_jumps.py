@@ -22,7 +22,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
 from oncelog.runtime.clock import SystemClock
-from oncelog.transaction import TransactionCoordinatorShard
+from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import init_producer, until

@@ -12,6 +12,8 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
 from tests.unit.broker.context import running
 
+MODULES_PER_PIECE_COUNT_MAX = 12
+
 LATER = (
     "oncelog.group.shard",
     "oncelog.transaction.shard",
@@ -51,6 +53,23 @@ async def test_the_machines_are_imported_after_a_pause_in_pieces() -> None:
     assert clock.slept_ms[0] == MACHINE_IMPORT_DELAY_MS
     assert len(clock.slept_ms) > 2
     assert {"oncelog.group.shard", "oncelog.transaction.shard"} <= set(sys.modules)
+
+
+def test_no_piece_of_that_import_brings_many_modules() -> None:
+    code = (
+        "import sys; from importlib import import_module;"
+        "from oncelog.broker.coordination import coordinators;"
+        "import oncelog.broker.broker;"
+        "counts = [];"
+        "names = coordinators._MACHINE_MODULES;"
+        "[counts.append(-len(sys.modules)) or import_module(name) "
+        "and counts.append(counts.pop() + len(sys.modules)) for name in names];"
+        "print(max(counts), sum(counts))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    largest, total = map(int, done.stdout.split())
+    assert largest <= MODULES_PER_PIECE_COUNT_MAX
+    assert total > 2 * MODULES_PER_PIECE_COUNT_MAX
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,9 @@ from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import group_tombstone, offset_record, offset_tombstone
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.records import group_log
-from oncelog.transaction import TransactionCoordinatorShard, TransactionMetadata, TransactionState
 from oncelog.transaction import records as transaction_records
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionMetadata, TransactionState
 from tests.support.examples import examples
 from tests.unit.coordinator.support import AnyShard, processor_of
 

@@ -12,9 +12,9 @@ from typing import Any
 from oncelog.coordinator import Append, CoordinatorRecord, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
-from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
 from oncelog.group.classic_group import ClassicGroup
+from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupEvent
@@ -27,6 +27,7 @@ from oncelog.group.results import (
     OffsetFetchResult,
     SyncResult,
 )
+from oncelog.group.shard import GroupCoordinatorShard
 from tests.unit.coordinator.support import AnyOutput, AnyProcessor, processor_of
 
 APPEND_WAIT_MS_MAX = 5_000

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode
-from oncelog.group import GroupConfig
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from tests.support.examples import examples
 from tests.unit.group.context import T0, T1, Context, Marker, Written
 

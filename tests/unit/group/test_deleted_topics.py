@@ -7,8 +7,8 @@ import pytest
 from oncelog.coordinator import Append
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
-from oncelog.group import GroupConfig
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from oncelog.protocol.record import Record, build_batch
 from tests.unit.coordinator.support import AnyOutput
 from tests.unit.group.context import Context, Marker

@@ -1,5 +1,5 @@
 from oncelog.core.errors import ErrorCode
-from oncelog.group import GroupConfig
+from oncelog.group.config import GroupConfig
 from oncelog.group.events import JoinProtocol, Leave, LeavingMember
 from oncelog.group.states import GroupState
 from tests.unit.group.context import Context

@@ -4,8 +4,8 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.group import GroupConfig
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from oncelog.group.results import OffsetCommitResult, OffsetDeleteResult, OffsetFetchResult
 from tests.unit.group.context import T0, T1, Context
 

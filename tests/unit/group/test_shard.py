@@ -6,13 +6,13 @@ from oncelog.coordinator import CoordinatorRecord, RecordContext, UnknownKind
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
-from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from oncelog.group.consumer import events as consumer_events
 from oncelog.group.decision import GroupEvent
 from oncelog.group.failures import refusal
 from oncelog.group.results import HeartbeatResult
-from oncelog.group.shard import _event_of
+from oncelog.group.shard import GroupCoordinatorShard, _event_of
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
 from tests.unit.coordinator.support import processor_of

@@ -15,11 +15,12 @@ from oncelog.coordinator import Append, EventContext
 from oncelog.coordinator.shard import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, TopicPartition
-from oncelog.group import GroupConfig, GroupCoordinatorShard
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.records import OffsetRecord, decode
 from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
+from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from tests.support.examples import examples
 from tests.unit.coordinator.support import AnyOutput, AnyProcessor, at

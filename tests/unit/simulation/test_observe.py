@@ -23,8 +23,8 @@ from oncelog.simulation.coverage import CATALOGUE, Coverage
 from oncelog.simulation.crashes import CrashPlace
 from oncelog.simulation.observe import ObservedBroker, ObservedGroups
 from oncelog.simulation.watch import BrokerWatch
-from oncelog.transaction import TransactionMetadata, TransactionState, records
-from oncelog.transaction.states import moved
+from oncelog.transaction import records
+from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from tests.unit.broker.apis.test_group_admin import deleted, join
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import until

@@ -9,7 +9,8 @@ from typing import Any
 from oncelog.coordinator import Append, CoordinatorRecord, EventProcessor, Output, RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
-from oncelog.transaction import (
+from oncelog.transaction import records
+from oncelog.transaction.events import (
     AddPartitions,
     AddPartitionsResult,
     DescribeTransaction,
@@ -21,13 +22,13 @@ from oncelog.transaction import (
     MarkersWritten,
     Notice,
     SendMarkers,
-    TransactionConfig,
-    TransactionCoordinatorShard,
-    TransactionMetadata,
-    TransactionState,
-    records,
+    TransactionEffect,
+    TransactionEvent,
+    TransactionResult,
 )
-from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.store import TransactionConfig
 
 ID = "orders"
 P0 = TopicPartition("t", 0)

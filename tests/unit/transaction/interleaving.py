@@ -18,20 +18,18 @@ from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.storage import Verification
 from oncelog.storage.verifications import Verifications
-from oncelog.transaction import (
-    LEGAL_PREVIOUS,
+from oncelog.transaction import records
+from oncelog.transaction.events import (
     AddPartitions,
     EndTxn,
     EndTxnResult,
     InitProducerId,
     InitProducerIdResult,
     SendMarkers,
-    TransactionConfig,
-    TransactionMetadata,
-    TransactionState,
-    records,
+    TransactionEvent,
 )
-from oncelog.transaction.events import TransactionEvent
+from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import ID, OFFSETS, P0, Context
 
 __all__ = ["STEPS", "FarStage", "Impossible", "Stage"]

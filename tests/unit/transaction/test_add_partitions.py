@@ -4,12 +4,9 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.transaction import (
-    AddPartitions,
-    AddPartitionsResult,
-    TransactionState,
-    add_partitions,
-)
+from oncelog.transaction import add_partitions
+from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, OFFSETS, P0, P1, Context
 

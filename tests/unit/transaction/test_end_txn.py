@@ -7,7 +7,8 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
-from oncelog.transaction import AddPartitions, EndTxn, EndTxnResult, TransactionState
+from oncelog.transaction.events import AddPartitions, EndTxn, EndTxnResult
+from oncelog.transaction.states import TransactionState
 from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context, ended
 
 S = TransactionState

@@ -4,13 +4,9 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.transaction import (
-    EndTxnResult,
-    InitProducerId,
-    InitProducerIdResult,
-    TransactionConfig,
-    TransactionState,
-)
+from oncelog.transaction.events import EndTxnResult, InitProducerId, InitProducerIdResult
+from oncelog.transaction.states import TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import (
     EPOCH_MAX,
     FIRST_PRODUCER_ID,

@@ -6,8 +6,8 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
-from oncelog.transaction import TransactionState
 from oncelog.transaction.life import Lives, Step, StepKind
+from oncelog.transaction.states import TransactionState
 from tests.unit.transaction.context import ID, OFFSETS, P0, P1, Context
 
 S = TransactionState
@@ -126,7 +126,7 @@ def test_a_life_is_bounded_in_steps_and_in_ids() -> None:
 
 
 def test_only_who_asks_is_told() -> None:
-    from oncelog.transaction import DescribeTransaction
+    from oncelog.transaction.events import DescribeTransaction
 
     context = Context()
     context.init()

@@ -9,9 +9,9 @@ from oncelog.core.limits import (
     MARKER_REFUSED_RETRY_BACKOFF_MS,
     MARKER_RETRY_BACKOFF_MS,
 )
-from oncelog.transaction import EndTxn, SendMarkers, TransactionState
-from oncelog.transaction.events import CompletePrepared
+from oncelog.transaction.events import CompletePrepared, EndTxn, SendMarkers
 from oncelog.transaction.life import StepKind
+from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
 

@@ -12,21 +12,19 @@ from oncelog.coordinator import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
-from oncelog.transaction import (
-    LEGAL_PREVIOUS,
+from oncelog.transaction import records
+from oncelog.transaction.events import (
     AddPartitions,
     EndTxn,
     EndTxnResult,
     InitProducerId,
     InitProducerIdResult,
     SendMarkers,
-    TransactionConfig,
-    TransactionCoordinatorShard,
-    TransactionMetadata,
-    TransactionState,
-    records,
+    TransactionEvent,
 )
-from oncelog.transaction.events import TransactionEvent
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.support.examples import examples
 from tests.unit.coordinator.support import processor_of
 from tests.unit.transaction.context import EPOCH_MAX, Context

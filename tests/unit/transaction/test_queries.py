@@ -6,15 +6,15 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.transaction import (
+from oncelog.transaction.events import (
     AddPartitions,
     DescribeTransactionResult,
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
-    TransactionConfig,
-    TransactionState,
 )
+from oncelog.transaction.states import TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, P0, P1, Context
 
 S = TransactionState

@@ -10,12 +10,9 @@ from oncelog.coordinator import CoordinatorRecord, RecordContext, UnknownKind
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
-from oncelog.transaction import (
-    TransactionCoordinatorShard,
-    TransactionMetadata,
-    TransactionState,
-    records,
-)
+from oncelog.transaction import records
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 PRODUCER = (ProducerId(1), ProducerEpoch(0))
 WRITTEN = [state for state in TransactionState if state.value < 6]

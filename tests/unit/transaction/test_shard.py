@@ -5,17 +5,18 @@ import pytest
 from oncelog.coordinator import Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.transaction import (
+from oncelog.transaction.events import (
     AddPartitions,
     DescribeTransaction,
     EndTxn,
     InitProducerId,
     ListTransactions,
     MarkersWritten,
-    TransactionCoordinatorShard,
-    TransactionState,
+    TransactionEvent,
+    TransactionResult,
 )
-from oncelog.transaction.events import TransactionEvent, TransactionResult
+from oncelog.transaction.shard import TransactionCoordinatorShard
+from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at, processor_of
 from tests.unit.transaction.context import ID, P0, Context
 

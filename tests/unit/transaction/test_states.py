@@ -6,8 +6,7 @@ import pytest
 
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
-from oncelog.transaction import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
-from oncelog.transaction.states import moved
+from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState, moved
 
 S = TransactionState
 

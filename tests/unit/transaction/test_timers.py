@@ -8,8 +8,10 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import TRANSACTION_SWEEP_CONTINUE_MS
-from oncelog.transaction import TransactionConfig, TransactionState, timers
+from oncelog.transaction import timers
 from oncelog.transaction.events import AbortTimedOut, ExpireId
+from oncelog.transaction.states import TransactionState
+from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import (
     EPOCH_MAX,
     FIRST_PRODUCER_ID,

@@ -10,7 +10,7 @@ from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sampl
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from oncelog.group.store import GroupStore
-from oncelog.transaction import TransactionCoordinatorShard
+from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
 
 __all__ = ["COORDINATOR_METRICS"]

@@ -24,7 +24,8 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records, read_end_marker
 from oncelog.runtime.disk import SystemDisk
-from oncelog.transaction import TransactionState, records
+from oncelog.transaction import records
+from oncelog.transaction.states import TransactionState
 
 ID = "txn"
 MARKER = "marker"

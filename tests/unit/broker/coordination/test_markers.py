@@ -13,7 +13,7 @@ from oncelog.broker.coordination.markers import MarkerWriter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.transaction import MarkersWritten, SendMarkers
+from oncelog.transaction.events import MarkersWritten, SendMarkers
 from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
 
 OTHER = 2

@@ -16,7 +16,7 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
-from oncelog.transaction import AddPartitions, AddPartitionsResult
+from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 from tests.unit.broker.support import NOW_MS, HandLoop, batch, make_partition
 
 PRODUCER = 5
