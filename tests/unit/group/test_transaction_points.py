@@ -17,8 +17,8 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.group import GroupConfig
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.outcome import BeatResult
