@@ -22,7 +22,7 @@ LINE_LENGTH_MAX: Final = 100
 OF_THE_SENDER: Final = frozenset(
     {"admit", "batch_failed", "identify", "is_admitted", "request_lost", "sending"}
 )
-"""Methods of a producer that its own task calls, and nobody else."""
+"""Methods of a producer that only its own task calls."""
 
 HEAD: Final = """\
 # API
