@@ -103,9 +103,9 @@ broker. A listener that `controller.listener.names` names is left out.
 UNSUPPORTED_HEAD = """
 ## Refused
 
-Keys that would change a promise stop the start. All of them are named at once, with the reason; a
-key that nobody knows comes with the nearest one. Kafka's default value of such a key is accepted
-where it asks for what is so anyway.
+A broker does not start with keys that would change a guarantee. The error names all of them, each
+with the reason, and for an unknown key the nearest known one. Kafka's default value of a refused
+key is accepted if it changes nothing here.
 
 | Key | Why |
 |---|---|
