@@ -249,7 +249,8 @@ def _compare(baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
         end = baseline.view.served[partition, 0].end_offset
         start = starts.get(partition, 0)
         is_believable = start <= end and missing <= set(range(start))
-        if missing and not seen.said and not refused and not is_believable:
+        is_known = seen.said or refused or is_believable or _ends_sooner(baseline, changed)
+        if missing and not is_known:
             failures.append(f"{partition}: nothing is said of the loss at {_spell(missing)}")
     return failures + _compare_coordinators(baseline, seen, changed)
 
@@ -358,9 +359,7 @@ def _moved(
 def _compare_coordinators(
     baseline: Baseline, seen: View, changed: Mapping[str, bytes | None]
 ) -> list[str]:
-    if seen.said:
-        return []
-    if all(not data and _was_never_flushed(baseline, name) for name, data in changed.items()):
+    if seen.said or _ends_sooner(baseline, changed):
         return []
     failures = []
     if seen.offsets != baseline.view.offsets:
@@ -370,11 +369,28 @@ def _compare_coordinators(
     return failures
 
 
-def _was_never_flushed(baseline: Baseline, name: str) -> bool:
-    """Whether a whole segment is above the recovery point: a loss of power may take it unseen."""
-    if baseline.was_clean or not name.endswith(".log"):
-        return False
-    return int(Path(name).stem) >= baseline.points.get(_partition_of(name), 0)
+def _ends_sooner(baseline: Baseline, changed: Mapping[str, bytes | None]) -> bool:
+    """Whether nothing but whole batches at the end is gone, all of them above the recovery point.
+
+    A loss of power leaves a log so, and nobody can see it.
+    """
+    return not baseline.was_clean and all(
+        name.endswith(".log")
+        and baseline.files[name].startswith(data or b"")
+        and len(data or b"") in _unsynced_places(baseline, name)
+        for name, data in changed.items()
+    )
+
+
+def _unsynced_places(baseline: Baseline, name: str) -> set[int]:
+    """Where in a log the batches begin that are above its recovery point."""
+    path = baseline.folder / name
+    point = baseline.points.get(_partition_of(name), 0)
+    return {
+        batch.position
+        for batch in read_log(str(path), int(path.stem))
+        if isinstance(batch, IntactBatch) and batch.header.base_offset >= point
+    }
 
 
 def _compare_restart(first: View, second: View) -> list[str]:
