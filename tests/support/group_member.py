@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message
 
 POLL_S = 0.2
+PYTHON_POLL_MS = 30_000
+"""kafka-python 3.0 forgets an assignment when a poll ends in the middle of a rebalance: it goes on
+with the former one, at the positions that it had then, and commits them. A poll ends with the first
+record anyway."""
 BATCH_COUNT_MAX = 200
 HEARTBEAT_MS = 500
 
@@ -197,7 +201,7 @@ class KafkaPythonMember:
         # It has to know the topic before it joins; see `KafkaPythonReader.subscribe`.
         self._consumer.topics()
         while True:
-            found = self._consumer.poll(int(POLL_S * 1000), max_records=BATCH_COUNT_MAX)
+            found = self._consumer.poll(PYTHON_POLL_MS, max_records=BATCH_COUNT_MAX)
             batch = [(r.partition, r.offset) for records in found.values() for r in records]
             self._notes.processed(batch)
             offsets = {
