@@ -333,7 +333,7 @@ def _more_partitions(name: str, count: int) -> Any:
     return CreatePartitionsTopic(name=name, count=count, assignments=None)
 
 
-async def test_partitions_of_a_folder_that_is_not_named_any_more_are_not_made_anew(
+async def test_partitions_of_a_folder_that_is_not_configured_are_not_created_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with bench(tmp_path) as b:

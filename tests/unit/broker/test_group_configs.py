@@ -105,7 +105,7 @@ async def test_a_setting_of_a_group_is_shown_as_its_own(context: Running) -> Non
     assert (await described(client, "other"))[SESSION] == ("45000", 5)
 
 
-async def test_live_members_hear_a_new_interval_with_their_next_heartbeat(
+async def test_live_members_receive_a_new_interval_with_their_next_heartbeat(
     context: Running,
 ) -> None:
     client = await context.connect()

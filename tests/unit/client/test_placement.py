@@ -135,7 +135,7 @@ async def test_a_rejected_topic_fails_its_own_records_alone() -> None:
     assert not there.future.done()
 
 
-async def test_records_of_one_partition_keep_their_order_whoever_chose_it() -> None:
+async def test_records_of_one_partition_keep_their_order_however_it_was_chosen() -> None:
     context = Context()
     where = partition_for_key(b"k", 3)
     context.put(b"1", key=b"k")

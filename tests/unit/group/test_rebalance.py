@@ -65,7 +65,7 @@ def test_a_member_that_comes_back_in_time_on_another_connection_stays() -> None:
     assert c.joined(again).error is ErrorCode.none
 
 
-def test_what_an_older_connection_waited_for_cuts_nobody_off() -> None:
+def test_a_closed_older_connection_does_not_cut_a_member_off() -> None:
     c = Context()
     leader, other = c.stable(2)
     c.new_member()
@@ -87,9 +87,7 @@ def test_who_is_cut_off_does_not_become_the_leader() -> None:
     assert c.joined(last).leader == c.joined(newcomer).leader == other
 
 
-def test_a_leader_that_dies_before_its_assignment_holds_nobody_up_for_longer_than_a_session() -> (
-    None
-):
+def test_a_leader_that_dies_before_its_assignment_delays_the_group_by_at_most_a_session() -> None:
     c = Context()
     _, first = c.new_member()
     leader = c.group().leader_id or ""

@@ -204,7 +204,9 @@ async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_
     assert path.read_bytes() == before
 
 
-async def test_whoever_stops_following_as_a_change_comes_is_stopped(store: MetadataStore) -> None:
+async def test_a_follower_that_is_cancelled_as_a_change_arrives_is_stopped(
+    store: MetadataStore,
+) -> None:
     """`asyncio.wait_for` of Python 3.11 forgets such a cancellation, and the broker never ends."""
     revision = (await store.changes(0)).revision
     following = asyncio.create_task(store.changes(revision, wait_ms=60_000))

@@ -13,7 +13,7 @@ def links(seed: int = 0) -> Links:
     return found
 
 
-def test_a_link_is_drawn_once_and_lies_between_the_bounds() -> None:
+def test_a_link_is_drawn_once_and_is_within_the_bounds() -> None:
     all_links = links()
     for index in range(100):
         link = all_links.between("a", str(index))

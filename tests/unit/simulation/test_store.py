@@ -18,7 +18,7 @@ class Context:
         return Process(self.scheduler, name, "10.0.0.1", random.Random(name))
 
 
-def test_two_processes_share_a_store_and_hear_of_changes() -> None:
+def test_two_processes_share_a_store_and_receive_changes() -> None:
     c = Context()
     heard: list[object] = []
 

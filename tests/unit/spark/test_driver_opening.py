@@ -176,7 +176,7 @@ def test_an_opening_in_doubt_costs_an_attempt_and_no_record(
     assert cluster.committed_rows == ["row 0"]
 
 
-def test_an_opening_that_fails_at_the_start_is_raised_and_the_next_batch_begins_anew(
+def test_an_opening_that_fails_at_the_start_is_raised_and_the_next_batch_opens_again(
     cluster: Coordinator, start: Start
 ) -> None:
     refused = FatalError(ErrorCode.topic_authorization_failed, "markers")

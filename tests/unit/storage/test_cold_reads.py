@@ -151,7 +151,7 @@ def test_a_read_ahead_of_what_retention_takes_is_carried_out(
 
 
 @pytest.mark.parametrize("reads_before", [0, 1, 2])
-def test_bytes_that_were_cut_and_written_anew_meanwhile_are_not_given(
+def test_bytes_that_were_truncated_and_rewritten_during_a_read_are_not_returned(
     ctx: LogContext, disk: TurningDisk, reads_before: int
 ) -> None:
     """A follower cuts its log: what stood there must not be given or mixed with what comes."""
@@ -169,9 +169,7 @@ def test_bytes_that_were_cut_and_written_anew_meanwhile_are_not_given(
     assert b"y" * 200 in bytes(found)
 
 
-def test_the_files_of_a_deleted_log_are_a_failure_of_nobody_else(
-    ctx: LogContext, disk: TurningDisk
-) -> None:
+def test_the_files_of_a_deleted_log_fail_no_other_log(ctx: LogContext, disk: TurningDisk) -> None:
     def delete() -> None:
         ctx.log.abandon()
         for path in ctx.folder.iterdir():

@@ -111,7 +111,7 @@ def test_a_folder_with_a_log_that_failed_is_not_marked_as_closed_in_order() -> N
     assert not open_logs("/data", disk=machine.disk).folders[0].was_clean
 
 
-def test_the_name_of_a_folder_lasts_whoever_made_it() -> None:
+def test_the_name_of_a_folder_is_durable_whichever_process_created_it() -> None:
     machine = Machine()
     machine.disk.mkdir("/data")
     machine.restart()

@@ -27,7 +27,7 @@ def test_a_history_in_which_all_went_well_is_exact() -> None:
     assert history().counts()["processed again"] == 0
 
 
-def test_a_record_that_nobody_processed_is_found() -> None:
+def test_a_record_that_no_member_processed_is_found() -> None:
     found = history()
     del found.processed[0, 1]
     assert judge(found) == ["partition 0: 1 not processed, the first is 1"]

@@ -50,7 +50,7 @@ def test_a_topic_key_is_found_by_its_getter_and_by_a_partial_of_it(tmp_path: Pat
     assert reads(tmp_path, text) == (set(), {"a", "b"})
 
 
-def test_a_value_kept_in_a_field_that_nobody_loads_is_not_read(tmp_path: Path) -> None:
+def test_a_value_stored_in_a_field_that_is_never_loaded_is_not_read(tmp_path: Path) -> None:
     text = """
         @dataclass
         class Settings:
@@ -71,7 +71,7 @@ def test_a_value_kept_in_a_field_that_nobody_loads_is_not_read(tmp_path: Path) -
     assert reads(tmp_path, text) == ({"a", "c", "f"}, set())
 
 
-def test_a_function_that_nobody_mentions_reads_nothing(tmp_path: Path) -> None:
+def test_a_function_without_a_reference_reads_nothing(tmp_path: Path) -> None:
     text = """
         def dead(config):
             return config.get_int("a") or dead(config)

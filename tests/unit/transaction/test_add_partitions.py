@@ -172,7 +172,7 @@ def test_a_transaction_too_large_for_one_record_is_refused(
     assert context.metadata.partitions == {P0, P1}
 
 
-def test_nobody_hears_an_answer_that_nobody_waits_for() -> None:
+def test_an_event_without_a_request_gets_no_reply() -> None:
     context = Context()
     context.init()
     for verify_only in (True, False):

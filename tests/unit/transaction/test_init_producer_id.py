@@ -267,7 +267,7 @@ def test_a_takeover_supersedes_a_producer_that_recovers_and_waits() -> None:
     assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
 
 
-def test_two_tries_of_one_recovery_hear_the_same() -> None:
+def test_two_attempts_of_one_recovery_get_the_same_response() -> None:
     """Its client lost patience and asked again on another connection."""
     context = Context(version=2)
     context.go_to(S.PREPARE_COMMIT)

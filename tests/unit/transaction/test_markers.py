@@ -191,7 +191,7 @@ def test_a_fail_over_sends_every_marker_again_with_the_new_coordinator_epoch(
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_answers_for_another_transaction_are_nobodys(version: int) -> None:
+def test_marker_responses_of_another_transaction_are_ignored(version: int) -> None:
     """INV-4: under TV1 the next transaction has the same producer id and epoch."""
     context = Context(version=version)
     context.go_to(S.PREPARE_COMMIT)

@@ -200,7 +200,9 @@ async def test_segments_that_retention_takes_are_removed_after_their_delay(
         await until(lambda: len(list((tmp_path / "t-0").glob("*.log*"))) == 1)
 
 
-async def test_whoever_gives_up_while_a_topic_is_made_leaves_it_whole(tmp_path: Path) -> None:
+async def test_a_request_that_is_cancelled_while_a_topic_is_created_leaves_it_whole(
+    tmp_path: Path,
+) -> None:
     """The image has moved: its partitions follow, though nobody waits for them."""
     async with noting(tmp_path) as broker:
         controller = broker.broker.controller

@@ -4,7 +4,7 @@ from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.limits import FRAME_BYTES_MIN, SPARE_FRAME_BYTES_MAX
 
 
-def test_the_memory_of_a_frame_that_somebody_looks_into_is_left_alone() -> None:
+def test_the_memory_of_a_frame_with_views_is_not_reused() -> None:
     shared = ReadBuffer()
     frame = bytearray(b"x" * FRAME_BYTES_MIN)
     view = memoryview(frame)

@@ -64,7 +64,7 @@ def test_a_marker_above_the_high_watermark_still_holds_the_lso(tmp_path: Path) -
     assert partition.readable_end(read_committed=True) == 2
 
 
-def test_inv6_who_listens_for_markers_hears_them_when_they_are_committed(tmp_path: Path) -> None:
+def test_inv6_a_listener_for_markers_is_called_when_they_are_committed(tmp_path: Path) -> None:
     partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
     heard: list[tuple[int, int, bool, int]] = []
     partition.on_marker = lambda *marker: heard.append(marker)

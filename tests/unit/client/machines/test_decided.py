@@ -59,7 +59,7 @@ def test_a_record_outside_transactions_and_a_tombstone_count_at_once() -> None:
     assert decided(data(0, -1, b"by hand") + data(1, -1, None)).value is None
 
 
-def test_what_lies_below_the_position_was_read_before() -> None:
+def test_records_below_the_position_were_read_before() -> None:
     log = data(0, 5, b"one") + end(1, 5, commit=True) + data(2, -1, b"two")
     value = DecidedValue(KEY)
     assert value.read(log, 0) == 3

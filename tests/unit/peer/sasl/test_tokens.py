@@ -90,7 +90,7 @@ def test_an_endpoint_that_gives_none_is_named(
     assert SECRET not in str(raised.value)
 
 
-def test_an_endpoint_that_nobody_is_at_may_be_asked_again() -> None:
+def test_an_endpoint_without_a_server_may_be_asked_again() -> None:
     with pytest.raises(DisconnectedError, match="no answer from the token endpoint"):
         ClientCredentials("http://127.0.0.1:1/t", "me", Secret(SECRET))()
 

@@ -193,7 +193,7 @@ def test_who_was_told_to_be_no_member_commits_nothing() -> None:
     assert again.signatures() == set()
 
 
-def test_a_zombie_does_not_commit_what_somebody_else_has() -> None:
+def test_a_zombie_does_not_commit_a_partition_of_another_member() -> None:
     group = handed_over()
     group.commit("a", 1)
     assert group.signatures() == {LOST}
@@ -224,7 +224,7 @@ def test_commits_go_back_to_one_in_doubt() -> None:
     assert group.signatures() == set()
 
 
-def test_nobody_is_expelled_before_the_session_is_over() -> None:
+def test_no_member_is_expelled_before_its_session_is_over() -> None:
     group = Group()
     group.own("a", 1, T0)
     group.beat("a", 1, 0, error="unknown_member_id")

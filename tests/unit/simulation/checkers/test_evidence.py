@@ -51,7 +51,7 @@ def test_a_copy_names_its_source() -> None:
     assert (record.value, str(partition), offset) == (value, "a-topic-2", 17)
 
 
-def test_events_that_nobody_indexes_are_kept_by_class() -> None:
+def test_events_without_an_index_are_kept_by_class() -> None:
     model = Model()
     model.record(Fault, "", "kill", "broker-0")
     evidence = Evidence(model.history, model.final(), PROMISE)

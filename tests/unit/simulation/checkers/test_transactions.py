@@ -114,7 +114,7 @@ def test_a_reader_may_see_it_before_the_commit_is_answered() -> None:
     assert model.signatures() == set()
 
 
-def test_the_final_view_shows_no_record_whose_commit_nobody_asked_for() -> None:
+def test_the_final_view_shows_no_record_without_a_requested_commit() -> None:
     model = Model()
     producer, *_ = opened(model)
     producer.initialize()

@@ -46,7 +46,7 @@ def test_a_mark_may_go_back_in_a_new_leader_epoch() -> None:
     assert model.signatures() == set()
 
 
-def test_a_topic_that_was_created_again_begins_anew() -> None:
+def test_watermarks_of_a_topic_that_was_created_again_begin_at_0() -> None:
     model = Model()
     look(model, 1, 2, 4, 9)
     model.record(TopicChanging, "admin", "t", "delete")

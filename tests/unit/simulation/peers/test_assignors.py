@@ -57,7 +57,7 @@ def test_of_two_owners_the_later_generation_counts() -> None:
 
 
 @pytest.mark.parametrize("assignor", ASSIGNORS)
-def test_nobody_gets_a_topic_it_did_not_ask_for(assignor: str) -> None:
+def test_no_member_gets_a_topic_that_it_did_not_subscribe_to(assignor: str) -> None:
     members = {"a": PeerSubscription(("t",)), "b": PeerSubscription(("u",))}
     shares = assign(assignor, members, {"t": 2, "u": 2})
     assert {at.topic for at in shares["a"]} == {"t"}

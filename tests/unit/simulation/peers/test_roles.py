@@ -28,7 +28,7 @@ def test_a_seed_decides_what_the_clients_do(tmp_path: Path) -> None:
     assert runs[0] == runs[1]
 
 
-def test_nobody_ends_or_raises_while_there_is_no_broker(tmp_path: Path) -> None:
+def test_no_client_ends_or_raises_while_there_is_no_broker(tmp_path: Path) -> None:
     async def story() -> None:
         async with world(tmp_path) as w:
             await w.create("t", 1)

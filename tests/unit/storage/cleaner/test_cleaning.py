@@ -294,7 +294,7 @@ def test_records_without_a_key_are_dropped_and_counted(ctx: CompactedLog) -> Non
     assert ctx.stats.records_without_key == 1
 
 
-def test_what_lies_below_the_start_of_the_log_is_no_reason_to_read_it_anew(
+def test_deleted_records_do_not_make_the_cleaner_read_the_log_again(
     ctx: CompactedLog,
 ) -> None:
     for number in range(4):
