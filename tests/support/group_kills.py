@@ -20,6 +20,7 @@ import hashlib
 import json
 import random
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -452,6 +453,8 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=KILLS_COUNT)
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     given = parser.parse_args()
+    # Ended by SIGTERM as by Ctrl-C: no process is left behind.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The table needs room where no terminal says how much there is.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     rows, digest, is_trial = kept(), sources(), given.kills != KILLS_COUNT
