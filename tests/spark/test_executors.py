@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.spark import OncelogSource, session
+from oncelog.spark.run import has_barrier_stages
 from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import Fault, FaultSequence, Victim
@@ -21,6 +22,12 @@ from tests.spark.support import Job, end_session, worker_environment
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1200)]
 
+DYNAMIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.scheduler.minRegisteredResourcesRatio": "0.0",
+}
 VICTIMS = (Victim.EXECUTOR, Victim.WORKER, Victim.DAEMON, Victim.EXECUTOR)
 
 
@@ -31,8 +38,9 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         yield cluster
 
 
-@pytest.fixture(scope="module")
-def on_cluster(cluster: Cluster) -> Iterator[SparkSession]:
+@pytest.fixture
+def on_cluster(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+    """A session on the cluster, with the settings that the test names."""
     builder = (
         session("tests-spark-executors", shuffle_partitions=2)
         .master(cluster.master)
@@ -46,6 +54,8 @@ def on_cluster(cluster: Cluster) -> Iterator[SparkSession]:
     )
     for name, value in worker_environment().items():
         builder = builder.config(f"spark.executorEnv.{name}", value)
+    for name, value in getattr(request, "param", {}).items():
+        builder = builder.config(name, value)
     spark = builder.getOrCreate()
     spark.dataSource.register(OncelogSource)
     yield spark
@@ -87,3 +97,15 @@ def test_a_worker_lost_for_good_and_one_that_joins_later_change_nothing(
     job.load_orders(2 * LARGE, LARGE)
     job.run_here(on_cluster)
     assert job.findings(3 * LARGE) == []
+
+
+@pytest.mark.parametrize("on_cluster", [DYNAMIC], indirect=True)
+def test_executors_that_dynamic_allocation_adds_and_takes_away_change_nothing(
+    on_cluster: SparkSession, bootstrap_servers: str, tmp_path: Path
+) -> None:
+    assert not has_barrier_stages(on_cluster.sparkContext)
+    job = job_of("union", bootstrap_servers, tmp_path)
+    for run in range(2):
+        job.load_orders(run * LARGE, LARGE)
+        job.run_here(on_cluster)
+    assert job.findings(2 * LARGE) == []
