@@ -121,6 +121,8 @@ class Sender:
         self._refresh_failures = 0
         self._refresh_at_ms = 0.0
         self._retry_at_ms: float | None = None
+        self._looked_at_ms = 0.0
+        """As of when the last pass chose the batches that it prepared to send."""
         self._task: asyncio.Task[None] | None = None
         self.failure: FatalError | None = None
         """Set when the sender's task failed: no more requests are sent."""
@@ -190,7 +192,7 @@ class Sender:
         self._give_up(self.failure)
 
     async def _pass(self) -> None:
-        now_ms = self._cluster.clock.monotonic_ms()
+        now_ms = self._looked_at_ms = self._cluster.clock.monotonic_ms()
         self._retry_at_ms = None
         self._before_pass(now_ms)
         self.settle(self._machine.expire(now_ms))
@@ -198,6 +200,7 @@ class Sender:
         try:
             if self._machine.needs_identity and not self._machine.is_idle:
                 await self._delegate.identify()
+                now_ms = self._looked_at_ms = self._cluster.clock.monotonic_ms()
                 waiting = self._machine.waiting_partitions(now_ms)
             await self._refresh(waiting, now_ms)
             self._before_pass(now_ms)
@@ -240,8 +243,9 @@ class Sender:
             self.settle(self._machine.reject(topic, error))
 
     async def _sleep(self) -> None:
+        # What has become due while the pass waited for the cluster was not prepared by it.
+        deadlines = [self._machine.next_deadline_ms(self._looked_at_ms), self._retry_at_ms]
         now_ms = self._cluster.clock.monotonic_ms()
-        deadlines = [self._machine.next_deadline_ms(now_ms), self._retry_at_ms]
         due = [deadline for deadline in deadlines if deadline is not None]
         if not due:
             await self._wake.wait()

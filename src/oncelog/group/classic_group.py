@@ -60,11 +60,6 @@ class ClassicGroupMember:
         is_waiting = self.awaits_join or self.sync_token is not None
         return is_waiting and not (self.is_new or self.is_cut_off)
 
-    @property
-    def can_lead(self) -> bool:
-        """Whether it waits for the rebalance and can be sent the list of members."""
-        return self.awaits_join and not self.is_cut_off
-
     def metadata(self, protocol_name: str | None) -> bytes:
         """Return its metadata for one protocol; empty if it does not offer it."""
         for protocol in self.protocols:
@@ -275,9 +270,17 @@ class ClassicGroup:
     def elect_joined_leader(self) -> bool:
         """Keep the leader if it rejoined, else elect a member that did; False if none did."""
         leader = self.members.get(self.leader_id) if self.leader_id is not None else None
-        if leader is not None and leader.can_lead:
+        if leader is not None and leader.join_token is not None and not leader.is_cut_off:
             return True
-        joined = next((m.member_id for m in self.members.values() if m.can_lead), None)
+        # One whose connection has closed cannot be sent the list of members.
+        joined = next(
+            (
+                member.member_id
+                for member in self.members.values()
+                if member.join_token is not None and not member.is_cut_off
+            ),
+            None,
+        )
         if joined is not None:
             self.leader_id = joined
         return joined is not None

@@ -44,8 +44,11 @@ class SleptClock(SystemClock):
     def monotonic_ms(self) -> float:
         return self._slept_ms
 
+    def pass_by(self, duration_ms: float) -> None:
+        self._slept_ms += duration_ms
+
     async def sleep(self, delay_ms: float) -> None:
-        self._slept_ms += delay_ms
+        self.pass_by(delay_ms)
         await asyncio.sleep(0)
 
 
@@ -90,6 +93,28 @@ async def test_only_the_records_at_fault_are_invalid() -> None:
     assert isinstance(answers[1], FatalError)
     assert "no key" in str(answers[1])
     assert len(broker.log) == 1
+
+
+class SlowBroker(ScriptedBroker):
+    """One whose answers to an API take 50 ms of its clock."""
+
+    def __init__(self, slow: ApiKey) -> None:
+        super().__init__()
+        self.clock = SleptClock()
+        self._slow = slow
+
+    def _respond(self, api: ApiKey, request: Any, error: ErrorCode) -> Any:
+        if api is self._slow:
+            self.clock.pass_by(50)
+        return super()._respond(api, request, error)
+
+
+async def test_a_batch_that_becomes_due_while_a_producer_id_is_asked_for_is_sent() -> None:
+    """Nothing else wakes the sender before its delivery timeout."""
+    broker = SlowBroker(ApiKey.INIT_PRODUCER_ID)
+    async with producer(broker, linger_ms=20, clock=broker.clock) as made:
+        sent = made.send("t", b"v", partition=0)
+        assert (await asyncio.wait_for(sent, timeout=10)).offset == 0
 
 
 async def test_a_produce_that_never_arrived_goes_again_under_its_number() -> None:
