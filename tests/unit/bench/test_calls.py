@@ -9,7 +9,7 @@ pytestmark = pytest.mark.skipif(
     how_it_runs() == "compiled", reason="calls of compiled functions are not seen"
 )
 
-BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 173, "JoinGroup": 109}
+BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 173, "JoinGroup": 110}
 
 TIMER_CALLS = 3
 
