@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from oncelog.simulation.checkers import CHECKERS
-from tests.simulation.planted import ROOT, Bug, Search, Unplanted, load, names, search
+from tests.simulation.planted import FOLDER, ROOT, Bug, Search, Unplanted, load, names, search
 from tests.support.patches import BadPatch, patched
 
 GOOD = """
@@ -35,7 +35,10 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize("name", names())
+MISSED = [f"missed/{path.stem}" for path in sorted((FOLDER / "missed").glob("*.toml"))]
+
+
+@pytest.mark.parametrize("name", [*names(), *MISSED])
 def test_a_planted_bug_fits_the_code(name: str) -> None:
     bug = load(name)
     for file, text in patched(name, bug.edits, ROOT).items():
