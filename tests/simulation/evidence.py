@@ -2,8 +2,7 @@
 
 Run as ``python -m tests.simulation.evidence``; part of `make test-full`. Each campaign is one
 entry: commit, seeds, counts, what was known, verdict. The entries of earlier commits stay, so that
-their runs add up; the verdict is that of all runs on these sources, what was reached that of the
-last call.
+their runs add up; the verdict is that of all runs on these sources, and so is what was reached.
 """
 
 import argparse
@@ -52,8 +51,11 @@ def print_finding(summary: Summary, finding: RunFinding) -> None:
 
 
 def keep(entries: list[Entry], reached: Coverage) -> None:
-    """Add the entries to those of earlier runs; what was reached is that of these alone."""
-    evidence.Sum(NAME, "runs", "src").write(
+    """Add the entries to those of earlier runs, and what was reached to that on these sources."""
+    kept = evidence.Sum(NAME, "runs", "src")
+    before = kept.facts(entries[-1]["commit"]).get("reached", {})
+    reached.merge(Coverage.from_json(json.dumps(before)))
+    kept.write(
         entries,
         {
             "reached less than 20 times": reached.unreached(),

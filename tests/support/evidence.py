@@ -73,6 +73,13 @@ class Sum:
         path = FOLDER / f"{self.name}.json"
         return json.loads(path.read_text()).get("campaigns", []) if path.exists() else []
 
+    def facts(self, at_commit: str) -> Entry:
+        """What the file says beside its entries, if its last call was on the same sources."""
+        path = FOLDER / f"{self.name}.json"
+        document: Entry = json.loads(path.read_text()) if path.exists() else {}
+        is_current = "commit" in document and self._of_sources(at_commit, [document])
+        return document if is_current else {}
+
     def has_seen(self, at_commit: str, seeds: range) -> bool:
         """Whether an entry of the same sources has one of these seeds."""
         return any(

@@ -65,6 +65,16 @@ def test_a_failed_call_stays_the_verdict_until_the_sources_change(folder: Path) 
     assert kept(folder)["verdict"] == "passed"
 
 
+def test_facts_are_those_of_the_same_sources(folder: Path) -> None:
+    runs = Sum("some", "files", "src")
+    assert runs.facts(NEW) == {}
+    runs.write([entry(3)], {"reached": {"a": 2}})
+    assert runs.facts(evidence.commit())["reached"] == {"a": 2}
+    assert runs.facts(OLD) == {}
+    (folder / "some.json").write_text('{"verdict": "passed", "seed": 11}')
+    assert runs.facts(NEW) == {}
+
+
 def test_a_seed_is_seen_once_on_the_same_sources() -> None:
     runs = Sum("some", "files", "src")
     runs.write([entry(3, seed=20)])
