@@ -47,7 +47,7 @@ def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
     last_words = {event.who: event.state for event in evidence.of(Progress)}
     for reader in evidence.readers.values():
         if reader.who in settled and last_words[reader.who] == "settled":
-            yield from _behind(evidence, reader, settled[reader.who])
+            yield from _behind(evidence, excuses, reader, settled[reader.who])
 
 
 def _stuck(evidence: Evidence, excuses: Excuses, log: FinalLog) -> Iterator[Anomaly]:
@@ -86,7 +86,9 @@ def _is_ongoing(evidence: Evidence, batch: LoggedBatch, partition: TopicPartitio
     )
 
 
-def _behind(evidence: Evidence, reader: PartitionReader, settled_s: float) -> Iterator[Anomaly]:
+def _behind(
+    evidence: Evidence, excuses: Excuses, reader: PartitionReader, settled_s: float
+) -> Iterator[Anomaly]:
     partition = reader.topic_partition
     log = evidence.logs.get(partition)
     if log is None or not reader.is_assigned or reader.position < 0 or not reader.steps:
@@ -110,8 +112,20 @@ def _behind(evidence: Evidence, reader: PartitionReader, settled_s: float) -> It
             topic_partition=partition,
             offset=offset,
             values=(record.value,),
+            allowed=_held_back(evidence, excuses, reader, settled_s) if committed else "",
         )
         return
+
+
+def _held_back(
+    evidence: Evidence, excuses: Excuses, reader: PartitionReader, settled_s: float
+) -> str:
+    """Why the last stable offset may have held the reader where it was when it settled."""
+    partition = reader.topic_partition
+    seen = [mark for mark in evidence.watermarks.get(partition, ()) if mark.at_s <= settled_s]
+    if not seen or seen[-1].last_stable_offset > reader.position:
+        return ""
+    return excuses.coordinator(0.0, NEVER, partition)
 
 
 def progress(evidence: Evidence) -> Iterator[Anomaly]:

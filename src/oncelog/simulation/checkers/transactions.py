@@ -121,9 +121,10 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
     doubt all are or none is, and the offsets of INV-6 with them. Records below a log start and
     those in partitions that could not be read are left out, and so are those without an
     acknowledgement: they may never have arrived. A producer that has given up a record does not
-    commit its transaction. Excused: each missing record was in a tail that
-    power may take, or power was lost after the end was asked for, which took a marker or the
-    decision itself; not where a commit marker stands behind the record.
+    commit its transaction. Excused: each missing record was in a tail that power may take, or power
+    was lost after the end was asked for, which took a marker or the decision itself, or earlier,
+    which left an abort marker behind the record and took others; not where a commit marker stands
+    there.
     """
     excuses = Excuses(evidence)
     for txn in evidence.transactions.values():
@@ -204,4 +205,6 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
     marker = log.closing_marker(offset)
     if marker is not None and marker.marker == "commit":
         return ""
-    return excuses.coordinator(txn.ending_s, NEVER, partition)
+    # An abort by timeout came before the end: power left its marker, and took the others.
+    since_s = txn.began_s if marker is not None else txn.ending_s
+    return excuses.coordinator(since_s, NEVER, partition)

@@ -3,7 +3,15 @@
 import pytest
 
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault, Polled, Progress, Revoked
+from oncelog.simulation.history import (
+    BrokerDied,
+    BrokerStarted,
+    Fault,
+    Polled,
+    Progress,
+    Revoked,
+    Watermarks,
+)
 from tests.unit.simulation.checkers.model import T0, Model
 
 
@@ -72,6 +80,24 @@ def test_a_settled_reader_has_read_to_the_end() -> None:
     producer.send(T0)
     model.record(Progress, "r", "settled")
     assert model.signatures() == {"lag-ends: a settled reader did not read to the end"}
+
+
+@pytest.mark.parametrize(("stable", "is_excused"), [(1, True), (2, False)])
+def test_a_reader_held_by_a_transaction_that_power_took_from_its_coordinator_is_excused(
+    stable: int, is_excused: bool
+) -> None:
+    """Retention may delete the transaction after that, so the end of the log does not show it."""
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r")
+    producer.send(T0)
+    reader.poll(T0)
+    at_s = model.now_s
+    producer.send(T0)
+    model.record(Watermarks, "broker-0", 0, T0, 0, 0, stable, 2, 2)
+    model.record(Progress, "r", "settled")
+    lost = {"flush_every_message": False, "power_losses_s": (at_s,)}
+    assert ("lag-ends" in model.allowed(**lost)) is is_excused
+    assert "lag-ends" in model.kinds()
 
 
 @pytest.mark.parametrize("word", ["in time", "revoked", "done"])

@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from oncelog.simulation.history import Polled, Value
+import pytest
+
+from oncelog.simulation.history import Polled, TransactionBegan, Value
 from tests.unit.simulation.checkers.model import T0, T1, Model, Producer
 
 
@@ -123,6 +125,10 @@ def test_the_final_view_shows_no_record_without_a_requested_commit() -> None:
     assert f"intermediate-read: {what}" in model.signatures()
 
 
+def producer_began_s(model: Model) -> float:
+    return next(e.at_s for e in model.history.events if isinstance(e, TransactionBegan))
+
+
 def test_a_committed_transaction_is_whole() -> None:
     model = Model()
     producer, *_ = opened(model)
@@ -173,6 +179,21 @@ def test_a_torn_transaction_is_excused_where_power_took_a_part() -> None:
     lost = {"flush_every_message": False, "power_losses_s": (at_s,)}
     assert model.kinds(**lost) == set()
     assert "torn-transaction" in model.allowed(**lost)
+
+
+@pytest.mark.parametrize(("lost_after_s", "is_excused"), [(0.0, True), (-1.0, False)])
+def test_an_abort_by_timeout_of_which_power_left_one_marker_excuses_a_torn_transaction(
+    lost_after_s: float, is_excused: bool
+) -> None:
+    """Power took the others, and what the coordinator knew: it commits them."""
+    model = Model()
+    model.now_s = 2.0
+    producer, *_ = opened(model)
+    lost_s = producer_began_s(model) + lost_after_s
+    producer.commit()
+    remark(model, "abort")
+    lost = {"flush_every_message": False, "power_losses_s": (lost_s,)}
+    assert ("torn-transaction" in model.allowed(**lost)) is is_excused
 
 
 def test_a_part_that_is_not_a_tail_is_not_excused() -> None:
