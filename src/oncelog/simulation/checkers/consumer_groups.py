@@ -384,19 +384,25 @@ def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
     """Who is silent for longer than its session is no member any more.
 
     Looked at after the last fault, where the coordinator describes the group. A session begins
-    again when a broker starts. Nothing else excuses it.
+    again when a broker starts. Nothing else excuses it. Left out are members whose last heartbeat
+    has no answer: only the coordinator knows when it came, if their process was frozen.
     """
     session_s = evidence.promise.member_session_s + SILENCE_GRACE_S
     started = [event.at_s for event in evidence.of(BrokerStarted)]
     asked: dict[tuple[str, str], list[float]] = defaultdict(list)
     for event in evidence.of(HeartbeatAsked):
         asked[event.group_id, event.member_id].append(event.at_s)
+    answered: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for answer in evidence.of(HeartbeatAnswered):
+        answered[answer.group_id, answer.member_id].append(answer.at_s)
     told = set()
     for described in evidence.of(GroupDescribed):
         for member_id in described.members:
             key = described.group_id, member_id
             times = [at_s for at_s in asked.get(key, ()) if at_s <= described.at_s]
             if not times or key in told:
+                continue
+            if not any(times[-1] <= at_s <= described.at_s for at_s in answered.get(key, ())):
                 continue
             starts = [at_s for at_s in started if at_s <= described.at_s]
             since_s = max([times[-1], evidence.promise.last_fault_s, *starts])

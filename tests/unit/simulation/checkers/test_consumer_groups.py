@@ -259,3 +259,13 @@ def test_who_is_silent_is_described_no_more() -> None:
     assert group.signatures() == set()
     assert group.signatures(member_session_s=3.0) == {SILENT}
     assert group.signatures(member_session_s=3.0, last_fault_s=9.0) == set()
+
+
+def test_a_heartbeat_without_an_answer_may_have_come_at_any_time() -> None:
+    group = Group()
+    group.own("a", 1, T0)
+    group.model.now_s += 5
+    group.ask("a", 1)
+    group.model.now_s += 10
+    group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
+    assert group.signatures(member_session_s=3.0) == set()
