@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.batch import iter_headers
+from oncelog.protocol.batch import iter_headers, read_header
 from oncelog.storage.files import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX
 from oncelog.storage.folder_names import DELETE_SUFFIX
 
@@ -58,5 +58,8 @@ class Archive:
         data = self._peek(path) or b""
         batches = self._batches.setdefault(folder.rpartition("/")[2], {})
         for position, header in iter_headers(data):
-            # A batch that was already replaced before is not the one that was written.
-            batches.setdefault(header.base_offset, data[position : position + header.length])
+            known = batches.get(header.base_offset)
+            # A batch that was already replaced before is not the one that was written, unless the
+            # log was cut there since: what took its offset has a later epoch.
+            if known is None or read_header(known).leader_epoch < header.leader_epoch:
+                batches[header.base_offset] = data[position : position + header.length]

@@ -328,15 +328,24 @@ class _Reading:
     # --- what was compacted -----------------------------------------------------------
 
     def _as_written(self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]) -> list[_Chunk]:
-        """The log with the batches that compaction replaced; the same list if there are none."""
+        """The log with the batches that compaction replaced; the same list if there are none.
+
+        Without those that were cut off after that: a later epoch stands before or in their place.
+        """
         archived = {} if self._archive is None else self._archive.of(tp)
-        written = {chunk.header.base_offset: chunk for chunk in log}
-        for base_offset, data in archived.items():
-            header = read_header(data)
-            if marks.log_start_offset <= header.last_offset < marks.high_watermark:
-                written[base_offset] = _Chunk(memoryview(data), 0, header)
         if not archived:
             return log
+        written = {chunk.header.base_offset: chunk for chunk in log}
+        epochs = {base_offset: chunk.header.leader_epoch for base_offset, chunk in written.items()}
+        newest = -1
+        for base_offset in sorted(archived.keys() | epochs.keys()):
+            newest = max(newest, epochs.get(base_offset, -1))
+            if base_offset not in archived:
+                continue
+            header = read_header(archived[base_offset])
+            is_in_bounds = marks.log_start_offset <= header.last_offset < marks.high_watermark
+            if is_in_bounds and header.leader_epoch >= newest:
+                written[base_offset] = _Chunk(memoryview(archived[base_offset]), 0, header)
         return [written[base_offset] for base_offset in sorted(written)]
 
     def _rows_of(self, tp: TopicPartition, log: list[_Chunk]) -> list[tuple[BatchHeader, Record]]:
