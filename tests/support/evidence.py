@@ -47,6 +47,13 @@ def write(name: str, verdict: str, facts: dict[str, object]) -> Path:
     return path
 
 
+def read(name: str) -> Entry:
+    """What docs/evidence/<name>.json says; nothing if it is not there."""
+    path = FOLDER / f"{name}.json"
+    found: Entry = json.loads(path.read_text()) if path.exists() else {}
+    return found
+
+
 @cache
 def sources(at_commit: str, *paths: str) -> str:
     """What those folders and files hold at a commit; it stays the same while only others change."""
@@ -70,13 +77,12 @@ class Sum:
 
     def entries(self) -> list[Entry]:
         """Those in the file, of all calls and commits."""
-        path = FOLDER / f"{self.name}.json"
-        return json.loads(path.read_text()).get("campaigns", []) if path.exists() else []
+        found: list[Entry] = read(self.name).get("campaigns", [])
+        return found
 
     def facts(self, at_commit: str) -> Entry:
         """What the file says beside its entries, if its last call was on the same sources."""
-        path = FOLDER / f"{self.name}.json"
-        document: Entry = json.loads(path.read_text()) if path.exists() else {}
+        document = read(self.name)
         is_current = "commit" in document and self._of_sources(at_commit, [document])
         return document if is_current else {}
 

@@ -4,7 +4,6 @@ The interop tests record each that passed, with its versions, in docs/evidence/f
 table of docs/compatibility.md is made from that.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -86,10 +85,7 @@ def record(name: str, versions: list[str]) -> None:
 
 def seen() -> dict[str, Ran]:
     """What passed, as it was written down."""
-    path = evidence.FOLDER / f"{EVIDENCE}.json"
-    if not path.exists():
-        return {}
-    found = json.loads(path.read_text())["frameworks"]
+    found = evidence.read(EVIDENCE).get("frameworks", {})
     return {
         name: Ran(one["day"], one["commit"], tuple(one["versions"])) for name, one in found.items()
     }

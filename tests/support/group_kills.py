@@ -17,10 +17,8 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import random
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -46,7 +44,7 @@ from rich.table import Table
 
 from bench.javaloads import compiled
 from bench.peer.kafka import PeerUnavailable, jars, java
-from tests.support import evidence
+from tests.support import campaigns, evidence
 from tests.support.broker import BrokerProcess
 from tests.support.group_judge import GroupHistory, committed, judge
 from tests.support.group_member import Membership, command
@@ -373,8 +371,7 @@ def sources() -> str:
 
 def kept() -> dict[str, dict[str, object]]:
     """The rows of earlier runs."""
-    path = evidence.FOLDER / f"{NAME}.json"
-    return dict(json.loads(path.read_text())["rows"]) if path.exists() else {}
+    return dict(evidence.read(NAME).get("rows", {}))
 
 
 def keep(rows: dict[str, dict[str, object]], digest: str) -> str:
@@ -453,8 +450,6 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=KILLS_COUNT)
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     given = parser.parse_args()
-    # Ended by SIGTERM as by Ctrl-C: no process is left behind.
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     # The table needs room where no terminal says how much there is.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     rows, digest, is_trial = kept(), sources(), given.kills != KILLS_COUNT
@@ -468,7 +463,8 @@ def main() -> int:
         and (given.again or is_trial or rows.get(row.name, {}).get("sources") != digest)
     ]
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as progress:
+    # Ended by SIGTERM as by Ctrl-C: no process is left behind.
+    with campaigns.interruptible(), Progress(*columns, console=console) as progress:
         task = progress.add_task("", total=len(chosen))
         for row in chosen:
 

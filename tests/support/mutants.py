@@ -13,7 +13,6 @@ as long as the sources and the room's tests are the same.
 from __future__ import annotations
 
 import argparse
-import json
 import queue
 import random
 import sys
@@ -249,17 +248,16 @@ def sources_of(at_commit: str, room: str) -> str:
 
 def judged_before(room_sources: Mapping[str, str]) -> dict[str, Judged]:
     """What the evidence has of rooms that are as they were."""
-    path = evidence.FOLDER / f"{NAME}.json"
-    if not path.exists():
-        return {}
-    document = json.loads(path.read_text())
+    document = evidence.read(NAME)
     same = {
         room
         for room, sources in document.get("sources", {}).items()
         # What a work tree held with changes nobody knows.
         if sources == room_sources[room] and not sources.endswith("+changes")
     }
-    return {key: each for key, each in document["mutants"].items() if each.get("room") in same}
+    return {
+        key: each for key, each in document.get("mutants", {}).items() if each.get("room") in same
+    }
 
 
 def hand_kept() -> list[str]:

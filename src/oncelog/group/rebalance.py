@@ -186,10 +186,12 @@ def connection_lost(
     would begin only when the rebalance is over.
     """
     group = store.groups.get(event.group_id)
-    for member in group.members.values() if group is not None else ():
+    if group is None:
+        return NOTHING
+    for member in group.members.values():
         if event.token in (member.join_token, member.sync_token):
             member.is_cut_off = True
-            store.renew_session(store.groups[event.group_id], member, context.now_ms)
+            store.renew_session(group, member, context.now_ms)
     return NOTHING
 
 

@@ -159,8 +159,9 @@ def opening(query_id: str) -> Marker:
 def opened_query(text: str | None) -> str | None:
     """The query of an opening; None for every other text."""
     marker = Marker.decode(text)
-    is_opening = marker is not None and marker.batch.batch_id == _OPENING
-    return marker.batch.query_id if marker is not None and is_opening else None
+    if marker is None or marker.batch.batch_id != _OPENING:
+        return None
+    return marker.batch.query_id
 
 
 def sources_hash(source_lines: Iterable[str]) -> str:
