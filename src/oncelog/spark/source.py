@@ -6,11 +6,11 @@
 
 Columns and options are those of Spark's own Kafka source (`oncelog.spark.source_settings`). The
 reader runs on Spark's driver, in one planner process per query; `read` runs in tasks and keeps its
-connection as long as the worker process lives.
+connection until the worker process ends.
 
-It reads up to the last stable offset (INV-3, INV-7), so what is planned is always readable. A
-batch's offsets alone determine what it reads (`oncelog.spark.source_offsets`): one that runs again
-reads the same records or fails because they are gone.
+It reads up to the last stable offset (INV-3, INV-7), so every planned offset can be read. A batch's
+offsets alone determine which records it reads (`oncelog.spark.source_offsets`): a batch that runs
+again reads the same records, or fails because they were deleted.
 """
 
 import logging
@@ -74,8 +74,8 @@ class OncelogSource(DataSource):
     """Register with ``spark.dataSource.register(OncelogSource)``, then ``format("oncelog")``.
 
     The options are those of Spark's Kafka source; docs/spark.md, section "Source options", lists
-    them with the few differences. Beyond Spark's: ``startingOffsets=group`` begins where the group
-    `groupId` committed. Wrong options raise `UsageError` from ``load()``.
+    them with the differences. One value is added: ``startingOffsets=group`` starts at the offsets
+    that the group `groupId` committed. ``load()`` raises `UsageError` for an invalid option.
     """
 
     @classmethod
@@ -85,30 +85,39 @@ class OncelogSource(DataSource):
 
     @cached_property
     def _options(self) -> SourceOptions:
-        """Read by ``load()``; a writer is refused whatever its options are."""
+        """Return the checked options.
+
+        Spark creates the source for a write too; `writer` refuses that.
+        """
         return SourceOptions.parse(self.options)
 
     def schema(self) -> str:
-        """The columns of Spark's Kafka source; headers are null where a record has none."""
+        """Return the columns of Spark's Kafka source.
+
+        `headers` is null for a record without headers.
+        """
         return SCHEMA_DDL + HEADERS_DDL if self._options.include_headers else SCHEMA_DDL
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
-        """For ``readStream``."""
+        """Return the reader of a streaming query. Raises `UsageError`."""
         return OncelogStreamReader(self._options, schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For ``read``: a bounded read of what is there now."""
+        """Return the reader of a batch query, which ends at the offsets of now.
+
+        Raises `UsageError`.
+        """
         return OncelogBatchReader(self._options, schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Refuse: Spark would run a failed task again and not report what it wrote before."""
+        """Raise `UsageError`: Spark repeats a failed task and does not report what it wrote."""
         raise UsageError(
             "write.format('oncelog') could write a row twice when a task fails: use "
             "oncelog.spark.write_once(df, ...), one transaction for all rows"
         )
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Refused: as `writer`, and such a sink does not see its checkpoint."""
+        """Raise `UsageError`, as `writer` does; such a sink also cannot read its checkpoint."""
         raise UsageError(
             "writeStream.format('oncelog') could write a row twice when a task fails: use "
             "oncelog.spark.exactly_once(df, ...)"
@@ -118,8 +127,8 @@ class OncelogSource(DataSource):
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches.
 
-    Called by one planner process, one call at a time; only `read` runs elsewhere, on a pickled
-    copy. `connect` and `now_s` are for tests.
+    One planner process calls it, one call at a time. Only `read` runs elsewhere: in tasks, on a
+    pickled copy. Tests pass `connect` and `now_s` (seconds).
     """
 
     def __init__(
@@ -145,10 +154,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_cluster": None}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - Spark's names from here on
-        """Return where the query begins.
+        """Return the offsets at which the query starts, as JSON.
 
-        Spark calls this again after a crash in batch 0, and does not store the result; the batch's
-        end does.
+        Spark does not store the result, and calls this again after a crash in batch 0. The end
+        offset of batch 0 holds the start.
         """
         cluster = self._connected()
         state = cluster.state()
@@ -159,7 +168,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ).to_json()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override,unused-ignore]  # noqa: N802
-        """The end of the next batch: the last stable offsets, cut to `limit`."""
+        """Return the end of the next batch: the last stable offsets, reduced to `limit`."""
         begun = SourceOffset.from_json(start)
         now = self._validated(begun, self._target or self._connected().state(begun))
         self._last_ends = dict(now.ends)
@@ -172,9 +181,9 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if self._planned is begun else self._planned.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`, as Spark's admission control goes.
+        """Return `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` as Spark's read limits.
 
-        Spark replaces it for a trigger that reads everything at once.
+        A trigger that reads everything at once uses another limit.
         """
         most, least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
         if most is not None:
@@ -182,32 +191,32 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Fix the end that a query with Trigger.AvailableNow runs to."""
+        """Store the current end, at which a query with Trigger.AvailableNow stops."""
         self._target = self._connected().state()
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
-        """Return the last known end of the partitions, for the query's progress."""
+        """Return the newest known end of the partitions, which Spark shows as progress."""
         return places_json(self._last_ends) if self._last_ends else None
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
-        """One task per Kafka partition that has something to read, or as many as options say."""
+        """Return one task per partition with records, or more if `minPartitions` asks for it."""
         begun, planned = SourceOffset.from_json(start), SourceOffset.from_json(end)
         if begun == planned:
             return []
         if planned != self._planned:
-            # A batch that was planned before this process began.
+            # An earlier planner process planned this batch.
             self._check(planned, self._validated(planned, self._connected().state(planned)))
         begins = begins_of(begun, planned)
         begins |= self._beginnings([tp for tp in planned.ends if tp not in begins])
         return _ranges(self._options, begins, planned.ends, planned.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Runs in a task: the records of one range as Arrow batches."""
+        """Yield the records of one range as Arrow batches. Runs in a task."""
         assert isinstance(partition, OffsetRange)
         return read_range(self._options, self._schema, partition)
 
     def stop(self) -> None:
-        """The query ended."""
+        """Close the connections. Spark calls this when the query ends."""
         if self._cluster is not None:
             self._cluster.close()
             self._cluster = None
@@ -218,12 +227,12 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._cluster
 
     def _validated(self, begun: SourceOffset, now: ClusterState) -> ClusterState:
-        """`now`, with the logs that lost their tail since the query read them."""
+        """Return `now` with the end of each log that was truncated after the query read it."""
         read = to_validate(begun, now)
         return replace(now, diverged=self._connected().diverged(read)) if read else now
 
     def _positions(self, begun: SourceOffset, now: ClusterState) -> Places:
-        """Return where the next batch begins in each partition."""
+        """Return the offset at which the next batch begins, by partition."""
         positions = positions_after(begun, now, self._check(begun, now))
         return positions | self._beginnings([tp for tp in now.ends if tp not in positions])
 
@@ -235,9 +244,9 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return gaps
 
     def _is_unstable(self, gap: Gap, begun: SourceOffset) -> bool:
-        """Whether the records are there, but in transactions that are open.
+        """Return whether the missing records exist, but in open transactions.
 
-        So it is when the query read uncommitted records before.
+        This happens when the query read uncommitted records before.
         """
         if gap.kind is not GapKind.SHORTENED or self._options.isolation_level != "read_committed":
             return False
@@ -245,7 +254,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return all(ends[tp] >= begun.ends[tp] for tp in gap.partitions)
 
     def _beginnings(self, new: list[TopicPartition]) -> Places:
-        """Return where new partitions begin."""
+        """Return the first offset to read of each new partition."""
         beginnings = self._connected().beginnings(new) if new else {}
         for tp, offset in beginnings.items():
             if offset > 0:
@@ -260,7 +269,10 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             logger.warning("%s; going on without those records (failOnDataLoss=false)", what)
 
     def _holds_back(self, limit: ReadLimit, offsets_count: int) -> bool:
-        """Whether `minOffsetsPerTrigger` waits for more, `maxTriggerDelay` at most."""
+        """Return whether `minOffsetsPerTrigger` delays the batch.
+
+        It waits for as many records, but not longer than `maxTriggerDelay`.
+        """
         least = self._options.min_offsets_per_trigger
         if least is None or self._planned_at_s is None or self._target is not None:
             return False
@@ -270,7 +282,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class OncelogBatchReader(DataSourceReader):
-    """A bounded read: everything between starting and ending offsets, as of now."""
+    """Reads, once, the records between the starting and the ending offsets."""
 
     def __init__(
         self,
@@ -284,7 +296,7 @@ class OncelogBatchReader(DataSourceReader):
         self._connect = connect
 
     def partitions(self) -> list[InputPartition]:
-        """One task per Kafka partition that has something to read, or as many as options say."""
+        """Return one task per partition with records, or more if `minPartitions` asks for it."""
         options = self._options
         cluster = self._connect(options)
         try:
@@ -311,7 +323,7 @@ class OncelogBatchReader(DataSourceReader):
         return _ranges(options, begins, ends, state.topic_ids)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Read one range, in a task. Without any, Spark passes a partition of None."""
+        """Yield the records of one range. Runs in a task; without any range Spark passes None."""
         if not isinstance(partition, OffsetRange):
             return iter(())
         return read_range(self._options, self._schema, partition)

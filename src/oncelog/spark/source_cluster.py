@@ -1,6 +1,6 @@
-"""Queries the cluster for the source: partitions, and where they begin and end.
+"""Asks the cluster for the source's partitions and their offsets.
 
-One event loop and one set of connections live as long as a query's planner.
+One event loop and one set of connections exist per planner process of a query.
 """
 
 import re
@@ -27,19 +27,22 @@ __all__ = ["SourceCluster", "places_at"]
 T = TypeVar("T")
 
 CONNECT_TIMEOUT_MS: Final = 10_000
-"""A wrong address is reported after this time. A restarting broker replies earlier."""
+"""A bootstrap server that has not replied within this time counts as a wrong address.
+
+A restarting broker replies sooner.
+"""
 
 CALL_TIMEOUT_MS: Final = 60_000
 """``default.api.timeout.ms`` of Java's consumer."""
 
 NO_MATCH: Final = -1
-"""The reply of ListOffsets if no record is at or after the time."""
+"""The offset that ListOffsets returns when no record has this timestamp or a later one."""
 
 
 class SourceCluster:
-    """The planner's requests to the cluster, on one event loop with lasting connections.
+    """Sends the planner's requests to the cluster, on one event loop with open connections.
 
-    Raises `PipelineError` in one sentence when the cluster does not reply.
+    Raises `PipelineError` when the cluster does not reply.
     """
 
     def __init__(self, options: SourceOptions) -> None:
@@ -47,7 +50,10 @@ class SourceCluster:
         self._settings = options.client_settings(Role.ADMIN)
         self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
         self._gone: set[str] = set()
-        """Topics that did not come back in time: each micro-batch would wait again."""
+        """Topics that stayed missing for a whole wait.
+
+        Without this set each micro-batch would wait again.
+        """
         self._loop = StoppableLoop("oncelog-source")
         try:
             self._cluster = self._call(self._connect())
@@ -56,37 +62,42 @@ class SourceCluster:
             raise
 
     def state(self, start: SourceOffset | None = None) -> ClusterState:
-        """Return the subscribed partitions, their topic ids, and where each ends.
+        """Return the subscribed partitions, their topic ids and their end offsets.
 
         The end is the last stable offset under read_committed. A broker that has just started may
-        not know its topics yet: those that `start` knows, or that are subscribed to by name, are
+        not know its topics yet. So topics in `start`, and topics subscribed to by name, are
         requested again (``fetchOffset.numRetries``) before they count as missing. Raises
-        `UsageError` for a subscribed one that neither exists nor is known.
+        `UsageError` for a topic that is subscribed to by name, does not exist, and is not in
+        `start`.
         """
         return self._call(self._state(start))
 
     def offsets(self, wanted: Mapping[TopicPartition, int], isolation: int | None = None) -> Places:
-        """Offset of each `EARLIEST` or `LATEST`, or of the first record since a time (-1: none)."""
+        """Return the offsets at these timestamps, by partition.
+
+        A timestamp is `EARLIEST`, `LATEST` or a time in ms; the offset is that of the first record
+        at that time or later, -1 if there is none. Source: ListOffsets.
+        """
         return self._call(self._offsets(wanted, isolation))
 
     def beginnings(self, partitions: Iterable[TopicPartition]) -> Places:
-        """Return where the partitions begin."""
+        """Return the log start offsets."""
         return self.offsets(dict.fromkeys(partitions, EARLIEST))
 
     def high_watermarks(self, partitions: Iterable[TopicPartition]) -> Places:
-        """Return where the partitions end for a reader of uncommitted records."""
+        """Return the high watermarks, where a reader of uncommitted records ends."""
         return self.offsets(dict.fromkeys(partitions, LATEST), READ_UNCOMMITTED)
 
     def diverged(self, read: Mapping[TopicPartition, Position]) -> Places:
-        """Return where truncated logs diverge from what was read of them (KIP-320)."""
+        """Return the offsets at which truncated logs diverge from what the query read (KIP-320)."""
         return self._call(self._diverged(read))
 
     def group_offsets(self, group_id: str) -> Places:
-        """Return the group's committed offsets, after transactions that are still ending."""
+        """Return the group's committed offsets, once no transaction on them is open."""
         return self._call(self._group_offsets(group_id))
 
     def close(self) -> None:
-        """Close connections and loop."""
+        """Close the connections and the loop."""
         self._loop.call(self._cluster.close())
         self._loop.close()
 
@@ -142,7 +153,7 @@ class SourceCluster:
         }
 
     async def _topics(self, names: set[str]) -> Mapping[str, TopicDescription]:
-        """The topics of these names (for a pattern all topics), as the cluster knows them now."""
+        """Return the topics with these names from Metadata; for a pattern, all topics."""
         cluster = self._cluster
 
         async def ask() -> None:
@@ -191,10 +202,10 @@ class SourceCluster:
 
 
 def places_at(cluster: SourceCluster, options: SourceOptions, bound: Bound, ends: Places) -> Places:
-    """The offset of each partition at `bound`. `ends` tells the partitions, and where they end.
+    """Return each partition's offset at `bound`. `ends` are the end offsets of all partitions.
 
-    Raises `UsageError` for an option that leaves a partition out or names one too many, and for a
-    time after which there is no record.
+    Raises `UsageError` for an option that omits a partition or names one that is not subscribed to,
+    and for a time after the last record.
     """
     if bound.where == "latest":
         return dict(ends)

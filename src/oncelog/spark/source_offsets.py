@@ -1,18 +1,19 @@
 """Plans micro-batches and encodes the source's offsets, as pure functions.
 
-An offset is Spark's own JSON, ``{"topic":{"0":23}}``, and beside the topics one entry of ours,
-``"@oncelog"``, a name that no topic can have:
+An offset is Spark's own JSON, ``{"topic":{"0":23}}``, with one added entry, ``"@oncelog"``, a name
+that no topic can have:
 
 - ``cluster``: the id of the cluster;
-- ``ids``: the id of each topic. A topic that was deleted and made again has another;
-- ``epochs``: the leader epoch under which each partition's end was told. A log that loses its tail
-  gives the offsets out again, under a later epoch (KIP-320);
-- ``begin``: where the batch that ends here begins in the partitions that the offset before does not
-  tell (KIP-516). All of them in the first batch, because Spark does not keep the beginning of a
-  query; later new partitions, and those of topics that were made again. A batch that runs again
-  after a crash reads what it read before, whatever the cluster would say by then (INV-10).
+- ``ids``: the id of each topic. A topic that was deleted and created again has a new id;
+- ``epochs``: the leader epoch that the leader reported with each partition's end. A log that loses
+  its tail assigns the lost offsets again, under a later epoch (KIP-320);
+- ``begin``: the first offset of the batch in each partition that the previous offset does not
+  contain (KIP-516). In the first batch these are all partitions, because Spark does not store the
+  start of a query; later they are new partitions and those of topics that were created again. So a
+  batch that runs again after a crash reads the same records as before, even if the cluster's
+  answers have changed (INV-10).
 
-Offsets without that entry are read too: Spark's own, and ours of before.
+Offsets without that entry, such as those of Spark's own source, are accepted too.
 """
 
 import json
@@ -48,13 +49,13 @@ __all__ = [
 ]
 
 IDENTITY: Final = "@oncelog"
-"""The entry beside the topics. ``@`` is not allowed in a topic's name."""
+"""The key of the added entry. ``@`` is not allowed in a topic's name."""
 
 Places = dict[TopicPartition, int]
 
 
 def places_json(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Encode places as JSON. Spark compares offsets as text, so the order is fixed."""
+    """Encode offsets by partition as JSON, in a fixed order: Spark compares offsets as text."""
     result: dict[str, dict[str, int]] = {}
     for topic, partition in sorted(places):
         result.setdefault(topic, {})[str(partition)] = places[TopicPartition(topic, partition)]
@@ -62,7 +63,7 @@ def places_json(places: Mapping[TopicPartition, int]) -> dict[str, dict[str, int
 
 
 def parse_places(value: Mapping[str, Mapping[str, int]]) -> Places:
-    """The inverse of `places_json`."""
+    """Decode what `places_json` encoded."""
     return {
         TopicPartition(topic, int(partition)): offset
         for topic, partitions in value.items()
@@ -72,7 +73,7 @@ def parse_places(value: Mapping[str, Mapping[str, int]]) -> Places:
 
 @dataclass(frozen=True, slots=True)
 class SourceOffset:
-    """The end of a micro-batch: the next offset to read of each partition."""
+    """The end of a micro-batch: the next offset to read, by partition."""
 
     ends: Places
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
@@ -86,7 +87,7 @@ class SourceOffset:
         return self.begins == self.ends
 
     def to_json(self) -> dict[str, Any]:
-        """Encode it for Spark's log."""
+        """Encode the offset for Spark's offset log."""
         identity: dict[str, Any] = {}
         if self.cluster_id is not None:
             identity["cluster"] = self.cluster_id
@@ -101,9 +102,9 @@ class SourceOffset:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "SourceOffset":
-        """Read what `to_json` wrote, or offsets without identities.
+        """Decode what `to_json` encoded, or Spark's offsets, which have no ids or epochs.
 
-        Raises `UsageError` when it is neither.
+        Raises `UsageError` for any other text.
         """
         try:
             identity = value.get(IDENTITY, {})
@@ -123,35 +124,35 @@ class SourceOffset:
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """The cluster's state of the subscribed partitions: topic ids, and where they end."""
+    """The cluster's state of the subscribed partitions: topic ids and end offsets."""
 
     ends: Places
     topic_ids: Mapping[str, TopicId] = field(default_factory=dict)
     cluster_id: str | None = None
     unsubscribed: frozenset[str] = frozenset()
-    """Topics that the query's offsets know and that exist, but are not subscribed to any more."""
+    """Existing topics of the query's offsets to which the query is no longer subscribed."""
     epochs: Places = field(default_factory=dict)
     """The leader epoch of each partition, where the leader reports it."""
     diverged: Places = field(default_factory=dict)
-    """The ends of logs that the query read further, before they lost their tail."""
+    """The end offsets of logs that were truncated below the query's position."""
 
 
 class GapKind(Enum):
-    """Why records that the query has to read are missing."""
+    """The reasons for which records that the query has to read are missing."""
 
     REPLACED = "replaced"
-    """Another log has its name now, to be read from its beginning."""
+    """The topic was created again; the query reads the new log from its beginning."""
     SHORTENED = "shortened"
     """The log ends before the query's position."""
     DIVERGED = "diverged"
-    """The log lost its tail, and other records may have taken the offsets since."""
+    """The log lost its tail, and other records may now have its offsets."""
     GONE = "gone"
     """The partition does not exist, or is not subscribed to."""
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Records that the query has to read and cannot."""
+    """Records of one partition that the query has to read and that are missing."""
 
     kind: GapKind
     partitions: tuple[TopicPartition, ...]
@@ -159,9 +160,9 @@ class Gap:
 
 
 def to_validate(start: SourceOffset, now: ClusterState) -> dict[TopicPartition, Position]:
-    """Return the query's positions in logs whose leader epoch has changed.
+    """Return the positions in logs whose leader epoch has changed, which need validation.
 
-    The others need no validation, nor does a topic that was created again.
+    A topic that was created again needs none.
     """
     return {
         tp: Position(start.ends[tp], epoch)
@@ -172,10 +173,10 @@ def to_validate(start: SourceOffset, now: ClusterState) -> dict[TopicPartition, 
 
 
 def compare_with(start: SourceOffset, now: ClusterState) -> list[Gap]:
-    """Find the records that the query has to read and the cluster does not have.
+    """Return the records that the query has to read and the cluster does not have.
 
-    Brokers that report no topic ids (Metadata before v10) show a topic that was created again only
-    by an end below the query's position.
+    Brokers that report no topic ids (Metadata before v10) reveal a topic that was created again
+    only if it ends below the query's position.
     """
     if start.cluster_id and now.cluster_id and start.cluster_id != now.cluster_id:
         what = (
@@ -227,9 +228,10 @@ def _what(tp: TopicPartition, begin: int, end: int | None, now: ClusterState) ->
 def positions_after(start: SourceOffset, now: ClusterState, gaps: Sequence[Gap]) -> Places:
     """Return the positions from which the query continues, with `gaps` accepted.
 
-    Partitions of new logs are left out: the cluster decides where they begin. A log that lost its
-    tail continues at its end, or counts as new where topic ids cannot prove that it is the same. A
-    missing topic's positions remain: the same topic comes back when a broker was only starting.
+    Partitions of new logs are omitted: the cluster decides at which offset they begin. A log that
+    lost its tail continues at its end, or counts as new where topic ids cannot prove that it is the
+    same. A missing topic's positions remain, because the topic may exist again once its broker has
+    started.
     """
     positions = dict(start.ends)
     for gap in gaps:
@@ -247,9 +249,9 @@ def positions_after(start: SourceOffset, now: ClusterState, gaps: Sequence[Gap])
 def next_offset(
     start: SourceOffset, now: ClusterState, positions: Places, rows_max: int | None = None
 ) -> SourceOffset:
-    """The end of the batch that begins at `positions`.
+    """Return the end of the batch that begins at `positions`.
 
-    Returns `start` itself when there is nothing to read: Spark compares texts.
+    Returns `start` itself when there is nothing to read, because Spark compares offsets as text.
     """
     ends = {tp: max(now.ends.get(tp, position), position) for tp, position in positions.items()}
     epochs = {**start.epochs, **now.epochs}
@@ -274,18 +276,20 @@ def next_offset(
 
 
 def begins_of(start: SourceOffset, end: SourceOffset) -> Places:
-    """Return where the batch between two offsets begins, as far as they contain it."""
+    """Return the offset at which each partition of a batch begins.
+
+    Partitions for which neither `start` nor `end` has it are omitted.
+    """
     return {tp: begin for tp, begin in {**start.ends, **end.begins}.items() if tp in end.ends}
 
 
 def limit_ends(
     begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], rows_max: int
 ) -> Places:
-    """Cut the ends to about `rows_max` offsets in all.
+    """Reduce the ends so that a batch has about `rows_max` offsets in all.
 
-    Shared out in proportion to what waits in each partition, as Spark's source does; a partition
-    that has something gets at least one. Offsets count control records too, so a batch may hold a
-    few rows less.
+    Each partition gets a share in proportion to its unread offsets, and at least one if it has any,
+    as in Spark's source. Control records have offsets too, so a batch may have fewer rows.
     """
     sizes = {tp: max(end - begins.get(tp, end), 0) for tp, end in ends.items()}
     total = waiting(begins, ends)
@@ -300,14 +304,16 @@ def limit_ends(
 
 
 def waiting(begins: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> int:
-    """Offsets between begins and ends."""
+    """Return the count of offsets between begins and ends."""
     return sum(max(end - begins.get(tp, end), 0) for tp, end in ends.items())
 
 
 def parts_of(sizes: Sequence[int], parts_min: int | None, size_max: int | None) -> list[int]:
-    """Return how many tasks read each range: of at most `size_max` offsets, about `parts_min`.
+    """Return the count of tasks for each range.
 
-    Rounding may miss `parts_min` by a few, as in Spark's source.
+    There are about `parts_min` tasks in all, of at most `size_max` offsets each.
+
+    Rounding may give a few more or fewer than `parts_min`, as in Spark's source.
     """
     parts = [-(-size // size_max) if size_max else 1 for size in sizes]
     if parts_min is not None and sum(parts) < parts_min:
@@ -320,6 +326,6 @@ def parts_of(sizes: Sequence[int], parts_min: int | None, size_max: int | None) 
 
 
 def split_range(begin: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Cut [begin, end) into `parts` of almost the same size."""
+    """Divide [begin, end) into `parts` ranges of almost equal size."""
     cuts = [begin + (end - begin) * part // parts for part in range(parts + 1)]
     return list(pairwise(cuts))

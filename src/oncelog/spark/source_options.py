@@ -1,4 +1,4 @@
-"""The source's options: text to values. Knows neither Spark nor the cluster."""
+"""Parses and checks the source's options. This module knows neither Spark nor the cluster."""
 
 import difflib
 import json
@@ -33,9 +33,10 @@ FETCH_OFFSET_INTERVAL_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """The start or end of reading, from the option `name`.
+    """The start or the end of a read, as set by the option `name`.
 
-    `places` has offsets (-2 earliest, -1 latest) for ``offsets``, and milliseconds for ``times``.
+    `places` holds offsets (-2 earliest, -1 latest) for ``offsets``, and timestamps in ms for
+    ``times``.
     """
 
     name: str
@@ -48,8 +49,8 @@ class Bound:
 class SourceOptions:
     """The options of ``format("oncelog")``, checked.
 
-    Exactly one of `topics`, `pattern` and `assigned` is not empty. `kafka` holds Kafka's settings
-    by their own names, secrets hidden.
+    Exactly one of `topics`, `pattern` and `assigned` is not empty. `kafka` holds Kafka's configs by
+    Kafka's names; its text hides secrets.
     """
 
     bootstrap_servers: str
@@ -75,9 +76,9 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "SourceOptions":
-        """Check the options.
+        """Parse and check the options.
 
-        Raises `UsageError` in one sentence; an unknown option is named, not ignored.
+        Raises `UsageError`, also for an unknown option.
         """
         given = _GivenOptions({name.lower(): value for name, value in options.items()})
         given.check_names()
@@ -114,12 +115,12 @@ class SourceOptions:
         return parsed
 
     def check_stream(self) -> None:
-        """Refuse what a streaming query cannot have. Raises `UsageError`."""
+        """Raise `UsageError` for an option that a streaming query cannot have."""
         if self.ending is not None:
             raise UsageError(f"option {self.ending.name} is not valid in a streaming query")
 
     def check_batch(self) -> None:
-        """Refuse what a batch read cannot have, as Spark's source does. Raises `UsageError`."""
+        """Raise `UsageError` for an option that a batch query cannot have, as in Spark's source."""
         for bound, word in ((self.starting, "latest"), (self.ending, "earliest")):
             if bound is None:
                 continue
@@ -138,7 +139,10 @@ class SourceOptions:
                 )
 
     def client_settings(self, role: Role) -> dict[str, Any]:
-        """Kafka's settings as the keywords of a client. Raises `UsageError` for one it has not."""
+        """Return Kafka's configs as keyword arguments of a client.
+
+        Raises `UsageError` for an unknown one.
+        """
         try:
             return client_options(role, self.kafka)
         except ConfigError as error:
@@ -156,7 +160,7 @@ class SourceOptions:
 
 
 class _GivenOptions:
-    """The options by lower-case name, as Spark compares them."""
+    """The options by lower-case name: Spark ignores case."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = {name: value for name, value in values.items() if name != "path"}
@@ -171,7 +175,7 @@ class _GivenOptions:
         return next((value for name in names if (value := self.get(name))), None)
 
     def check_names(self) -> None:
-        """Raises `UsageError` for the first name that is unknown or refused."""
+        """Raise `UsageError` for the first name that is unknown or refused."""
         names = {option.name.lower(): option.name for option in OPTIONS}
         names["bootstrapservers"] = "bootstrapServers"
         for name in sorted(self._values):
@@ -184,7 +188,7 @@ class _GivenOptions:
                 raise UsageError(f"option {name!r} is unknown; {hint}")
 
     def kafka(self) -> dict[str, str]:
-        """Kafka's settings, but those that are options of the source too."""
+        """Return Kafka's configs, without those that are options of the source too."""
         ours = {option.name for option in OPTIONS}
         return {
             name: value
@@ -276,7 +280,10 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
 
 
 def _bound(given: _GivenOptions, side: Literal["starting", "ending"]) -> Bound | None:
-    """Return the bound with Spark's precedence: one time, then times, then offsets."""
+    """Return the bound.
+
+    As in Spark one timestamp precedes timestamps by partition, and those offsets.
+    """
     name = f"{side}Timestamp"
     if (text := given.get(name)) is not None:
         if not text.isdecimal():

@@ -1,7 +1,7 @@
 """Reads one range of a partition in a task, as large Arrow batches.
 
-A connection lasts as long as Spark keeps the worker process. 500 rows per Arrow batch cost nine
-times as much as 10,000.
+A connection stays open until Spark ends the worker process. Arrow batches of 500 rows cost nine
+times as much CPU per row as batches of 10,000.
 """
 
 import logging
@@ -35,29 +35,33 @@ logger = logging.getLogger(__name__)
 
 ARROW_ROWS_MIN: Final = 10_000
 ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""An Arrow batch ends when it has the rows, or when the record batches it came from have this size.
-"""
+"""An Arrow batch ends at this many rows, or when its record batches have this many bytes."""
 
 FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
 """Bytes per fetch, unless ``max.partition.fetch.bytes`` is set."""
 
 FETCH_SIZE_BYTES_MIN: Final = 64 * 1024
 LIKELY_RECORD_SIZE_BYTES: Final = 1024
-"""A range of few records does not need megabytes: its first fetch is smaller."""
+"""Bytes of the first fetch of a range with few records."""
 
 RETRY_TIMEOUT_MS: Final = 2_000
-"""The consumer retries for this time; then the range looks for the reason."""
+"""The consumer retries a fetch for this time; then the task looks for the cause."""
 
 GONE_TIMEOUT_S: Final = 10.0
-"""A topic that brokers do not know for this time is gone. One that has just started may not know
-its topics for a moment."""
+"""A topic that the brokers do not know for this time counts as deleted.
+
+A broker that has just started may not know its topics yet.
+"""
 
 UNKNOWN_TOPIC: Final = (ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id)
 
 
 @dataclass
 class OffsetRange(InputPartition):
-    """The range of one task: [start, end) of one partition, of the topic with this id."""
+    """The offsets [start, end) of a partition that one task reads.
+
+    `topic_id` identifies the topic.
+    """
 
     topic: str
     partition: int
@@ -74,8 +78,8 @@ class OffsetRange(InputPartition):
 _connections: dict[tuple[Any, ...], tuple[StoppableLoop, Consumer]] = {}
 """One consumer per worker process and settings.
 
-Spark keeps workers, so a micro-batch pays for no connection. The key holds the pid because workers
-are forked.
+Spark keeps worker processes, so most micro-batches open no connection. The key contains the pid
+because workers are forked.
 """
 
 
@@ -95,15 +99,15 @@ def _shared_consumer(options: SourceOptions) -> tuple[StoppableLoop, Consumer]:
 
 
 def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) -> Iterator[Any]:
-    """The records of one range as Arrow batches of `schema`.
+    """Yield the records of one range as Arrow batches of `schema`.
 
-    Raises `DataLossError` when some are gone and that matters.
+    Raises `DataLossError` when records are missing and ``failOnDataLoss`` is set.
     """
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     parts: list[DecodedRecords] = []
     rows = size = 0
     for offset, batches in _RangeFetcher(options, wanted).fetches():
-        # A batch may begin before the requested offset, with records that were deleted.
+        # A batch may begin below the requested offset with deleted records.
         for records in decode_batches(batches, offset, wanted.end):
             if len(records):
                 parts.append(records)
@@ -118,7 +122,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
 
 
 class _RangeFetcher:
-    """Fetches one range, with patience for brokers that are away for a while."""
+    """Fetches one range, and retries while brokers are unavailable."""
 
     def __init__(self, options: SourceOptions, wanted: OffsetRange) -> None:
         self._options = options
@@ -131,7 +135,7 @@ class _RangeFetcher:
         self._waits_since_s: float | None = None
 
     def fetches(self) -> Iterator[tuple[int, Any]]:
-        """Yield each fetch's result, with the offset that it requested."""
+        """Yield each fetch's result and the offset that it requested."""
         offset = self._wanted.start
         while offset < self._wanted.end:
             try:
@@ -176,7 +180,7 @@ class _RangeFetcher:
         return fetched
 
     def _waited_s(self) -> float:
-        """How long there has been no progress."""
+        """Return the seconds since the last progress."""
         now_s = time.monotonic()
         if self._waits_since_s is None:
             self._waits_since_s = now_s
@@ -207,7 +211,7 @@ class _RangeFetcher:
 
 
 class _TopicGoneError(Exception):
-    """The topic that was planned does not exist any more."""
+    """The topic of the range no longer exists."""
 
 
 def _to_arrow(parts: Sequence[DecodedRecords], schema: Any, wanted: OffsetRange) -> Any:

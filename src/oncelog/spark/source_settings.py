@@ -1,7 +1,7 @@
-"""Lists the names of the source's options: Spark's own, and the differences.
+"""Lists the source's options, and where they differ from those of Spark's Kafka source.
 
-Data only. docs/spark.md shows the table, and a test compares the two. Kafka's configs, with the
-prefix ``kafka.``, are in `oncelog.client.settings`.
+docs/spark.md shows this table; a test compares both. Kafka's configs, with the prefix ``kafka.``,
+are in `oncelog.client.settings`.
 """
 
 from dataclasses import dataclass
@@ -79,4 +79,4 @@ KAFKA_REFUSED: Final = {
     "key.deserializer": "keys are bytes; deserialise them with DataFrame operations",
     "value.deserializer": "values are bytes; deserialise them with DataFrame operations",
 }
-"""Settings of Kafka that Spark's source refuses too, and what to do instead."""
+"""Kafka's configs that Spark's source refuses too, and what to set instead."""

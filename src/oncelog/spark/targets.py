@@ -1,8 +1,8 @@
-"""The partitions that a micro-batch may write to, and which of them each row goes to.
+"""Chooses the target partition of each row of a micro-batch.
 
-Pure: whole columns in, numbers out. The rule is that of Java's default partitioner, but for rows
-that name neither a partition nor a key: those fill one record batch after the other, and each batch
-goes to the next partition.
+Pure, and by whole columns. The rule is that of Java's default partitioner, except for rows with
+neither partition nor key: those fill one record batch after the other, and each batch goes to the
+next partition.
 """
 
 from bisect import bisect_right
@@ -26,17 +26,17 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Targets:
-    """All partitions a batch may write to, numbered.
+    """The partitions that a micro-batch may write to, each with a number.
 
     Partition p of the i-th topic has number ``starts[i] + p``. `size_limits` are the topics'
-    ``max.message.bytes``, empty where the cluster does not tell them.
+    ``max.message.bytes``, in bytes; empty where the cluster does not report them.
     """
 
     topics: tuple[str, ...]
     counts: tuple[int, ...]
     size_limits: tuple[int, ...] = ()
     starts: tuple[int, ...] = field(init=False)
-    """Number of each topic's partition 0."""
+    """The number of each topic's partition 0."""
 
     def __post_init__(self) -> None:
         starts = tuple(accumulate(self.counts, initial=0))[:-1]
@@ -44,26 +44,26 @@ class Targets:
 
     @property
     def total(self) -> int:
-        """The count of partitions."""
+        """Return the count of partitions."""
         return sum(self.counts)
 
     def topic_partition(self, number: int) -> TopicPartition:
-        """The partition with this number."""
+        """Return the partition with this number."""
         which = self._topic_of(number)
         return TopicPartition(self.topics[which], number - self.starts[which])
 
     def size_limit(self, number: int) -> int | None:
-        """Most bytes of a record batch for this target, None if it is not known."""
+        """Return the largest size of a record batch for this target in bytes, None if unknown."""
         if not self.size_limits:
             return None
         return self.size_limits[self._topic_of(number)]
 
     def choose(self, topic: Any, partition: Any, key: Any, spread: Int64s) -> Int64s:
-        """The number of each row's target.
+        """Return the number of each row's target.
 
-        `topic`: string array, or None with one topic only. `partition`: int32 array or None; where
-        it is null the key decides as in Java's default partitioner, and where that is null too
-        `spread` does.
+        `topic`: string array, or None if there is one topic only. `partition`: int32 array or None;
+        where it is null the key decides as in Java's default partitioner, and where that is null
+        too `spread` does.
 
         Raises `UnknownTargetError` for a topic or partition that is not among these.
         """

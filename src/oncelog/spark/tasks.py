@@ -1,10 +1,11 @@
-"""Runs on executors: encodes rows as record batches, and sends them to their partitions.
+"""Encodes rows as record batches and sends them to their partitions, on executors.
 
-Between the two Spark shuffles the record batches, so that each target partition has one sender. An
-`EncodeTask` may run as often as Spark likes, since it sends nothing. A `WriteTask` runs once per
-producer epoch: a second attempt would begin at sequence 0 under the same (producer id, epoch), and
-the broker would take its batches for duplicates of the first attempt's and drop them (INV-2,
-INV-10). So a second attempt refuses to run. Neither begins or ends a transaction. Both are pickled.
+Between the two Spark shuffles the record batches, so that each target partition has one sender.
+Spark may run an `EncodeTask` any number of times, since it sends nothing. A `WriteTask` runs once
+per producer epoch: a second attempt would begin at sequence 0 under the same (producer id, epoch),
+and the broker would take its batches for duplicates of the first attempt's and drop them (INV-2,
+INV-10). So a second attempt raises an error. Neither task begins or ends a transaction. Both are
+pickled.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ REPORT_DDL: Final = (
 
 @dataclass(frozen=True, slots=True)
 class EncodeTask:
-    """The function of the stage before the shuffle (`mapInArrow`): rows in, blobs out."""
+    """The function of the stage before the shuffle (`mapInArrow`): turns rows into blobs."""
 
     encoder: Encoder
     task_count: int
@@ -56,7 +57,7 @@ class EncodeTask:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """The function of the write stage (`mapInArrow`): blobs in, one report per partition out."""
+    """The function of the write stage (`mapInArrow`): sends blobs, returns reports."""
 
     bootstrap_servers: str
     transactional_id: str
@@ -68,7 +69,7 @@ class WriteTask:
     crash_point: CrashPoint | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
-        """Write everything; yields when all of it is acknowledged."""
+        """Send all blobs, and yield the reports once all are acknowledged."""
         context = _context()
         if context.attemptNumber() > 0:
             raise WriteStageError(
@@ -99,8 +100,8 @@ class WriteTask:
             blobs: list[Blob] | None = first
             while blobs is not None:
                 await deliveries.send(blobs)
-                # Blocks the event loop until Spark delivers; the producer's requests wait
-                # meanwhile, and no other task runs here.
+                # Blocks the event loop until Spark delivers rows. Only the producer's requests wait
+                # for it.
                 blobs = next(rest, None)
                 await asyncio.sleep(0)
             reports = await deliveries.finish(task)
@@ -110,7 +111,7 @@ class WriteTask:
 
 
 def report_of(row: Any) -> TaskReport:
-    """A row of `REPORT_DDL`."""
+    """Return a row of `REPORT_DDL`."""
     return TaskReport(
         row["task"],
         TopicPartition(row["topic"], row["partition"]),

@@ -1,4 +1,4 @@
-"""A few lines in the terminal about a running query."""
+"""Shows the progress of a running query in the terminal."""
 
 import contextlib
 import signal
@@ -19,8 +19,8 @@ REFRESH_S: Final = 0.5
 def watch(query: Any, console: "Console | None" = None) -> None:
     """Wait until the query ends, and show its progress: rows/s, batch time, transaction, lag.
 
-    Shows nothing where standard error is no terminal. Ctrl-C stops the query. Raises what
-    `query.awaitTermination` raises.
+    Shows nothing unless standard error is a terminal. Ctrl-C stops the query. Raises the exceptions
+    of `query.awaitTermination`.
     """
     from rich.console import Console
     from rich.live import Live
@@ -45,9 +45,9 @@ def watch(query: Any, console: "Console | None" = None) -> None:
 
 @contextlib.contextmanager
 def _interruption() -> Iterator[threading.Event]:
-    """Record Ctrl-C instead of raising in the middle of a call to the JVM, which would break it.
+    """Set an event at Ctrl-C; an exception would interrupt a call to the JVM and break the gateway.
 
-    Signals come to the main thread only; elsewhere nothing is changed.
+    Only the main thread receives signals; in other threads this does nothing.
     """
     event = threading.Event()
     if threading.current_thread() is not threading.main_thread():
@@ -61,7 +61,7 @@ def _interruption() -> Iterator[threading.Event]:
 
 
 def shown(progress: Mapping[str, Any] | None, restarts: int) -> "RenderableType":
-    """The table for one progress."""
+    """Return the table for one progress."""
     from rich.table import Table
     from rich.text import Text
 
@@ -94,13 +94,13 @@ def _transaction(transaction: Mapping[str, Any], durations: Mapping[str, int]) -
 
 
 class Restarts:
-    """Batches that started again: an attempt failed, or a crash came between two commits."""
+    """Counts batches that started again, after a failed attempt or a crash between two commits."""
 
     def __init__(self) -> None:
         self._by_batch: dict[int, int] = {}
 
     def count(self, progress: Mapping[str, Any] | None) -> int:
-        """Count them, including this progress, which Spark may report twice."""
+        """Return the count including this progress; Spark may report a progress twice."""
         if progress is not None and "oncelog" in progress:
             ours = progress["oncelog"]
             again = max(ours["attempts"] - 1, 0) + (ours["outcome"] == "drained")

@@ -1,7 +1,7 @@
-"""The write stage as Spark sees it.
+"""Prepares and checks the Spark job of the write stage.
 
-Its columns, how many partitions come in and how many tasks may run, what its failures mean, and the
-check that it ran once.
+Casts its columns, counts its partitions and task slots, explains its failures, and checks that each
+task ran once.
 """
 
 import re
@@ -25,24 +25,24 @@ from oncelog.spark.errors import (
 )
 
 FEW_ROWS_COUNT_MAX: Final = 500
-"""Rows of a source partition that are collected rather than written by a stage of their own."""
+"""Most rows of a source partition that the driver collects instead of running a write stage."""
 
 FEW_ROWS_SIZE_MAX: Final = 16 * 1024
-"""Bytes of a row above which rows are not few."""
+"""Largest size of a collected row, in bytes."""
 
 MESSAGE_LENGTH_MAX: Final = 800
-"""Characters of a job's cause in the message of a failure."""
+"""Most characters of a failed job's cause in an error message."""
 
 _INDEX: Final = "__oncelog_index"
 _OVER: Final = "__oncelog_over"
 _INDEX_MASK: Final = (1 << 33) - 1
-"""The bits of `monotonically_increasing_id` that count the rows of a partition."""
+"""Bits of `monotonically_increasing_id` that number the rows of a partition."""
 
 _CAUSE: Final = re.compile(
     r"^(?:: |Caused by: )?([\w.$]*(?:Error|Exception|Violation|Exit|Interrupt)(?:: .+)?)$",
     re.MULTILINE,
 )
-"""A line that names an exception: the last of a Python traceback, or one of the JVM's."""
+"""Matches a line that names an exception: the last of a Python traceback, or the JVM's."""
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
@@ -54,7 +54,7 @@ _TOO_LARGE: Final = re.compile(r"topic '(.+)' refuses a record batch of (\d+) by
 
 
 def record_columns(df: DataFrame, topic: str | None) -> DataFrame:
-    """The columns that `oncelog.spark.encoder` reads, each in one type."""
+    """Return the columns that `oncelog.spark.encoder` reads, cast to its types."""
     names = set(df.columns)
     columns = ["cast(value as binary) as value"]
     if "key" in names:
@@ -71,9 +71,9 @@ def record_columns(df: DataFrame, topic: str | None) -> DataFrame:
 
 
 def collect_few(records: DataFrame) -> Any | None:
-    """The rows as one Arrow batch, or None when they are not few.
+    """Return the rows as one Arrow batch, or None if there are too many.
 
-    Every partition is computed to its end, so that state stores commit.
+    Every partition is computed to its end, because only then its state stores commit.
     """
     names = records.columns
     sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in names]
@@ -111,7 +111,7 @@ _TYPES: Final = {
 
 
 def _plain(value: Any) -> Any:
-    """A collected value as Arrow takes it: headers are lists of rows."""
+    """Return a collected value as Arrow accepts it: headers are lists of rows."""
     if isinstance(value, list):
         return [None if entry is None else entry.asDict() for entry in value]
     return value
@@ -127,7 +127,7 @@ def partition_count(df: DataFrame) -> int | None:
 
 @contextmanager
 def without_adaptive_plans(session: Any) -> Iterator[None]:
-    """Plan a job at once: adaptive execution would run its two stages as jobs of their own."""
+    """Disable adaptive execution, which would run the job's two stages as two jobs."""
     name = "spark.sql.adaptive.enabled"
     before = session.conf.get(name)
     session.conf.set(name, "false")
@@ -172,7 +172,7 @@ def check_one_attempt(context: Any, tag: str) -> None:
 def failure_of(error: Exception) -> PipelineError:
     """Return the error for a failed job, in one sentence.
 
-    It is a user's mistake or lost data, which no retry can fix, or a failed stage.
+    It is a user's mistake or lost data, which no retry fixes, or else a `WriteStageError`.
     """
     text = str(error)
     ours = _OURS.search(text)
@@ -202,9 +202,9 @@ def _shortened(text: str) -> str:
 
 
 def slots_of(context: Any) -> int:
-    """Tasks that can run at the same time, now.
+    """Return the count of tasks that can run at the same time now.
 
-    A barrier stage with more tasks than that would wait for executors that may never come.
+    A barrier stage with more tasks would wait for executors that may never start.
     """
     java = context._jsc.sc()  # noqa: SLF001 - no public call counts the slots
     try:

@@ -1,7 +1,7 @@
 """The `DataStreamWriter` of the exactly-once sinks: `start()` refuses what would fail later.
 
-Spark's own writer lets most mistakes through: without a checkpoint it takes a temporary one,
-another format replaces the sink without a word, and a wrong address is found by the first batch.
+Spark's own writer accepts most mistakes: without a checkpoint it uses a temporary one, another
+format replaces the sink without a warning, and a wrong address fails the first batch.
 """
 
 import json
@@ -31,12 +31,14 @@ KAFKA_SOURCES: Final = ("oncelog", "kafka")
 
 
 Examine = Callable[[str | None, bool], None]
-"""Called before the start: with the id of the checkpoint's query, None if there is none yet, and
-whether that is sure."""
+"""Called before the start.
+
+The arguments are the id of the checkpoint's query (None: no query yet), and whether it is certain.
+"""
 
 
 class ExactlyOnceWriter(DataStreamWriter):
-    """Trigger, output mode, name and checkpoint are the user's; the sink is not."""
+    """The user sets trigger, output mode, name and checkpoint; the sink is fixed."""
 
     def __init__(
         self,
@@ -80,19 +82,19 @@ class ExactlyOnceWriter(DataStreamWriter):
         return super().trigger(**how)
 
     def format(self, source: str) -> NoReturn:
-        """The sink is chosen already."""
+        """Raise `UsageError`: the sink is fixed."""
         raise UsageError(f"format({source!r}) would replace exactly_once; leave it out")
 
     def foreach(self, f: Any) -> NoReturn:
-        """The sink is chosen already."""
+        """Raise `UsageError`: the sink is fixed."""
         raise UsageError("foreach would replace exactly_once; leave it out")
 
     def foreachBatch(self, func: Any) -> NoReturn:  # noqa: N802 - Spark's name
-        """The sink is chosen already."""
+        """Raise `UsageError`: the sink is fixed."""
         raise UsageError("foreachBatch would replace exactly_once; leave it out")
 
     def toTable(self, tableName: str, *_: Any, **__: Any) -> NoReturn:  # noqa: N802, N803 - Spark's names
-        """The sink is chosen already."""
+        """Raise `UsageError`: the sink is fixed."""
         raise UsageError("toTable would replace exactly_once; end with start()")
 
     def start(
@@ -104,9 +106,9 @@ class ExactlyOnceWriter(DataStreamWriter):
         queryName: str | None = None,  # noqa: N803
         **options: Any,
     ) -> StreamingQuery:
-        """Check everything, start the query, and take over the application id.
+        """Check the options, start the query, and fence other drivers of the application id.
 
-        Raises a `PipelineError` with the remedy; then no query runs.
+        Raises `PipelineError`, which says what to do; then no query runs.
         """
         if path is not None or format is not None or partitionBy is not None:
             raise UsageError("start() of exactly_once takes no path, format or partitionBy")
@@ -151,21 +153,21 @@ class KafkaStart:
         self._cluster_id: str | None = None
 
     def examine(self, query_id: str | None, is_known: bool) -> None:
-        """Raise `PipelineError` for what would fail later."""
+        """Raise `PipelineError` for each mistake that would fail the query later."""
         check_configuration(self._frame)
         self._cluster_id = examine(self._options, kafka_sources(self._frame), query_id, is_known)
 
     def committed(self) -> Marker | None:
-        """The marker of the last committed batch; fences other drivers."""
+        """Return the marker of the last committed batch, and fence other drivers."""
         return committed_marker(self._options)
 
     def run(self, query: Query, context: Any) -> Run:
-        """The run of a query that has just started."""
+        """Return the run of a query that has just started."""
         return Run(query, context, self._options, self._cluster_id)
 
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
-    """Kafka's settings of each Kafka source in the query's plan, by Kafka's names."""
+    """Return Kafka's configs of each Kafka source in the query's plan, by Kafka's names."""
     leaves = df._jdf.queryExecution().logical().collectLeaves()  # noqa: SLF001 - Spark offers no public way to a plan's sources
     found = []
     for index in range(leaves.size()):
