@@ -1,11 +1,12 @@
 """What all tests share: the profiles of Hypothesis, and how tests are dealt out to processes."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.support.dealing import GroupScheduling, place_of
+from tests.support.dealing import GroupScheduling, has_none_of, place_of
 from tests.support.examples import EXAMPLES_COUNT_QUICK, EXAMPLES_COUNT_THOROUGH
 
 # A test that is slow because the machine is busy has not failed.
@@ -20,6 +21,11 @@ settings.load_profile("full")
 def deals_groups(config: pytest.Config) -> bool:
     """Whether tests are dealt out in groups (`--dist loadscope`), not one by one."""
     return bool(config.getoption("dist", default="no") == "loadscope")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    selection: str = config.getoption("markexpr", default="")
+    return True if has_none_of(selection, collection_path) else None
 
 
 @pytest.hookimpl(optionalhook=True)

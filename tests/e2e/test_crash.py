@@ -8,15 +8,11 @@ import pytest
 from tests.support.broker import BrokerProcess
 from tests.support.crash import run
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.interop,
-    pytest.mark.alone,
-    pytest.mark.timeout(180),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.timeout(180)]
 
 
-@pytest.mark.parametrize("seed", [11, 12])
+@pytest.mark.alone
+@pytest.mark.parametrize("seed", [11, pytest.param(12, marks=pytest.mark.soak)])
 def test_nothing_is_lost_repeated_or_shown_too_early_when_the_broker_is_killed(
     seed: int, tmp_path: Path
 ) -> None:

@@ -10,7 +10,7 @@ from tests.fuzz import batches, campaign, sockets
 from tests.fuzz.campaign import Report
 from tests.fuzz.corpus import Corpus, Known, served
 
-pytestmark = [pytest.mark.slow, pytest.mark.alone]
+pytestmark = pytest.mark.slow
 
 FRAMES = 6_000
 SOCKET_FRAMES = 300
@@ -22,6 +22,7 @@ def told(report: Report) -> str:
     return "\n".join(["", *map(str, report.findings), f"again: {rerun}"])
 
 
+@pytest.mark.alone
 def test_no_frame_harms_the_broker() -> None:
     report = campaign.run(FRAMES, SEED)
     assert report.clean, told(report)
@@ -30,6 +31,7 @@ def test_no_frame_harms_the_broker() -> None:
     assert set(report.answered) == {api.name for api, _ in served()}
 
 
+@pytest.mark.alone
 def test_no_frame_harms_a_broker_behind_sockets() -> None:
     report = sockets.run(SOCKET_FRAMES, SEED)
     assert report.clean, told(report)

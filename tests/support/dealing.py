@@ -1,14 +1,17 @@
-"""How pytest-xdist deals tests out to processes: in groups that share their fixtures.
+"""Which files pytest imports, and how pytest-xdist deals tests out: in groups that share fixtures.
 
 pytest-xdist has marks for groups; they have no effect with pytest 9.2, whose node ids a plugin can
 no longer change. So the group follows from where a test stands.
 """
 
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from xdist.scheduler import LoadScopeScheduling
 
-__all__ = ["GroupScheduling", "group_of", "place_of"]
+__all__ = ["ALONE", "GroupScheduling", "group_of", "has_none_of", "place_of"]
+
+ALONE = "alone and not soak"
+"""The marks of what `make test` runs beside no other test."""
 
 SHARING_FOLDERS = ("tests/spark", "tests/interop")
 """Folders whose tests stay in one process each: they share a broker, a JVM, a folder of jars. The
@@ -34,3 +37,12 @@ def place_of(nodeid: str) -> int:
     """Where a test's group stands in the order: small numbers first."""
     group = group_of(nodeid)
     return SHARING_FOLDERS.index(group) if group in SHARING_FOLDERS else len(SHARING_FOLDERS)
+
+
+def has_none_of(selection: str, path: Path) -> bool:
+    """Whether a file surely holds no test of the part that runs alone.
+
+    Importing all files takes longer than many of its tests.
+    """
+    is_test_file = path.suffix == ".py" and path.name.startswith("test_")
+    return selection == ALONE and is_test_file and b"pytest.mark.alone" not in path.read_bytes()

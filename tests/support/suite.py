@@ -6,6 +6,7 @@ less, beside others. The second runs whatever the first found.
 """
 
 import argparse
+import os
 import subprocess
 import sys
 import time
@@ -13,16 +14,25 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from tests.support.dealing import ALONE
+
 JOBS_COUNT = 2
+WAITING_COUNT = 1
+"""More processes than cores: tests of clients and of Spark wait for half of their time."""
 INTERRUPTED, NO_TESTS = 2, 5
 """Exit codes of pytest; that nothing was selected is no failure of one part."""
 COUNTS = ("tests", "failures", "errors", "skipped")
 
 
+def environment() -> dict[str, str]:
+    """Ours, but compiled modules are kept: every process would compile all of them again."""
+    return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
+
+
 def run_part(options: list[str], report: Path) -> tuple[int, dict[str, int]]:
     """Run pytest; returns its exit code and how many tests it ran, failed and skipped."""
     command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *options]
-    code = subprocess.run(command, check=False).returncode
+    code = subprocess.run(command, env=environment(), check=False).returncode
     suite = ElementTree.parse(report).getroot().find("testsuite") if report.exists() else None
     if suite is None:
         return code or 1, dict.fromkeys(COUNTS, 0)
@@ -32,12 +42,13 @@ def run_part(options: list[str], report: Path) -> tuple[int, dict[str, int]]:
 def main(arguments: list[str] | None = None) -> int:
     """Exit code 0 when both parts passed. Options that are not ours are pytest's."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--jobs", type=int, default=JOBS_COUNT, help="processes of the first part")
+    parser.add_argument("--jobs", type=int, default=JOBS_COUNT, help="cores for the first part")
     options, for_pytest = parser.parse_known_args(arguments)
-    in_parallel = ["-n", str(options.jobs), "--dist", "loadscope", "--no-loadscope-reorder"]
+    processes_count = options.jobs + WAITING_COUNT
+    in_parallel = ["-n", str(processes_count), "--dist", "loadscope", "--no-loadscope-reorder"]
     parts = {
         "in parallel": [*in_parallel, "-m", "not soak and not alone"],
-        "alone": ["-m", "alone and not soak"],
+        "alone": ["-m", ALONE],
     }
     totals = dict.fromkeys(COUNTS, 0)
     codes, times = [], []
