@@ -16,8 +16,7 @@ a flush without work has waited for the fsync that did it. `_upkeep` (see `log_c
 operations that replace or remove files.
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -217,14 +216,11 @@ class PartitionLog(CleanableLog):
 
     def _make_durable(self) -> None:
         """After an append: write the epoch that it began, and flush if `flush.messages` is due."""
-        try:
+        with self._failing():
             if self._state.epochs.changed:
                 self._write_epochs()
             if self.flushes_on_append and self.flush_is_due:
                 self.flush()
-        except StorageFailure as failure:
-            self._failure = failure
-            raise
 
     def _write_epochs(self) -> None:
         with self._lock:
@@ -405,16 +401,6 @@ class PartitionLog(CleanableLog):
         self._segments.active.kept.sync_plan()()
         self._files.sync_names()
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """Fail the log if the body raises: its files may no longer match its state."""
-        try:
-            yield
-        except StorageFailure as failure:
-            if not self._deleted:
-                self._failure = failure
-            raise
-
     @property
     def flush_is_due(self) -> bool:
         """Whether `flush.messages` records or more may not survive a loss of power."""
@@ -470,16 +456,13 @@ class PartitionLog(CleanableLog):
             self._closed = True
         with self._upkeep:
             if self._failure is None and self._changed:
-                try:
+                # A failure keeps the folder from counting as cleanly closed.
+                with self._failing():
                     self.flush()
                     # Unsynced: after a loss of power a start rebuilds the index files, and uses an
                     # older snapshot.
                     self._files.seal(self._state, self._segments.active)
                     self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
-                except StorageFailure as failure:
-                    # The folder must not count as cleanly closed if the caller ignores this.
-                    self._failure = failure
-                    raise
             for segment in self._segments:
                 segment.close()
 

@@ -57,6 +57,17 @@ class CleanableLog(LogView):
             entries = self._state.aborted.between(0, self.log_end_offset)
         return [entry for entry in entries if entry.first_offset < offset]
 
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """Fail the log if the body raises: its files may no longer match its state (D12)."""
+        try:
+            yield
+        except StorageFailure as failure:
+            if not self._deleted:
+                self._failure = failure
+                self._files.note_failed_sync(failure)
+            raise
+
     def require_segments(self, segments: list[Segment]) -> None:
         """Raise `LogChanged` unless these are neighbours here that could be replaced."""
         with self._renaming():
@@ -71,15 +82,9 @@ class CleanableLog(LogView):
         `aborted`: the transactions with markers in there that readers still have to know of
         (INV-3). Raises `LogChanged`, `StorageFailure`.
         """
-        with self._upkeep:
+        with self._upkeep, self._failing():
             self.require_segments(replaced)
-            try:
-                self._replace(replaced, cleaned, aborted)
-            except StorageFailure as failure:
-                # Unless the folder was removed meanwhile, the swap is half done.
-                if not self._deleted:
-                    self._failure = failure
-                raise
+            self._replace(replaced, cleaned, aborted)
 
     def _replace(
         self, replaced: list[Segment], cleaned: Segment, aborted: list[AbortedTxn]

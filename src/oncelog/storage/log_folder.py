@@ -13,6 +13,7 @@ import contextlib
 import json
 import logging
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
 
 from oncelog.core.ids import TopicId, TopicPartition
@@ -53,6 +54,8 @@ __all__ = ["LogFolder"]
 
 log = logging.getLogger(__name__)
 
+_STARTS_ARE_LOST = "logs start at their first segment again"
+
 
 class LogFolder:
     """One log directory. The event loop calls all methods that are not marked Blocking.
@@ -66,7 +69,13 @@ class LogFolder:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, TopicId | None] = {}
         self._is_open = False
+        self._checkpoints = threading.RLock()
+        """Else a thread could write over a checkpoint what it had collected before another did."""
         self._written_starts: dict[TopicPartition, int] | None = None
+        self._coming: dict[TopicPartition, int] = {}
+        """The log start offsets of partitions that are being moved here."""
+        self._gone: set[TopicPartition] = set()
+        """Partitions without a folder that checkpoints may still name."""
         self.directory = directory
         self.identity: Identity | None = None
         """None while the folder is new."""
@@ -110,7 +119,7 @@ class LogFolder:
         """
         disk, directory = self._disk, self.directory
         # Before anything changes, so that an unreadable checkpoint is refused.
-        self.read_high_watermarks()
+        high_watermarks = self.read_high_watermarks()
         clean_path = f"{directory}/{CLEAN_SHUTDOWN_NAME}"
         self.was_clean = disk.exists(clean_path)
         if self.was_clean:
@@ -118,7 +127,10 @@ class LogFolder:
             disk.sync_dir(directory)
         self._clear_leftovers()
         points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
-        starts = self._read_offsets(LOG_STARTS_NAME, "logs start at their first segment again")
+        starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
+        self._gone.update(
+            (points.keys() | starts.keys() | high_watermarks.keys()) - self._topic_ids.keys()
+        )
         for partition in self._topic_ids:
             self._logs[partition] = PartitionLog.open(
                 disk,
@@ -182,6 +194,7 @@ class LogFolder:
     ) -> PartitionLog:
         """Create a new, empty log. Raises `StorageFailure`, and then creates nothing."""
         path = self.path_of(topic_partition)
+        self._forget(topic_partition)
         made = None
         try:
             made = PartitionLog.open(self._disk, path, topic_partition, config, now_ms)
@@ -201,6 +214,18 @@ class LogFolder:
         self._disk.write_atomic(path, format_partition_metadata(topic_id), sync=False)
         self._topic_ids[topic_partition] = topic_id
 
+    def expect(self, topic_partition: TopicPartition, log_start_offset: int) -> None:
+        """Note where a log starts that is about to be moved here, before its folder is. Blocking.
+
+        Otherwise a crash after the move would show deleted records again.
+        """
+        with self._checkpoints:
+            self._coming[topic_partition] = log_start_offset
+            starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
+            starts[topic_partition] = log_start_offset
+            self._write(LOG_STARTS_NAME, format_offsets(starts))
+            self._written_starts = None
+
     def adopt(
         self,
         topic_partition: TopicPartition,
@@ -210,6 +235,7 @@ class LogFolder:
         log_start_offset: int,
     ) -> None:
         """Open a log that was cleanly closed and then moved here. Blocking."""
+        self._coming.pop(topic_partition, None)
         self._logs[topic_partition] = PartitionLog.open(
             self._disk,
             self.path_of(topic_partition),
@@ -255,6 +281,7 @@ class LogFolder:
         """Rename a partition's folder to a name that is free; returns the new path."""
         held = self._logs.pop(topic_partition, None)
         topic_id = self._topic_ids.pop(topic_partition, None)
+        self._gone.add(topic_partition)
         if held is not None:
             held.abandon()
         unique = topic_id or TopicId(int=0)
@@ -294,24 +321,44 @@ class LogFolder:
 
     def checkpoint(self) -> None:
         """Write recovery points, which shorten the next start, and log starts. Blocking."""
-        points = {partition: held.recovery_point for partition, held in dict(self._logs).items()}
-        self._write(RECOVERY_POINTS_NAME, format_offsets(points))
-        self.write_log_starts()
+        with self._checkpoints:
+            held = dict(self._logs)
+            points = {partition: each.recovery_point for partition, each in held.items()}
+            self._write(RECOVERY_POINTS_NAME, format_offsets(points))
+            self.write_log_starts()
 
     def write_log_starts(self) -> None:
-        """Write the start offset of each log whose first segment begins earlier. Blocking."""
-        starts = {
-            partition: held.log_start_offset
-            for partition, held in dict(self._logs).items()
-            if held.log_start_offset > held.segment_base_offsets[0]
-        }
-        if starts != self._written_starts:
-            self._write(LOG_STARTS_NAME, format_offsets(starts))
-            self._written_starts = starts
+        """Write the start offset of each log that does not start at 0. Blocking.
+
+        Kafka leaves out those that start with their first segment. But the segments before it may
+        come back: their names are removed without a sync.
+        """
+        with self._checkpoints:
+            held = dict(self._logs)
+            starts = {p: each.log_start_offset for p, each in held.items() if each.log_start_offset}
+            starts |= self._coming
+            if starts != self._written_starts:
+                self._write(LOG_STARTS_NAME, format_offsets(starts))
+                self._written_starts = starts
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoint of high watermarks. Blocking."""
-        self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
+        with self._checkpoints:
+            self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
+
+    def _forget(self, topic_partition: TopicPartition) -> None:
+        """Before a name is used again: remove partitions that are gone from the checkpoints.
+
+        By such an entry the next start would take records of the new log for deleted, or for
+        synced. Blocking.
+        """
+        with self._checkpoints:
+            if topic_partition not in self._gone:
+                return
+            self.checkpoint()
+            noted = parse_offsets(self._disk.read(f"{self.directory}/{HIGH_WATERMARKS_NAME}")) or {}
+            self.write_high_watermarks({p: o for p, o in noted.items() if p not in self._gone})
+            self._gone.clear()
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks last written; empty when there are none.

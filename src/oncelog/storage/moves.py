@@ -123,11 +123,12 @@ class LogMove:
     def swap(self) -> None:
         """Put the finished copy in the log's place, and open it there."""
         partition = self.topic_partition
+        start = self._future.log_start_offset if self._future is not None else 0
+        self.target.expect(partition, start)
         doomed = self.source.delete(partition)
         self.source.sync_names()
         self._disk.rename(self.path, self.target.path_of(partition))
         self.target.sync_names()
-        start = self._future.log_start_offset if self._future is not None else 0
         self.target.adopt(partition, self.topic_id, self._held.config, self._now_ms, start)
         self.target.checkpoint()
         self.source.checkpoint()
@@ -173,6 +174,8 @@ def finish_moves(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> 
             note = parse_properties(disk.read(f"{path}/{MOVE_NOTE_NAME}"))
             partition = parse_folder_name(note.get("partition", parsed.name))
             if partition is not None and "from" in note:
+                start = note.get("log-start-offset", "0")
+                folder.expect(partition, int(start) if start.isdecimal() else 0)
                 _drop_old(disk, folders, partition, note["from"])
                 disk.rename(path, folder.path_of(partition))
                 folder.sync_names()

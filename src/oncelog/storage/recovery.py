@@ -483,12 +483,13 @@ class _Recovery:
             self.files.write_epochs(state)
         if must_rewrite:
             self.files.register.write()
+            self.files.rewrite_topic_id()
         for slot in self._rebuilt:
             if slot < len(segments):
                 self.files.sync_indexes(segments[slot])
         for segment in segments[first:]:
             if must_rewrite:
-                rewrite(segment)
+                rewrite(segment, with_size=segment is segments[-1])
             if must_rewrite or self._has_moved or segment.end_offset > recovery_point:
                 segment.kept.sync_plan()()
             if segment is not segments[-1]:

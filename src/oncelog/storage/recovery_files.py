@@ -146,11 +146,15 @@ def has_our_files(disk: Disk, directory: str) -> bool:
     )
 
 
-def rewrite(segment: Segment) -> None:
+def rewrite(segment: Segment, *, with_size: bool) -> None:
     """Rewrite a file with its present bytes.
 
-    After a failed fsync the system may show bytes that it will never write by itself.
+    After a failed fsync the system may show bytes, and an end of the file, that it will never write
+    by itself. `with_size`: only where a further byte that a crash leaves is cut off as damage.
     """
     for position in range(0, segment.size, RECOVERY_READ_SIZE_BYTES):
         data = segment.file.pread(RECOVERY_READ_SIZE_BYTES, position)
         segment.file.pwrite(data, position)
+    if with_size:
+        segment.file.truncate(segment.size + 1)
+        segment.file.truncate(segment.size)

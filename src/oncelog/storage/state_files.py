@@ -17,6 +17,7 @@ from oncelog.storage.files import (
     BATCHES_SUFFIX,
     FAILED_SYNC_NAME,
     LEADER_EPOCHS_NAME,
+    PARTITION_METADATA_NAME,
     SNAPSHOT_SUFFIX,
     file_prefix,
 )
@@ -112,6 +113,13 @@ class StateFiles:
         ):
             self._sync(path)
 
+    def rewrite_topic_id(self) -> None:
+        """Write `partition.metadata` again as it is, for `sync_names` to sync."""
+        path = f"{self._directory}/{PARTITION_METADATA_NAME}"
+        content = self._disk.read(path)
+        if content is not None:
+            self._disk.write_atomic(path, content, sync=False)
+
     def sync_register(self) -> None:
         """Make the records of sealed segments survive a loss of power."""
         self._sync(self.register.path)
@@ -119,11 +127,14 @@ class StateFiles:
     def sync_names(self) -> None:
         """Make epoch checkpoint, register and the names of all files survive a loss of power.
 
-        The first call also syncs the name of the folder itself: a start must find every record that
-        was acknowledged after a flush (INV-9).
+        The first call also syncs the name of the folder itself, and the id of its topic: a start
+        must find every record that was acknowledged after a flush (INV-9), and none of another
+        topic of that name.
         """
         self._sync(f"{self._directory}/{LEADER_EPOCHS_NAME}")
         self.sync_register()
+        if not self._is_named:
+            self._sync(f"{self._directory}/{PARTITION_METADATA_NAME}")
         self._disk.sync_dir(self._directory)
         if not self._is_named:
             self._disk.sync_dir(os.path.dirname(self._directory) or ".")

@@ -341,6 +341,28 @@ def test_what_a_start_sees_after_a_failed_fsync_reaches_the_disk(seed: int) -> N
         life.check(9)
 
 
+def test_a_truncation_that_could_not_be_synced_is_lasting_after_the_next_start() -> None:
+    """Neither the bytes nor the end of the file would reach the disk by themselves."""
+    life = Life(Machine(), flushed=True)
+    life.start()
+    life.create()
+    for _ in range(3):
+        life.write()
+    faults = life.machine.whole.faults
+    faults.fail(FaultKind.FSYNC, random.Random(0), matches=lambda path: path.endswith(".log"))
+    life.held.recovery_point = 0
+    life.manager.checkpoint()
+    with pytest.raises(StorageFailure):
+        life.held.truncate_to(0)
+    life.machine.restart()
+    life.start()
+    assert life.held.log_end_offset == 0
+    for _ in range(2):
+        life.machine.lose_power(0, rate=0.0)
+        life.start()
+        assert life.held.log_end_offset == 0
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("rates", RATES, ids=str)

@@ -11,12 +11,13 @@ from uuid import UUID
 import pytest
 
 from oncelog.simulation.disk import FaultKind
-from oncelog.storage import FolderMismatch, LogManager, PartitionLog, StorageFailure
+from oncelog.storage import FolderMismatch, LogConfig, LogManager, PartitionLog, StorageFailure
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch
-from tests.unit.storage.test_log_manager import FIRST, PARTITION, contents, fill
+from tests.unit.storage.test_log_manager import FIRST, PARTITION, SECOND, contents, fill
 
+SHORT = replace(LogConfig(), segment_bytes=150)
 STRAY = f"{PARTITION}.{FIRST.hex}-stray"
 
 
@@ -72,6 +73,59 @@ def test_a_deletion_does_not_reach_what_took_the_place_of_the_deleted_records() 
     machine.restart()
     log = log_of(open_logs("/data", disk=machine.disk))
     assert (log.log_start_offset, log.log_end_offset) == (3, 9)
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_topic_made_again_does_not_inherit_the_log_start_of_its_name(restarts: bool) -> None:
+    """INV-9: a crash before the next checkpoint takes no record of the new topic."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager, 10)
+    log_of(manager).delete_records(5)
+    manager.write_log_starts()
+    manager.write_high_watermarks({PARTITION: 10})
+    manager.delete(PARTITION)
+    manager.sync_names()
+    if restarts:
+        machine.restart()
+        manager = open_logs("/data", disk=machine.disk)
+    append(manager.create(PARTITION, SECOND, LogConfig(), NOW_MS), 20)
+    for _ in range(2):
+        machine.restart()
+        manager = open_logs("/data", disk=machine.disk)
+        log = log_of(manager)
+        assert (log.log_start_offset, log.log_end_offset) == (0, 20)
+        assert not log.recovery.lost_tail
+        assert manager.read_high_watermarks() == {}
+
+
+def test_deleted_records_do_not_come_back_with_the_names_of_their_segments() -> None:
+    """A loss of power takes back the removal of files, which nobody syncs."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    log = manager.create(PARTITION, FIRST, SHORT, NOW_MS)
+    append(log, 10)
+    manager.flush()
+    log.delete_records(5)
+    manager.write_log_starts()
+    before = machine.paths()
+    assert log.delete_old_segments(NOW_MS, 10)
+    manager.checkpoint()
+    machine.lose_power(rate=0.0)
+    assert set(machine.paths()) >= {path for path in before if path.endswith(".log")}
+    manager = open_logs("/data", disk=machine.disk, config=SHORT)
+    assert log_of(manager).log_start_offset == 5
+
+
+def test_a_flushed_log_keeps_the_id_of_its_topic() -> None:
+    """Otherwise the next topic of that name would take its records for its own."""
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    fill(manager)
+    manager.flush()
+    machine.lose_power(rate=0.0)
+    manager = open_logs("/data", disk=machine.disk)
+    assert manager.topic_id(PARTITION) == FIRST
 
 
 def log_of(manager: LogManager) -> PartitionLog:

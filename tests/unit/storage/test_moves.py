@@ -172,6 +172,30 @@ def test_two_logs_that_both_say_they_replaced_the_other_are_refused(tmp_path: Pa
         open_logs(*folders, config=CONFIG)
 
 
+@pytest.mark.parametrize("at", range(1, 12))
+def test_a_crash_in_a_move_shows_no_deleted_record_again(at: int) -> None:
+    """The copy began before the records were deleted."""
+    machine = Machine()
+    manager = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+    fill(manager)
+    held = manager.get(T0)
+    assert held is not None
+    move = begin(manager)
+    move.copy()
+    held.delete_records(8)
+    manager.checkpoint()
+    move.finish()
+    machine.whole.arm_kill(machine.process, after_operations=at, moment="before")
+    with pytest.raises(ProcessDied):
+        move.swap()
+    for _ in range(2):
+        machine.restart()
+        again = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+        held = again.get(T0)
+        assert held is not None
+        assert (held.log_start_offset, held.log_end_offset) == (8, 9)
+
+
 def die_while_it_moves(machine: Machine, at: int, moment: Moment) -> bool:
     machine.whole.arm_kill(
         machine.process, after_operations=at, moment=moment, rng=random.Random(at)
