@@ -14,7 +14,6 @@ from tests.support.machine import Machine
 
 DIRECTORY = "/data"
 KEPT, COMPACTED = TopicPartition("kept", 0), TopicPartition("compacted", 0)
-TOPIC_IDS = {KEPT: TopicId(int=1), COMPACTED: TopicId(int=2)}
 PARTITIONS = (KEPT, COMPACTED)
 _FLIPPED = re.compile(rf"{DIRECTORY}/(\w+)-0/(.+): bit \d of byte (\d+) flipped")
 _WITHOUT_CHECKSUM = ("leader-epoch-checkpoint", "partition.metadata")
@@ -30,6 +29,7 @@ class DataFolder:
 
     def __init__(self, configs: dict[TopicPartition, LogConfig], seed: int) -> None:
         self.configs = configs
+        self.topic_ids = {KEPT: TopicId(int=1), COMPACTED: TopicId(int=2)}
         self.machine = Machine(seed)
         self.logs: dict[TopicPartition, PartitionLog] = {}
         self._manager: LogManager | None = None
@@ -55,9 +55,19 @@ class DataFolder:
         by_topic = {partition.topic: config for partition, config in self.configs.items()}
         self._manager.open_logs(lambda topic: by_topic[topic], self.now_ms)
         for partition in PARTITIONS:
-            config = self.configs[partition]
-            made = self._manager.create(partition, TOPIC_IDS[partition], config, self.now_ms)
-            self.logs[partition] = made
+            if self._manager.topic_id(partition) not in (None, self.topic_ids[partition]):
+                self._manager.delete(partition)  # The power took the rename with it.
+            self._create(partition)
+
+    def _create(self, partition: TopicPartition) -> None:
+        topic_id, config = self.topic_ids[partition], self.configs[partition]
+        self.logs[partition] = self.manager.create(partition, topic_id, config, self.now_ms)
+
+    def make_again(self, partition: TopicPartition) -> None:
+        """Delete the topic, and make another one of the same name."""
+        self.topic_ids[partition] = TopicId(int=self.topic_ids[partition].int + 2)
+        self.manager.delete(partition)
+        self._create(partition)
 
     def close(self) -> None:
         """Stop in order."""

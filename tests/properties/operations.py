@@ -222,8 +222,7 @@ class Flush:
     def __call__(self, folder: DataFolder, ledger: Ledger) -> None:
         if self.partition is None:
             folder.manager.flush()
-            for partition, log in folder.logs.items():
-                note_checkpoint(ledger.models[partition], log)
+            note_starts(ledger)
         else:
             log = folder.logs[self.partition]
             log.flush()
@@ -237,13 +236,13 @@ class Flush:
 def checkpoint(folder: DataFolder, ledger: Ledger) -> None:
     """Write the checkpoints as they are."""
     folder.manager.checkpoint()
-    for partition, log in folder.logs.items():
-        note_checkpoint(ledger.models[partition], log)
+    note_starts(ledger)
 
 
-def note_checkpoint(model: LogModel, log: PartitionLog) -> None:
-    is_noted = model.start > log.segment_base_offsets[0]
-    model.start_noted = model.start if is_noted else 0
+def note_starts(ledger: Ledger) -> None:
+    """The checkpoint of log starts was written."""
+    for model in ledger.models.values():
+        model.start_noted = model.start
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,6 +342,18 @@ class Truncate:
 
 
 @dataclass(frozen=True, slots=True)
+class MakeAgain:
+    """Delete the topic, and make another one of the same name."""
+
+    partition: TopicPartition
+
+    def __call__(self, folder: DataFolder, ledger: Ledger) -> None:
+        # The metadata has recorded it before, whatever becomes of the folder.
+        ledger.models[self.partition] = LogModel(compacted=self.partition is COMPACTED)
+        folder.make_again(self.partition)
+
+
+@dataclass(frozen=True, slots=True)
 class Wait:
     """Let time pass."""
 
@@ -413,11 +424,23 @@ retentions = st.builds(Retain, st.sampled_from((KEPT, KEPT, COMPACTED)))
 cleanings = st.just(clean)
 deletions = st.builds(DeleteRecords, _partitions, _parts)
 truncations = st.builds(Truncate, _parts)
+remakings = st.builds(MakeAgain, _partitions)
 several = st.builds(AppendSeveral, _partitions, st.integers(2, 4), st.sampled_from((0, 5, 80)))
 writes = _any_of(appends, appends, appends, several, ends)
-upkeep = _any_of(flushes, flushes, waits, retentions, retentions, cleanings, deletions, truncations)
+upkeep = _any_of(
+    flushes,
+    flushes,
+    waits,
+    retentions,
+    retentions,
+    cleanings,
+    deletions,
+    deletions,
+    truncations,
+    remakings,
+)
 stretches = st.builds(
     Stretch, st.lists(_any_of(writes, writes, writes, upkeep), min_size=4, max_size=16)
 )
 
-__all__ = ["MINUTE_MS", "Ledger", "Stretch", "checkpoint", "name_of", "stretches"]
+__all__ = ["MINUTE_MS", "Ledger", "Stretch", "checkpoint", "name_of", "note_starts", "stretches"]

@@ -25,6 +25,7 @@ from tests.properties.operations import (
     Stretch,
     checkpoint,
     name_of,
+    note_starts,
     stretches,
 )
 from tests.support.examples import examples
@@ -276,6 +277,7 @@ class PartitionLogs(RuleBasedStateMachine):
         self.begin(lost_power=lost_power or power is not None)
 
     def note_stop(self) -> None:
+        note_starts(self.ledger)
         for model in self.ledger.models.values():
             model.synced(model.end)
 
