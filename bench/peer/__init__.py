@@ -11,7 +11,6 @@ from bench.peer.kafka import (
     jars,
     java,
     old_client_jars,
-    run_tool,
     streams_jars,
 )
 
@@ -22,6 +21,5 @@ __all__ = [
     "jars",
     "java",
     "old_client_jars",
-    "run_tool",
     "streams_jars",
 ]

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import run_tool
 from tests.interop.confluent import (
     consumer,
     create_topic,
@@ -18,6 +17,7 @@ from tests.interop.confluent import (
     transactional,
     wait_until,
 )
+from tests.support.java_tools import run_tool
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import run_tool
 from tests.support.interop import fresh
+from tests.support.java_tools import run_tool
 
 pytestmark = [
     pytest.mark.interop,

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 from click.testing import CliRunner
 
-from bench.peer import run_tool
 from oncelog import EmbeddedBroker
 from oncelog.cli.main import main
 from tests.support.interop import fresh
+from tests.support.java_tools import run_tool
 from tests.unit.cli.transactions.scene import hang, open_transaction
 
 pytestmark = [
