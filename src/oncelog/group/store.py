@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 from typing import Final, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
+from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, PendingWrite, WriteKind
 from oncelog.group.config import GroupConfig
@@ -17,7 +18,7 @@ from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.offset_store import OffsetStore
 from oncelog.group.results import JoinResult, SyncResult
-from oncelog.group.timers import TimerKey, TimerKind, Timers
+from oncelog.group.timers import TimerKey, TimerKind
 
 MEMBER_TIMERS: Final = (
     TimerKind.SESSION,
@@ -57,7 +58,7 @@ class GroupStore:
         """The groups of the new protocol; no id is in both."""
         self.recorded: set[str] = set()
         self.offsets = OffsetStore()
-        self.timers = Timers()
+        self.timers: Timers[TimerKey] = Timers()
         self.resumed: list[TimerKey] = []
         """Timers held back by a group's write; they restart at the next tick."""
         self.due: list[GroupEvent] = []

@@ -1,11 +1,6 @@
-"""Stores deadlines by key; moving one is cheap, as every heartbeat does so.
-
-The heap holds at most a few stale lines per key; a line is checked against the key's current
-deadline when it falls due. The caller passes the time, in ms. There are no callbacks.
-"""
+"""Defines the keys of the group coordinator's timers."""
 
 from enum import Enum, auto
-from heapq import heappop, heappush
 from typing import NamedTuple
 
 
@@ -30,62 +25,3 @@ class TimerKey(NamedTuple):
     kind: TimerKind
     group_id: str = ""
     member_id: str = ""
-
-
-class Timers:
-    """A set of deadlines.
-
-    Each key has one valid line in the heap, identified by its sequence number in `_lines`. Moving a
-    deadline later leaves the line in place; when it falls due it is planned again. Other lines are
-    stale and skipped.
-    """
-
-    def __init__(self) -> None:
-        self._deadlines: dict[TimerKey, int] = {}
-        self._lines: dict[TimerKey, tuple[int, int]] = {}
-        self._heap: list[tuple[int, int, TimerKey]] = []
-        self._sequence = 0
-
-    def __contains__(self, key: TimerKey) -> bool:
-        return key in self._deadlines
-
-    def __len__(self) -> int:
-        return len(self._deadlines)
-
-    def set(self, key: TimerKey, deadline_ms: int) -> None:
-        """Set the deadline of `key` to `deadline_ms`, replacing an earlier one."""
-        self._deadlines[key] = deadline_ms
-        line = self._lines.get(key)
-        if line is None or deadline_ms < line[0]:
-            self._sequence += 1
-            self._lines[key] = (deadline_ms, self._sequence)
-            heappush(self._heap, (deadline_ms, self._sequence, key))
-
-    def cancel(self, key: TimerKey) -> None:
-        """Remove `key`, if it is planned."""
-        self._deadlines.pop(key, None)
-
-    def due(self, now_ms: int) -> list[TimerKey]:
-        """Remove and return the keys that are due, earliest first."""
-        due: list[TimerKey] = []
-        while (next_ms := self.next_deadline_ms()) is not None and next_ms <= now_ms:
-            key = heappop(self._heap)[2]
-            del self._lines[key]
-            del self._deadlines[key]
-            due.append(key)
-        return due
-
-    def next_deadline_ms(self) -> int | None:
-        """Return the earliest deadline, or None."""
-        while self._heap:
-            planned_ms, sequence, key = self._heap[0]
-            counts = self._lines.get(key) == (planned_ms, sequence)
-            deadline_ms = self._deadlines.get(key)
-            if counts and deadline_ms == planned_ms:
-                return planned_ms
-            heappop(self._heap)
-            if counts:
-                del self._lines[key]
-                if deadline_ms is not None:
-                    self.set(key, deadline_ms)
-        return None

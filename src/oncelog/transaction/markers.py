@@ -153,7 +153,7 @@ def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int)
         return
     volatile = store.volatile[transactional_id]
     if not volatile.markers_left:
-        store.to_complete[transactional_id] = now_ms + COMPLETE_RETRY_BACKOFF_MS
+        store.to_complete.set(transactional_id, now_ms + COMPLETE_RETRY_BACKOFF_MS)
 
 
 def resume_all(store: TransactionStore, now_ms: int) -> tuple[TransactionEffect, ...]:
@@ -169,7 +169,7 @@ def resume_all(store: TransactionStore, now_ms: int) -> tuple[TransactionEffect,
             effects.append(store.markers(metadata, metadata.partitions))
             effects.append(notices.resumed(metadata))
         else:
-            store.to_complete[metadata.transactional_id] = now_ms
+            store.to_complete.set(metadata.transactional_id, now_ms)
     return tuple(effects)
 
 

@@ -15,8 +15,8 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
   InitProducerIds, the reason of the last fencing.
 - `VolatileState.markers_told_ms`, `is_warned`: what was logged already. `lives`: recent steps.
 - `_proposed`: the moves that produced records in flight.
-- `to_complete`: ids whose COMPLETE is due, and when. `expired`: the ids that expired last, for
-  DescribeTransactions.
+- `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
+  for DescribeTransactions.
 """
 
 from collections import defaultdict
@@ -25,6 +25,7 @@ from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
+from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
 from oncelog.core.limits import CLOCK_JUMP_MS_MIN, EXPIRED_IDS_REMEMBERED_COUNT_MAX
@@ -101,7 +102,7 @@ class TransactionStore:
         self.finalized_version = finalized_version or (lambda: config.transaction_version)
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
-        self.to_complete: dict[str, int] = {}
+        self.to_complete: Timers[str] = Timers()
         self.expired: dict[str, int] = {}
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
         """The volatile state of each id that is written or about to be."""
@@ -188,7 +189,7 @@ class TransactionStore:
         self.volatile.pop(transactional_id, None)
         self.lives.by_id.pop(transactional_id, None)
         self.ongoing.pop(transactional_id, None)
-        self.to_complete.pop(transactional_id, None)
+        self.to_complete.cancel(transactional_id)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
         """Apply a committed move, and update the volatile state.
@@ -218,7 +219,8 @@ class TransactionStore:
         if after.state is TransactionState.EMPTY:
             volatile.end_connection = 0
         life.append(after)
-        self.to_complete.pop(id_, None)
+        if self.to_complete.deadlines:
+            self.to_complete.cancel(id_)
         self.expired.pop(id_, None)
         volatile.is_warned = False
         volatile.markers_told_ms = 0

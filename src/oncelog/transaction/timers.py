@@ -1,4 +1,4 @@
-"""Runs the sweeps: overdue transactions, idle ids, COMPLETE records to write.
+"""Runs the sweeps for overdue transactions and idle ids, and submits the COMPLETEs that are due.
 
 A sweep only finds; each finding becomes an event, decided by the state at that time. It looks at
 each id once, a slice per tick, so that neither many ids nor many findings delay other requests.
@@ -27,7 +27,7 @@ from oncelog.transaction.store import TransactionStore
 
 
 class Sweeps:
-    """The next time of each sweep. `start` is called when the processor begins to serve."""
+    """The next time of each sweep. The shard calls `start` after its load."""
 
     def __init__(self, store: TransactionStore) -> None:
         self._store = store
@@ -41,9 +41,11 @@ class Sweeps:
         self._expiry.start(now_ms)
 
     def next_deadline_ms(self) -> int | None:
-        """Return when `due` may have something to return; wall-clock milliseconds."""
+        """Return when `due` may have something to return, in ms of the shard's clock."""
         store = self._store
-        planned = list(store.to_complete.values())
+        to_complete = store.to_complete
+        complete_ms = to_complete.next_deadline_ms() if to_complete.deadlines else None
+        planned = [] if complete_ms is None else [complete_ms]
         if store.ongoing:
             planned.append(self._timeouts.next_ms)
         if store.transactions:
@@ -51,17 +53,12 @@ class Sweeps:
         return min(planned, default=None)
 
     def due(self, now_ms: int) -> list[TransactionEvent]:
-        """Return the events of the sweeps that are due, and plan the next sweeps."""
-        found: list[TransactionEvent] = self._due_completions(now_ms)
+        """Return the events that are due, and plan the next sweeps."""
+        found: list[TransactionEvent] = []
+        found += map(CompletePrepared, self._store.to_complete.due(now_ms))
         found += self._overdue(self._timeouts.next_ids(now_ms), now_ms)
         found += self._idle(self._expiry.next_ids(now_ms), now_ms)
         return found
-
-    def _due_completions(self, now_ms: int) -> list[TransactionEvent]:
-        due = [id_ for id_, at_ms in self._store.to_complete.items() if at_ms <= now_ms]
-        for id_ in due:
-            del self._store.to_complete[id_]
-        return [CompletePrepared(id_) for id_ in due]
 
     def _overdue(self, ids: Sequence[str], now_ms: int) -> list[TransactionEvent]:
         found: list[TransactionEvent] = []

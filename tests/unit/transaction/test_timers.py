@@ -9,7 +9,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import TRANSACTION_SWEEP_CONTINUE_MS
 from oncelog.transaction import timers
-from oncelog.transaction.events import AbortTimedOut, ExpireId
+from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
 from oncelog.transaction.states import TransactionState
 from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import (
@@ -272,6 +272,16 @@ def test_a_planned_complete_is_dropped_once_the_id_moved_on() -> None:
     """INV-4: else it would end the next transaction before its markers are written."""
     context = Context()
     context.init()
-    context.shard._store.to_complete[ID] = context.now_ms + 60_000
+    context.shard._store.to_complete.set(ID, context.now_ms + 60_000)
     context.add(P0)
     assert ID not in context.shard._store.to_complete
+
+
+def test_planned_completes_fall_due_in_the_order_of_their_times() -> None:
+    context = Context()
+    timers = context.shard._store.to_complete
+    timers.set("late", context.now_ms + 200)
+    timers.set("early", context.now_ms + 100)
+    assert context.shard.next_deadline_ms() == context.now_ms + 100
+    due = list(context.shard.tick(context.now_ms + 200))
+    assert due == [CompletePrepared("early"), CompletePrepared("late")]

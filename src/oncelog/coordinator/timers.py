@@ -1,0 +1,72 @@
+"""Stores deadlines by key, for both coordinators.
+
+Moving a deadline is cheap, as every heartbeat does so. The heap holds at most a few stale lines per
+key; a line is checked against the key's current deadline when it falls due. The caller passes the
+time, in ms. There are no callbacks.
+"""
+
+from collections.abc import Hashable
+from heapq import heappop, heappush
+from typing import Generic, TypeVar
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+
+class Timers(Generic[KeyT]):
+    """A set of deadlines.
+
+    Each key has one valid line in the heap, identified by its sequence number in `_lines`. Moving a
+    deadline later leaves the line in place; when it falls due it is planned again. Other lines are
+    stale and skipped.
+    """
+
+    def __init__(self) -> None:
+        self.deadlines: dict[KeyT, int] = {}
+        """By key, to be read only. A hot path reads it to save a call while there are none."""
+        self._lines: dict[KeyT, tuple[int, int]] = {}
+        self._heap: list[tuple[int, int, KeyT]] = []
+        self._sequence = 0
+
+    def __contains__(self, key: KeyT) -> bool:
+        return key in self.deadlines
+
+    def __len__(self) -> int:
+        return len(self.deadlines)
+
+    def set(self, key: KeyT, deadline_ms: int) -> None:
+        """Set the deadline of `key` to `deadline_ms`, replacing an earlier one."""
+        self.deadlines[key] = deadline_ms
+        line = self._lines.get(key)
+        if line is None or deadline_ms < line[0]:
+            self._sequence += 1
+            self._lines[key] = (deadline_ms, self._sequence)
+            heappush(self._heap, (deadline_ms, self._sequence, key))
+
+    def cancel(self, key: KeyT) -> None:
+        """Remove `key`, if it is planned."""
+        self.deadlines.pop(key, None)
+
+    def due(self, now_ms: int) -> list[KeyT]:
+        """Remove and return the keys that are due, earliest first."""
+        due: list[KeyT] = []
+        while (next_ms := self.next_deadline_ms()) is not None and next_ms <= now_ms:
+            key = heappop(self._heap)[2]
+            del self._lines[key]
+            del self.deadlines[key]
+            due.append(key)
+        return due
+
+    def next_deadline_ms(self) -> int | None:
+        """Return the earliest deadline, or None."""
+        while self._heap:
+            planned_ms, sequence, key = self._heap[0]
+            counts = self._lines.get(key) == (planned_ms, sequence)
+            deadline_ms = self.deadlines.get(key)
+            if counts and deadline_ms == planned_ms:
+                return planned_ms
+            heappop(self._heap)
+            if counts:
+                del self._lines[key]
+                if deadline_ms is not None:
+                    self.set(key, deadline_ms)
+        return None
