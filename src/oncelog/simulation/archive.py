@@ -3,7 +3,7 @@
 The checkers need what was written and acknowledged, so `oncelog.simulation.reading` adds these
 batches to the final logs, and `oncelog.simulation.checkers.compaction` checks whether they could be
 removed. The archive is called just before a rename of a swap (`oncelog.storage.swap`) takes the
-name of a segment; it does no operation that faults or counts of the simulated disk see.
+name of a segment; its reads are no operations of the simulated disk, so no fault strikes them.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ class Archive:
         self._names = names
         self._batches: dict[str, dict[int, bytes]] = {}
         self.swaps_count = 0
-        """Segments that took the place of others."""
+        """The count of segments that replaced others."""
         self.finished_count = 0
-        """Those among them that recovery put there."""
+        """The count of those that recovery renamed into place."""
 
     def of(self, partition: TopicPartition) -> Mapping[int, bytes]:
         """Return the batches that were replaced in a partition's log."""
         return self._batches.get(str(partition), {})
 
     def partitions(self) -> set[str]:
-        """Partitions, as folders are named, of which anything was replaced."""
+        """Return the folder names of the partitions of which a batch was replaced."""
         return set(self._batches)
 
     def renaming(self, source: str, target: str, *, recovering: bool) -> None:
-        """Called before a file or folder is renamed."""
+        """Store the batches that this rename replaces. The disk calls it before each rename."""
         folder, _, name = source.rpartition("/")
         if name.endswith(LOG_SUFFIX + SWAP_SUFFIX):
             self._keep(folder, target)
             self.swaps_count += 1
             self.finished_count += recovering
         elif target == source + DELETED_SUFFIX and name.endswith(LOG_SUFFIX):
-            # Retention renames segments as well, but not while one waits for its place.
+            # Retention renames segments too, but not while a swap is in progress.
             if any(other.endswith(LOG_SUFFIX + SWAP_SUFFIX) for other in self._names(folder)):
                 self._keep(folder, source)
         elif target.endswith(DELETE_SUFFIX):
@@ -59,7 +59,7 @@ class Archive:
         batches = self._batches.setdefault(folder.rpartition("/")[2], {})
         for position, header in iter_headers(data):
             known = batches.get(header.base_offset)
-            # A batch that was already replaced before is not the one that was written, unless the
-            # log was cut there since: what took its offset has a later epoch.
+            # Keep the batch that was written, not an earlier replacement. If the log was truncated
+            # since, the batch at this offset has a later epoch.
             if known is None or read_header(known).leader_epoch < header.leader_epoch:
                 batches[header.base_offset] = data[position : position + header.length]

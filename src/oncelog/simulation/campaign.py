@@ -1,4 +1,4 @@
-"""Does many runs in several processes, sorts the findings, and minimises the first of each kind."""
+"""Runs many seeds in several processes, groups the findings, and minimises the first of each."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class RunFinding:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The part of a run that a campaign stores."""
+    """The part of a run's result that a campaign stores."""
 
     seed: int
     profile: str
@@ -62,13 +62,13 @@ class Summary:
 
     @property
     def failed(self) -> bool:
-        """Whether something was found that is not known."""
+        """Return whether there is a finding that is no known defect."""
         return any(not finding.known_as for finding in self.findings)
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The run that a worker has to do."""
+    """The seed and settings of one run, for a worker process."""
 
     seed: int
     profile: str | None
@@ -76,7 +76,7 @@ class RunRequest:
 
 
 def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
-    """The findings of a run, told apart from what is known; one for each signature."""
+    """Return one finding per signature, marked if it is a known defect."""
     struck = frozenset(fault.kind for fault in result.history.of(Fault))
     facts = RunFacts(struck, result.plan.flush_every_message)
     found = [(a.kind, a.signature, a.detail) for a in result.anomalies if not a.allowed]
@@ -96,7 +96,7 @@ def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
 
 
 def run_seed(request: RunRequest) -> Summary:
-    """Carry out one run."""
+    """Simulate one seed."""
     plan = draw_plan(request.seed, request.profile, request.duration_s)
     result = execute(plan, ROLES)
     return Summary(
@@ -115,7 +115,7 @@ def run_seed(request: RunRequest) -> Summary:
 def run_seeds(
     seeds: Iterable[int], profile: str | None, duration_s: float | None, jobs: int
 ) -> Iterator[Summary]:
-    """Carry out many runs, in as many processes; summaries come as they are done."""
+    """Simulate many seeds in several processes; yield each summary when its run ends."""
     requests = (RunRequest(seed, profile, duration_s) for seed in seeds)
     if jobs == 1:
         yield from map(run_seed, requests)
@@ -132,7 +132,7 @@ def _keep_what_is_there() -> None:
 
 
 def smallest(plan: Plan, wanted: str, runs_max: int = 80) -> tuple[Plan, int]:
-    """The smallest plan that still has a finding of that signature."""
+    """Return the smallest plan that still has a finding of that signature."""
 
     def shows(smaller: Plan) -> bool:
         return any(f.signature == wanted for f in judge_run(execute(smaller, ROLES)))
@@ -178,7 +178,7 @@ class Campaign:
 
     @property
     def runs_per_minute(self) -> float:
-        """By the machine's clock."""
+        """Return the runs per minute of real time."""
         return 60.0 * self.run_count / max(time.monotonic() - self.began_s, 1e-9)
 
 
@@ -189,7 +189,7 @@ def run_campaign(
     jobs: int,
     tell: Callable[[Summary, RunFinding], None],
 ) -> Campaign:
-    """Do many runs and show the progress; `tell` gets findings that are new and not known."""
+    """Run a campaign and show its progress; `tell` is called with each finding that is new."""
     campaign = Campaign()
     with Display(len(seeds)) as display:
         for summary in run_seeds(seeds, profile, duration_s, jobs):

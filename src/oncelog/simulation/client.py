@@ -1,7 +1,7 @@
-"""A simulated client: it is started, killed, frozen, and started again.
+"""Starts, kills and restarts a simulated client.
 
 Each start is a process with its own name ("c3.0", "c3.1"), so that records and transactions of two
-processes are never confused. Its role decides what it does.
+processes are never confused. The client's role defines its work.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class ClientNode:
         process.spawn(self._live(process))
 
     def kill(self) -> None:
-        """Kill it; it is started again after a random time."""
+        """Kill the process; it is started again after a random time."""
         process = self.process
         if process is None or not process.alive:
             return
@@ -72,13 +72,13 @@ class ClientNode:
         self._world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
 
     def dismiss(self) -> None:
-        """End it for good."""
+        """Kill the process and never start it again."""
         self._is_dismissed = True
         if self.process is not None:
             self.process.kill("dismissed")
 
     def jump_wall_clock(self, by_ms: float) -> None:
-        """Set its machine's wall clock forward or back."""
+        """Set the wall clock of the client's machine forward or back."""
         self._wall_offset_ms += by_ms
         if self.process is not None:
             self.process.wall_offset_ms = self._wall_offset_ms

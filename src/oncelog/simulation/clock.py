@@ -14,7 +14,7 @@ WALL_START_MS: Final = 1_767_225_600_000
 
 
 class SimulatedClock:
-    """A `oncelog.runtime.clock.Clock`. The process's `wall_offset_ms` is added to wall time."""
+    """An `oncelog.runtime.clock.Clock`. The process's `wall_offset_ms` is added to wall time."""
 
     __slots__ = ("_process",)
 
@@ -22,13 +22,13 @@ class SimulatedClock:
         self._process = process
 
     def now_ms(self) -> int:
-        """Wall time: that of the world at this process's rate, plus its offset."""
+        """Return wall time in ms: the world's time at this process's rate, plus its offset."""
         process = self._process
         run_ms = process.scheduler.now_s * process.clock_rate * 1000.0
         return WALL_START_MS + int(run_ms + process.wall_offset_ms)
 
     def monotonic_ms(self) -> float:
-        """Milliseconds of the loop's clock."""
+        """Return the loop's time in ms."""
         return self._process.loop.time() * 1000.0
 
     async def sleep(self, delay_ms: float) -> None:

@@ -14,7 +14,10 @@ Rows = Sequence[tuple[BatchHeader, Record]]
 
 
 def keyed_records(written: Rows, left: Rows) -> tuple[KeyedRecord, ...]:
-    """The records of a log as it was `written`, and which of them are not `left`. No markers."""
+    """Return the records of `written`, each with whether `left` still has it.
+
+    No control records.
+    """
     there = {row.offset for _, row in left}
     outcomes: dict[int, str] = {}
     open_: dict[int, list[int]] = {}

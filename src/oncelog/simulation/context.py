@@ -24,9 +24,9 @@ __all__ = ["ClientContext"]
 class ClientContext:
     """The surroundings of one client.
 
-    `parameters` are those of its role, and what it does not find there has a default. `now_s` is
-    virtual time, for events. `stopping` turns true once: then the client finishes what it does,
-    sees that everything it waits for ends well, and returns.
+    `parameters` are those of its role, and those not given have a default. `now_s` is virtual time,
+    for events. `stopping` turns true once: then the client finishes its current step, waits for all
+    its requests to succeed, and returns.
     """
 
     name: str
@@ -40,7 +40,7 @@ class ClientContext:
     parameters: Mapping[str, Any] = field(default_factory=dict)
 
     def record(self, event: Callable[..., Event], *values: object) -> None:
-        """Record an event of this client that happens now."""
+        """Record an event of this client at the current time."""
         self.history.record(event(self.now_s(), self.name, *values))
 
     def progress(self, state: str) -> None:
@@ -48,24 +48,24 @@ class ClientContext:
         self.record(Progress, state)
 
     def stuck(self, reason: str) -> None:
-        """Record that the broker did what Kafka never does. The client continues."""
+        """Record that the broker did something that Kafka never does. The client continues."""
         self.record(Progress, f"stuck: {reason}")
 
     def get(self, key: str, default: T) -> T:
-        """A parameter of the role."""
+        """Return a parameter of the role."""
         value: T = self.parameters.get(key, default)
         return value
 
     def named(self, name: str) -> ClientContext:
-        """The same surroundings for another instance, a client of its own in the history."""
+        """Return a copy for another instance, which has its own name in the history."""
         return replace(self, name=name)
 
     def with_defaults(self, defaults: Mapping[str, Any]) -> ClientContext:
-        """The same with values for the parameters that are not given."""
+        """Return a copy with values for the parameters that are not given."""
         return replace(self, parameters={**defaults, **self.parameters})
 
     def chance(self, probability: float) -> bool:
-        """True with that probability."""
+        """Return True with this probability."""
         return self.rng.random() < probability
 
     async def pause(self, low_ms: float, high_ms: float) -> None:
@@ -79,7 +79,7 @@ class ClientContext:
         await self.clock.sleep(wait_ms * self.rng.uniform(0.8, 1.2))
 
     async def think(self) -> None:
-        """Wait between two things a user does: mostly short, sometimes nothing, sometimes long."""
+        """Wait as a user does between two actions: mostly short, sometimes long or not at all."""
         mean_ms = float(self.get("think_ms", 120))
         kind = self.rng.random()
         if kind < 0.3:
@@ -87,5 +87,5 @@ class ClientContext:
         await self.clock.sleep(mean_ms * (self.rng.uniform(0.2, 2) if kind < 0.95 else 10))
 
     def elapsed_s(self) -> float:
-        """Seconds of monotonic time, for deadlines."""
+        """Return the process's monotonic time in seconds, for deadlines."""
         return self.clock.monotonic_ms() / 1000

@@ -1,9 +1,9 @@
 """Counts what the runs of a campaign reached: faults, states, moves, crash rows.
 
 A name is "area/what", for example "fault/torn-write", "transaction/Ongoing->PrepareCommit" or
-"crash/ALL_MARKERS". `CATALOGUE` lists every name that has to be reached; a name that is counted and
-not listed is shown as well, so that a misspelled fault cannot hide. Counts of several runs, or of
-several processes, are added up with `merge`.
+"crash/ALL_MARKERS". `CATALOGUE` lists every name that has to be reached. A counted name that is not
+listed is shown too, so that a misspelled name is noticed. `merge` adds up the counts of several
+runs or processes.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
     ),
     "clock": ("wall-jump-forward", "wall-jump-back", "client-wall-jump", "drift"),
 }
-"""By what they strike. `Fault.kind` in a history is one of these names.
+"""The names of faults, by target. `Fault.kind` in a history is one of them.
 
-Three are no faults of a plan: "torn-write" and "lost-name" are parts of a loss of power
-(`Coverage.add_losses`), and a process with a drifting clock counts "drift".
+Three are not planned: "torn-write" and "lost-name" are parts of a loss of power
+(`Coverage.add_losses`), and "drift" counts processes with a drifting clock.
 """
 
 AREAS = ("fault", "transaction", "group", "consumer-group", "member", "crash", "compaction")
@@ -139,7 +139,7 @@ GROUP_CONVERSIONS = (
 """A classic group is gone when it is upgraded; one that was downgraded begins as Stable."""
 
 COMPACTIONS = ("compaction/swap", "compaction/swap-finished-at-start")
-"""Segments that took the place of others, and those of them that recovery put there."""
+"""Segments that replaced others, and those of them that recovery renamed into place."""
 
 CATALOGUE: tuple[str, ...] = (
     *(f"fault/{kind}" for kinds in FAULT_KINDS.values() for kind in kinds),
@@ -168,11 +168,11 @@ UNREACHABLE: dict[str, str] = {
     "crash/LEADER_DIES": f"{_CLUSTER}: here leader and coordinator die together",
     "crash/UNREPLICATED": f"{_CLUSTER}: a lone replica commits with the append",
 }
-"""What today's single broker cannot reach, with the reason."""
+"""The names that cannot be reached, each with the reason."""
 
 
 class Coverage:
-    """How often each name was reached."""
+    """Counts how often each name was reached."""
 
     __slots__ = ("counts",)
 
@@ -180,17 +180,17 @@ class Coverage:
         self.counts: dict[str, int] = {}
 
     def count(self, name: str, n: int = 1) -> None:
-        """Reach `name` `n` times more."""
+        """Add `n` to the count of `name`."""
         self.counts[name] = self.counts.get(name, 0) + n
 
     def moved(self, area: str, before: str | None, after: str) -> None:
-        """Count a state that was entered, and the move to it; `before` None: it is a beginning."""
+        """Count a state that was entered, and the move to it; `before` is None for the first."""
         self.count(f"{area}/{after}")
         if before is not None:
             self.count(f"{area}/{before}->{after}")
 
     def add_compactions(self, archive: Archive) -> None:
-        """Count what compaction did in one run."""
+        """Count the segments that compaction replaced in one run."""
         for name, count in zip(
             COMPACTIONS, (archive.swaps_count, archive.finished_count), strict=True
         ):
@@ -198,7 +198,7 @@ class Coverage:
                 self.count(name, count)
 
     def add_run(self, history: History, contexts: Iterable[CrashContext] = ()) -> None:
-        """Count the faults of one run and the crash rows that its deaths fell into.
+        """Count the faults of one run, and the crash rows of its deaths.
 
         States are counted by `oncelog.simulation.observe` while the run goes on.
         """
@@ -208,7 +208,7 @@ class Coverage:
             self.count(f"crash/{row.name}")
 
     def add_losses(self, lines: Iterable[str]) -> None:
-        """Count what a loss of power did, from the lines in which the simulated disk says it."""
+        """Count the effects of a loss of power, from the simulated disk's report of it."""
         for line in lines:
             lost = _LOST_BYTES.search(line)
             if lost is not None and int(lost[1]) < int(lost[2]):
@@ -222,7 +222,7 @@ class Coverage:
             self.count(name, n)
 
     def unreached(self, minimum: int = REACHED_COUNT_MIN) -> dict[str, int]:
-        """Names of the catalogue that were reached less often, except the unreachable ones."""
+        """Return the names of the catalogue with a lower count, except the unreachable ones."""
         return {
             name: self.counts.get(name, 0)
             for name in CATALOGUE
@@ -230,22 +230,22 @@ class Coverage:
         }
 
     def reached(self, area: str, minimum: int = REACHED_COUNT_MIN) -> tuple[int, int]:
-        """(names of a area that were reached `minimum` times, all its names that can be)."""
+        """Return how many names of an area have that count, and how many can be reached."""
         names = [n for n in CATALOGUE if n.startswith(f"{area}/") and n not in UNREACHABLE]
         return sum(self.counts.get(name, 0) >= minimum for name in names), len(names)
 
     def unlisted(self) -> dict[str, int]:
-        """Names that were counted and stand in no catalogue."""
+        """Return the counted names that are not in the catalogue."""
         known = frozenset(CATALOGUE)
         return {name: n for name, n in sorted(self.counts.items()) if name not in known}
 
     def to_json(self) -> str:
-        """The counts as one JSON object, sorted by name."""
+        """Return the counts as a JSON object, sorted by name."""
         return json.dumps(dict(sorted(self.counts.items())), indent=1) + "\n"
 
     @staticmethod
     def from_json(text: str) -> Coverage:
-        """The inverse of `to_json`. Raises `ValueError` for anything else."""
+        """Read what `to_json` returned. Raises `ValueError` for anything else."""
         counts = json.loads(text)
         if not isinstance(counts, dict):
             raise ValueError("coverage is a JSON object of counts")
@@ -257,7 +257,7 @@ class Coverage:
         return made
 
     def table(self, minimum: int = REACHED_COUNT_MIN) -> Table:
-        """All of it for a terminal, by area; what is missing stands out."""
+        """Return a table of all counts for a terminal, by area, with unreached names in colour."""
         from rich import box
         from rich.table import Table
 

@@ -1,9 +1,9 @@
-"""The crash table: where in the life of a transaction or of a log a death can fall.
+"""Defines the crash table: the steps of a transaction or a log at which a process can die.
 
-A row that a broker was in when it died is told by its watch (`oncelog.simulation.watch`), a row of
-the Spark micro-batch by the workload that models it; both hand in a `CrashContext`. The rows of
-clients are read from the history alone. Sources: Kafka's fail-over rules (KIP-98, KIP-890) and the
-crash table of the micro-batch in `oncelog.spark.progress`. Pure.
+A broker's watch (`oncelog.simulation.watch`) reports the rows of a broker's death, and the workload
+that models a Spark micro-batch those of its driver; both give a `CrashContext`. The rows of clients
+are read from the history alone. Sources: Kafka's fail-over rules (KIP-98, KIP-890) and the crash
+table of the micro-batch in `oncelog.spark.progress`. Pure.
 """
 
 from __future__ import annotations
@@ -38,9 +38,12 @@ __all__ = [
 
 
 class CrashPlace(Enum):
-    """Where a death fell. The value is what tables print; the comments say who detects it."""
+    """The step at which a process died.
 
-    # The watch: what stood about a transactional id on the broker that died.
+    The value is printed in tables; comments say what detects it.
+    """
+
+    # The watch: the state of a transactional id on the broker that died.
     ONGOING = "broker dies with a transaction open, before PREPARE"
     BEGIN_UNANSWERED = "broker dies between the append of ONGOING and its reply"
     PREPARE_WRITE = "broker dies inside the write of PREPARE"
@@ -52,7 +55,7 @@ class CrashPlace(Enum):
     COMPLETE_WRITE = "broker dies inside the write of COMPLETE"
     COMPLETE_UNANSWERED = "broker dies between the append of COMPLETE and its reply"
     OFFSETS_WRITE = "broker dies inside a write to __consumer_offsets"
-    # The watch: what stood about the data folder.
+    # The watch: the state of the data folder.
     UNSYNCED_APPEND = "power is lost between an append and its fsync"
     IN_FSYNC = "broker dies inside an fsync"
     ROLL_BEFORE_SEGMENT = "broker dies between sealing a segment and creating the next"
@@ -61,7 +64,7 @@ class CrashPlace(Enum):
     TOPIC_CREATION = "broker dies between a partition's folder and its partition.metadata"
     DELETION_METADATA = "broker dies between a topic's removal from the metadata and its folder's"
     DELETION_FOLDER = "broker dies between the rename of a deleted folder and its removal"
-    # The watch: how far the broker had come.
+    # The watch: the broker's phase.
     RECOVERING = "broker dies while it recovers its logs"
     LOADING = "broker dies while it loads its coordinators"
     STOPPING = "broker dies during a clean stop"
@@ -97,7 +100,7 @@ SPARK_STEPS: dict[str, CrashPlace] = {
     "drain": CrashPlace.SPARK_TXN_ENDED,
     "drained": CrashPlace.SPARK_TXN_ENDED,
 }
-"""By the last step that the driver's progress named."""
+"""By the last step in the driver's progress."""
 
 CLIENT_DEATHS = frozenset(
     {"kill", "kill-client", "kill-client-at-event", "kill-at-await", "kill-at-operation"}
@@ -106,12 +109,12 @@ CLIENT_DEATHS = frozenset(
 
 
 CLEAN_ENDS = frozenset({"stop", "the end"})
-"""Causes of an end that is no death: asked for, or that of the run."""
+"""Causes of an end that is no death: a requested stop, or the end of the run."""
 
 
 @dataclass(frozen=True, slots=True)
 class CrashContext:
-    """A death as seen from inside: `rows` are all those that it fell into."""
+    """A death as the process's watch saw it; `rows` are all its crash rows."""
 
     at_s: float
     who: str
@@ -126,12 +129,12 @@ def spark_crash(at_s: float, who: str, last_step: str, cause: str = "kill") -> C
 
 
 def belongs_to(who: str, target: str) -> bool:
-    """Whether a client is the target of a fault, a life of it ("c1.0") or a part ("c1.0.2")."""
+    """Return whether a client is the fault's target, its process ("c1.0") or a part ("c1.0.2")."""
     return who == target or who.startswith(f"{target}.")
 
 
 def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Iterator[CrashPlace]:
-    """Every row that a death of the run fell into, once per death."""
+    """Return the crash rows of each death of the run."""
     for context in contexts:
         if context.cause not in CLEAN_ENDS:
             yield from context.rows
@@ -139,7 +142,7 @@ def crash_rows(history: History, contexts: Iterable[CrashContext] = ()) -> Itera
     down: set[str] = set()
     for event in history.events:
         if isinstance(event, BrokerDied):
-            # One that dies again before it serves meets no request.
+            # A broker that dies again before it serves has no requests.
             if event.cause not in CLEAN_ENDS and event.who not in down:
                 yield from _met_by_a_broker(open_)
             down.add(event.who)
@@ -163,7 +166,7 @@ def _met_by_a_broker(open_: dict[str, CrashPlace]) -> Iterator[CrashPlace]:
 
 
 def _follow(event: Event, open_: dict[str, CrashPlace]) -> None:
-    """Keep the row in which a death of each client would fall now."""
+    """Update the row in which a death of each client would be counted now."""
     if isinstance(event, TransactionBegan):
         open_[event.who] = CrashPlace.CLIENT_IN_TRANSACTION
     elif isinstance(event, TransactionOffsets):

@@ -26,7 +26,7 @@ Matches = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A file as it stands. `is_synced` says nothing about its name."""
+    """The state of a file. `is_synced` is about its bytes, not about its name."""
 
     path: str
     size_bytes: int
@@ -54,12 +54,12 @@ class SimulatedDisk:
     # --- processes
 
     def of(self, process: DiskOwner) -> ProcessDisk:
-        """The disk as this process sees it; the same one each time."""
+        """Return the process's view of the disk, the same object each time."""
         for view in self._views:
             if view.process is process:
                 return view
-        # The number keeps apart the temp files of processes that follow each other, as the number
-        # of a thread does on a real system.
+        # The number makes the names of temp files of successive processes differ, as a thread's
+        # number does on a real system.
         number = self._views[-1].number + 1 if self._views else 0
         view = ProcessDisk(self._device, process, number, self._rng)
         self._views = [*(view for view in self._views if view.process.alive), view]
@@ -75,13 +75,13 @@ class SimulatedDisk:
         cause: str = "",
         aim: str = "",
     ) -> None:
-        """Let the process die at its n-th change from now on (1 is the next one).
+        """Make the process die at its n-th change from now (1 is the next one).
 
         With `aim` only changes of paths that match that pattern count.
 
-        `rng` draws how much of a torn write is there; without one it is the half. An operation that
-        is no write cannot be torn; the process dies before it. `cause` is told to `Process.kill`;
-        without one it says where.
+        `rng` draws how many bytes of a torn write are done; without it half of them are. An
+        operation that is no write cannot be torn; the process dies before it. `cause` is passed to
+        `Process.kill`; by default it names the operation.
         """
         self.of(process).kill_at = Death(max(after_operations, 1), moment, rng, cause, aim)
 
@@ -98,11 +98,10 @@ class SimulatedDisk:
         rate: float | None = None,
         spared: Matches | None = None,
     ) -> list[str]:
-        """Keep what was synced and a random part of the rest; says what was lost, sorted.
+        """Keep synced bytes and a random part of the rest; return what was lost, sorted.
 
-        Processes that still live die. `rate` is how much of the unsynced survives, from 0.0
-        (nothing) to 1.0 (all); without one it is drawn. Files whose path `spared` accepts lose no
-        bytes.
+        Living processes die. `rate` is the share of unsynced bytes that survives, from 0.0 (none)
+        to 1.0 (all); without it, it is drawn. Files whose path `spared` accepts lose no bytes.
         """
         for view in self._views:
             if view.process.alive:
@@ -112,19 +111,25 @@ class SimulatedDisk:
         return lose_power(self._device.tree, rng, draw_rate(rng) if rate is None else rate, spared)
 
     def flip_bit(self, rng: random.Random, matches: Matches = any_path) -> str | None:
-        """Flip a bit of what is synced in one file; says where, None if there is nothing."""
+        """Flip a synced bit of one file; return where, None if there is no synced bit."""
         return self._damaged(disk_faults.flip_bit(self._device.tree, rng, matches))
 
     def cut_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
-        """Cut one file somewhere; says where. For the time between a death and the restart."""
+        """Truncate one file at a random length; return where.
+
+        Call it between a death and the restart.
+        """
         return self._damaged(disk_faults.cut_file(self._device.tree, rng, matches))
 
     def empty_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
-        """Leave one file without bytes; says which. For the time between as well."""
+        """Truncate one file to 0 bytes; return its path.
+
+        Call it between a death and the restart.
+        """
         return self._damaged(disk_faults.empty_file(self._device.tree, rng, matches))
 
     def remove_file(self, rng: random.Random, matches: Matches = any_path) -> str | None:
-        """Remove one file; says which. For the time between as well."""
+        """Remove one file; return its path. Call it between a death and the restart."""
         return self._damaged(disk_faults.remove_file(self._device.tree, rng, matches))
 
     def _damaged(self, what: str | None) -> str | None:
@@ -135,7 +140,7 @@ class SimulatedDisk:
     # --- looking at it
 
     def files(self) -> list[FileState]:
-        """All files, by path."""
+        """Return the state of all files, by path."""
         return sorted(
             (
                 FileState(path, len(node.data), not node.changes and not node.settled)
@@ -146,7 +151,10 @@ class SimulatedDisk:
         )
 
     def peek(self, path: str) -> bytes | None:
-        """A file's bytes, for an onlooker: no operation of any process, and never a failure."""
+        """Return a file's bytes for a test or checker.
+
+        This is no operation of a process, and no fault strikes it.
+        """
         return next(
             (
                 bytes(node.data)
@@ -157,18 +165,18 @@ class SimulatedDisk:
         )
 
     def names(self, folder: str) -> list[str]:
-        """What stands in a folder, for an onlooker."""
+        """Return the names in a folder, for a test or checker."""
         prefix = folder + "/"
         return [
             name[len(prefix) :] for name, _ in self._device.tree.walk() if name.startswith(prefix)
         ]
 
     def used_bytes(self) -> int:
-        """Bytes in all files that have a name."""
+        """Return the bytes in all files that have a name."""
         return self._device.used_bytes()
 
     def export(self, folder: Path) -> None:
-        """Write everything that can be read to a folder of the real machine, for tools."""
+        """Write all files to a folder of the real machine, for tools."""
         folder.mkdir(parents=True, exist_ok=True)
         for path, node in self._device.tree.walk():
             target = folder / path.lstrip("/")
@@ -180,7 +188,7 @@ class SimulatedDisk:
     def fork(self, rng: random.Random) -> SimulatedDisk:
         """Return an unused disk of the same content with the same changes unsynced.
 
-        Tests try several losses of power from one moment with it.
+        With it a test tries several losses of power at one moment.
         """
         other = SimulatedDisk(rng)
         other._device = Device(self._device.tree.copy(), None, self._device.capacity_bytes)

@@ -21,7 +21,7 @@ __all__ = ["Death", "Device", "DeviceAccess", "DiskOwner", "DiskTrace", "Lock", 
 Tear = Callable[[int], None]
 
 Moment = Literal["before", "after", "torn"]
-"""When a process dies at an operation: with nothing of it done, all, or (of a write) a part."""
+"""How much of an operation is done when its process dies: nothing, all, or a part of a write."""
 
 
 class DiskOwner(Protocol):
@@ -51,12 +51,12 @@ class DiskTrace(Protocol):
     """The part of `oncelog.simulation.trace.Trace` that a disk uses."""
 
     def note(self, *parts: object) -> None:
-        """Add one event."""
+        """Add an event."""
         ...
 
 
 class Lock:
-    """A lock of `DiskLock`; it ends with its process."""
+    """Implements `DiskLock`; the lock ends with its process."""
 
     __slots__ = ("_is_released", "_process")
 
@@ -75,7 +75,7 @@ class Lock:
 
 
 class Device:
-    """The files of a machine, their faults, the space for them, and who has locked what."""
+    """The files of a machine, their faults, the free space, and the locks."""
 
     __slots__ = ("_free_bytes", "_locks", "capacity_bytes", "faults", "trace", "tree")
 
@@ -88,9 +88,9 @@ class Device:
         self._locks: dict[File, Lock] = {}
 
     def take_space(self, size: int, path: str) -> None:
-        """Let files grow by so many bytes. Raises `OSError` when the disk is full."""
+        """Take `size` bytes for a file that grows. Raises `OSError` when the disk is full."""
         if size > self._free_bytes:
-            # Counted only now and then: what was removed in between is found again here.
+            # Used bytes are counted only now and then; this count includes what was removed since.
             self._free_bytes = self.capacity_bytes - self.used_bytes()
             if size > self._free_bytes:
                 raise os_error(errno.ENOSPC, path)
@@ -101,7 +101,7 @@ class Device:
         return sum(len(node.data) for _, node in self.tree.walk() if isinstance(node, File))
 
     def lock(self, file: File, process: DiskOwner) -> Lock | None:
-        """Give the lock of a file to this process, unless it is held: then None."""
+        """Return the lock of a file, or None if another process holds it."""
         held = self._locks.get(file)
         if held is not None and held.is_held:
             return None
@@ -109,7 +109,7 @@ class Device:
         return lock
 
     def start_again(self) -> None:
-        """The machine went down: no lock is held, and the free space is to be counted."""
+        """Reset after a loss of power: no lock is held, and the free space is counted again."""
         self._locks.clear()
         self._free_bytes = 0
 
@@ -127,12 +127,12 @@ class Death:
         self.rng = rng
         self.cause = cause
         self.aim = aim
-        """Only changes of paths that match this pattern count; "" is any."""
+        """Only changes of paths that match this pattern count; "" matches any path."""
         self.is_due = False
 
 
 class DeviceAccess:
-    """One process's way to a device: counts, kills, and lets faults strike."""
+    """One process's access to a device: counts operations, kills the process, applies faults."""
 
     __slots__ = ("changes_count", "device", "died", "kill_at", "operations_count", "process")
 
@@ -140,15 +140,17 @@ class DeviceAccess:
         self.device = device
         self.process = process
         self.operations_count = 0
-        """Everything it has asked of files and names."""
+        """The count of its operations on files and names."""
         self.changes_count = 0
-        """Those among them that change something; what `kill_at` counts."""
+        """The count of those that change something, which an armed kill counts."""
         self.kill_at: Death | None = None
         self.died: Moment | None = None
-        """When at an operation it was killed; set before the process is told."""
+        """How much of the operation was done when it was killed; set before `Process.kill` is
+        called.
+        """
 
     def enter(self) -> None:
-        """Count an operation. A dead process does none: raises `ProcessDied`."""
+        """Count an operation. Raises `ProcessDied` in a dead process."""
         self.operations_count += 1
         if not self.process.alive:
             raise ProcessDied(f"{self.process.name} is dead")
@@ -162,7 +164,10 @@ class DeviceAccess:
         growth: int = 0,
         tear: Tear | None = None,
     ) -> None:
-        """Count a change; die before it, or fail, if that is armed. Raises `OSError`."""
+        """Count a change; die before it, or fail, if a kill or a fault is armed.
+
+        Raises `OSError`.
+        """
         self.changes_count += 1
         device = self.device
         if self.kill_at is not None:
@@ -175,7 +180,7 @@ class DeviceAccess:
             device.trace.note(operation, path, size)
 
     def after(self, operation: str, path: str) -> None:
-        """Die after a change, if that is armed."""
+        """Die after a change, if a kill is armed."""
         if self.kill_at is not None and self.kill_at.is_due:
             self._die(self.kill_at, "after", f"just after {operation} {path}")
 
@@ -188,7 +193,7 @@ class DeviceAccess:
         size: int,
         tear: Tear | None,
     ) -> None:
-        if death.is_due:  # The change after which it was to die has failed.
+        if death.is_due:  # The change has failed, so the process does not die after it.
             self._die(death, "before", f"just before {operation} {path}")
         if death.aim and not fnmatchcase(path, death.aim):
             return
@@ -210,6 +215,6 @@ class DeviceAccess:
         raise ProcessDied(f"{self.process.name} died {where}")
 
     def note(self, operation: str, path: str, size: int) -> None:
-        """Tell the trace."""
+        """Add the operation to the trace."""
         if self.device.trace is not None:
             self.device.trace.note(operation, path, size)

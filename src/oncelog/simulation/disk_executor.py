@@ -32,7 +32,7 @@ class _Pool:
 
 
 class Executor:
-    """One per process. `delay_s` says how long the next work takes."""
+    """One per process. `delay_s` returns how long the next work takes."""
 
     __slots__ = ("_delay_s", "_pools", "_process", "is_working")
 
@@ -41,12 +41,13 @@ class Executor:
         self._delay_s = delay_s
         self._pools = {lane: _Pool() for lane in Lane}
         self.is_working = False
-        """Whether what runs now is work given to it, and not the event loop's own."""
+        """Whether the running code is work given to it, and not the event loop's."""
 
     async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
-        """Run the work later and return its result; what it raises is raised here.
+        """Run the work later; return its result or raise its exception.
 
-        Cancelled, work that has begun is finished and its result dropped, as in a pool of threads.
+        If it is cancelled, work that has begun is finished and its result dropped, as in a thread
+        pool.
         """
         future: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         pool = self._pools[lane]
@@ -65,7 +66,7 @@ class Executor:
     def _work(self, pool: _Pool, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
         if not self._process.alive:
             return
-        # `ProcessDied` passes through to the scheduler: nothing after it may run.
+        # `ProcessDied` goes to the scheduler: no code of the process may run after it.
         self.is_working = True
         try:
             result = work()

@@ -1,7 +1,7 @@
 """Injects faults into a simulated disk besides power loss: failures, no space, decay.
 
 `DiskFaults` decides whether an operation fails; the functions below damage files that are not in
-use. Which faults strike, and when, is the plan's business, and their randomness comes from there.
+use. The plan decides which faults strike and when, and gives their randomness.
 """
 
 from __future__ import annotations
@@ -26,22 +26,24 @@ __all__ = [
 
 Matches = Callable[[str], bool]
 Tear = Callable[[int], None]
-"""Does a part of the operation: so many bytes of a write; of an fsync, its harm."""
+"""Does a part of the operation: some bytes of a write, or the damage of a failed fsync."""
 
 _FAST_S: Final = (0.0001, 0.003)
 _SLOW_S: Final = (0.5, 4.0)
 
 
 class FaultKind(Enum):
-    """What can be made to fail."""
+    """The operations that can be made to fail."""
 
     READ = auto()
     """Reads of bytes, whole files and names."""
     WRITE = auto()
     """Writes and changes of size. A part of a write may have been done."""
     FSYNC = auto()
-    """Of files and folders. What was not synced of a file may be lost for good then, while reads
-    show it still and later fsyncs report success; names just stay unsynced.
+    """Syncs of files and folders.
+
+    After a failure the file's unsynced bytes may never reach the disk, although reads still return
+    them and later fsyncs succeed. Names stay unsynced.
     """
     NAMES = auto()
     """Creating, renaming and removing files and folders."""
@@ -66,7 +68,7 @@ class _Failure:
 
 
 class DiskFaults:
-    """The faults of one disk that are armed."""
+    """The armed faults of one disk."""
 
     __slots__ = ("_failures", "_full", "armed", "slow", "struck_count")
 
@@ -89,7 +91,7 @@ class DiskFaults:
         after: int = 0,
         matches: Matches = any_path,
     ) -> None:
-        """Let `count` operations on matching paths fail with EIO, once `after` have gone well."""
+        """Make `count` operations on matching paths fail with EIO, after `after` have succeeded."""
         self._failures.append(_Failure(kind, rng, max(count, 1), after, matches))
         self.armed = True
 
@@ -112,7 +114,7 @@ class DiskFaults:
     def strike(
         self, kind: FaultKind, path: str, size: int = 0, growth: int = 0, tear: Tear | None = None
     ) -> None:
-        """Raise `OSError` if this operation is to fail; a part of it may have been done then."""
+        """Raise `OSError` if a fault strikes this operation; a part of it may have been done."""
         for failure in self._failures:
             if failure.kind is not kind or not failure.matches(path):
                 continue
@@ -131,14 +133,14 @@ class DiskFaults:
             self._no_space(self._full, path, size, growth, tear)
 
     def delay_s(self, rng: random.Random) -> float:
-        """How long the next work in the executor takes."""
+        """Return the duration of the executor's next work, in seconds."""
         return rng.uniform(*(_SLOW_S if self.slow else _FAST_S))
 
     def _no_space(
         self, rng: random.Random, path: str, size: int, growth: int, tear: Tear | None
     ) -> None:
         if not size and rng.random() < 0.5:
-            return  # A new name fits into its folder more often than bytes into a file.
+            return  # On a full disk a new name often still fits into its folder.
         if tear is not None and rng.random() < 0.5:
             tear(rng.randrange(max(0, size - growth), size))
         self.struck_count += 1
@@ -149,7 +151,7 @@ class DiskFaults:
 
 
 def flip_bit(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
-    """Flip one bit of what is synced in one file; says where, or None if there is nothing."""
+    """Flip a synced bit of one file; return where, None if there is no synced bit."""
     found = [
         (path, file, file.untouched_size())
         for path, file in _files(tree, matches)
@@ -164,7 +166,7 @@ def flip_bit(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
 
 
 def cut_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
-    """Cut one file that is not empty somewhere; says where."""
+    """Truncate one file that is not empty at a random length; return where."""
     return _shorten(tree, rng, matches, rng.randrange)
 
 
@@ -174,7 +176,7 @@ def empty_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
 
 
 def remove_file(tree: Tree, rng: random.Random, matches: Matches) -> str | None:
-    """Remove one file; says which."""
+    """Remove one file; return its path."""
     found = _files(tree, matches)
     if not found:
         return None

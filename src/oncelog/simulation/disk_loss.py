@@ -1,8 +1,8 @@
 """Computes what a power loss leaves on a simulated disk.
 
-What was synced survives. Of the rest each write is kept, lost or torn, and of each folder's changes
-of names a part from the first one on is kept. One rate is drawn per loss, so that often all of it
-survives and often none. It knows no processes.
+Synced bytes survive. Each unsynced write survives, is lost or is torn; of each folder's unsynced
+changes of names, some of the first survive. One rate is drawn per loss, so that often all of them
+survive and often none. It knows no processes.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from oncelog.simulation.disk_nodes import TRUNCATION, File, Folder, NameChange, 
 __all__ = ["SECTOR_BYTES", "draw_rate", "lose_power"]
 
 SECTOR_BYTES: Final = 512
-"""A disk writes this much whole or not at all."""
+"""A disk writes a sector of this many bytes completely or not at all."""
 
 
 class _Fate(Enum):
     KEPT = "kept"
     LOST = "lost"
     TORN = "torn"
-    """Only the sectors before, or those after, one boundary inside of it are there."""
+    """Only the sectors before one boundary inside the write survive, or only those after it."""
     EMPTY = "empty"
-    """Only the size of the file is there, with zeros for the bytes."""
+    """Only the file's size survives; its new bytes are zeros."""
 
 
 def draw_rate(rng: random.Random) -> float:
-    """The part of the unsynced that survives: 0 and 1 in a quarter of the cases each."""
+    """Draw the share of unsynced changes that survives: 0 and 1 in a quarter of the cases each."""
     return min(max(rng.uniform(-0.5, 1.5), 0.0), 1.0)
 
 
 def lose_power(
     tree: Tree, rng: random.Random, rate: float, spared: Callable[[str], bool] | None
 ) -> list[str]:
-    """Leave in `tree` what is on the disk, all of it synced, and say what was lost, sorted.
+    """Reduce `tree` to what survives, all of it synced; return what was lost, sorted.
 
     Files whose path `spared` accepts lose no bytes (but maybe their names).
     """
@@ -60,7 +60,7 @@ def lose_power(
 
 
 def _lose_names(tree: Tree, rng: random.Random, rate: float) -> list[tuple[Folder, str]]:
-    """Go back to some moment in each folder; returns what was undone, by folder."""
+    """Undo the last changes of names in each folder; return them by folder."""
     folders = tree.folders()
     last_kept, first_lost = _renames_between_folders(folders, rng, rate)
     undone = []
@@ -89,7 +89,7 @@ def _describe(folder: Folder, change: NameChange) -> str:
 def _renames_between_folders(
     folders: list[Folder], rng: random.Random, rate: float
 ) -> tuple[int, float]:
-    """(number of the last such rename that is kept, number of the first one that is lost)."""
+    """Return the number of the last such rename that survives and of the first that is lost."""
     numbers = sorted({c.number for folder in folders for c in folder.changes if c.crosses})
     kept = _prefix(rng, rate, 0, len(numbers))
     return (numbers[kept - 1] if kept else 0), (numbers[kept] if kept < len(numbers) else inf)
@@ -135,7 +135,7 @@ def _draw_fates(rng: random.Random, rate: float, count: int) -> list[_Fate]:
     if rate >= 1 or rate <= 0:
         return [_Fate.KEPT if rate >= 1 else _Fate.LOST] * count
     if rng.random() < 0.5:
-        # Written back in order, and interrupted: what log files look like most of the time.
+        # Written back in order up to one point, as log files mostly are.
         kept = rng.choice((0, count, rng.randint(0, count)))
         broken = [rng.choice((_Fate.LOST, _Fate.TORN, _Fate.EMPTY))] if kept < count else []
         return [_Fate.KEPT] * kept + broken + [_Fate.LOST] * (count - kept - 1)
@@ -144,7 +144,7 @@ def _draw_fates(rng: random.Random, rate: float, count: int) -> list[_Fate]:
 
 
 def _undo(file: File, changes: list[tuple[int, int, bytes, int]]) -> list[bytes]:
-    """Go back to before the first change; returns what each has written."""
+    """Undo all changes; return the bytes that each had written."""
     content = file.data
     written = []
     for position, length, old, size in reversed(changes):
@@ -161,7 +161,7 @@ def _undo(file: File, changes: list[tuple[int, int, bytes, int]]) -> list[bytes]
 
 
 def _write(content: bytearray, position: int, data: bytes, fate: _Fate, rng: random.Random) -> int:
-    """Do again what is left of a write; returns how many of its bytes are."""
+    """Apply what survives of a write again; return how many of its bytes do."""
     if fate is _Fate.EMPTY:
         _set_size(content, max(len(content), position + len(data)))
         return 0

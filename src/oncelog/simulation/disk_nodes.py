@@ -1,10 +1,10 @@
-"""Files and folders in memory, with what was done to each since it was last synced.
+"""Files and folders in memory, with the changes of each since its last sync.
 
 A name in a folder refers to a file or a folder, as a directory entry refers to an inode; a removed
 file exists as long as a process holds it open. All processes see the newest state at once (`data`,
-`names`); `changes` remembers how to go back, so that a loss of power can. Like a kernel that writes
-back what is old, a node forgets the older half of its changes when there are too many: those are
-then as good as synced. No process, fault or randomness is known here.
+`names`); `changes` stores how to undo them after a loss of power. Like a kernel that writes back
+old pages, a node drops the older half of its changes when there are too many: those count as
+synced. This module knows no process, fault or randomness.
 """
 
 from __future__ import annotations
@@ -48,14 +48,15 @@ class File:
         self.changes: list[Change] = []
         """Since the last sync, oldest first."""
         self.settled: list[tuple[Change, bool]] = []
-        """Changes before those of which it is known whether they survive: only from the moment on
-        at which the system dropped some of them."""
+        """Earlier changes whose survival (the bool) is decided, since the system dropped unsynced
+        bytes.
+        """
         self.modified_ms = 0
         """Wall time of the last change, as the process that made it saw it."""
         self._overwritten_bytes = 0
 
     def write(self, data: Buffer, position: int) -> None:
-        """Write over and beyond what is there; a gap is filled with zeros."""
+        """Write at a position, also beyond the end; a gap is filled with zeros."""
         content = self.data
         size = len(content)
         length = len(data)
@@ -101,14 +102,14 @@ class File:
     def drop_unsynced(self) -> None:
         """Drop unsynced bytes: they can be read, but never reach the disk.
 
-        So it is after a failed fsync: the kernel forgets that these pages are to be written.
+        This happens after a failed fsync: the kernel marks the pages as clean.
         """
         self.settled.extend((change, False) for change in self.changes)
         self.changes.clear()
         self._overwritten_bytes = 0
 
     def make_durable(self) -> None:
-        """Everything it holds is on the disk, even what was dropped."""
+        """Make all its bytes durable, even dropped ones."""
         self.settled.clear()
         self.sync()
 
@@ -122,7 +123,7 @@ class File:
         return other
 
     def untouched_size(self) -> int:
-        """The length of the part at its front that no unsynced change has touched."""
+        """Return the length of the prefix that no unsynced change has touched."""
         changes = [*(change for change, _ in self.settled), *self.changes]
         return min([len(self.data), *(min(change[0], change[3]) for change in changes)])
 
@@ -150,7 +151,7 @@ class NameChange:
         """Its place among all changes of names on this disk."""
         self.operation = operation
         self.before = before
-        """The names it touched and what they led to before."""
+        """The names it changed, and the nodes that they had before."""
         self.crosses = crosses
         """Whether it is one half of a rename into another folder; both halves have one number."""
 
@@ -232,12 +233,12 @@ class Tree:
         folder.names[name] = node
 
     def unlink(self, folder: Folder, name: str, operation: str) -> None:
-        """Take a name away."""
+        """Remove a name."""
         self._note(folder, operation, ((name, folder.names[name]),))
         del folder.names[name]
 
     def move(self, source: Folder, name: str, target: Folder, new_name: str) -> None:
-        """Let the new name lead to what the old one led to, which ends."""
+        """Rename a node, replacing one that has the new name."""
         node, replaced = source.names[name], target.names.get(new_name)
         if source is target:
             self._note(source, "rename", ((name, node), (new_name, replaced)))
@@ -250,11 +251,11 @@ class Tree:
         target.names[new_name] = node
 
     def sync(self, folder: Folder) -> None:
-        """The names in this folder survive."""
+        """Make the names in this folder durable."""
         self._sync_prefix(folder, len(folder.changes))
 
     def folders(self) -> list[Folder]:
-        """Every folder that is there or may be there again after a loss of power."""
+        """Yield every folder that exists, or that a loss of power may restore."""
         found: dict[Folder, None] = {self.root: None}
         waiting = [self.root]
         while waiting:
@@ -268,7 +269,7 @@ class Tree:
         return list(found)
 
     def copy(self) -> Tree:
-        """The same files and folders with the same changes, apart from these."""
+        """Return an independent copy with the same changes."""
         other = Tree()
         copies: dict[Node, Node] = {self.root: other.root}
 
@@ -291,7 +292,7 @@ class Tree:
         return other
 
     def forget_changes(self) -> None:
-        """Take the names as they are now for synced, in all folders."""
+        """Make the current names durable in all folders."""
         for folder in self.folders():
             folder.changes.clear()
         self._crossings.clear()
@@ -310,8 +311,9 @@ class Tree:
         barrier = max((number for number in self._crossings if number <= last), default=0)
         if not barrier:
             return
-        # A rename between two folders is a barrier, as in a journal: what came before it survives
-        # with it, and nothing after it without it. So no file is lost on its way.
+        # A rename between two folders is a barrier, as in a journal: if it survives, so do all
+        # earlier changes, and none after it survives without it. So no file is lost between the
+        # folders.
         self._crossings = [number for number in self._crossings if number > barrier]
         for other in self.folders():
             other.changes = [change for change in other.changes if change.number > barrier]

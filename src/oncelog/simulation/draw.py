@@ -39,7 +39,7 @@ PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.
 
 
 def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
-    """The plan of a seed. Profile and duration are drawn, unless they are given."""
+    """The plan of a seed. Profile and duration are drawn unless they are given."""
     rng = part_rng(seed, "plan")
     drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
     profile = drawn if profile is None else profile
@@ -77,14 +77,14 @@ def _settings(rng: random.Random, profile: str) -> dict[str, str]:
         "transaction.state.log.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "offsets.topic.segment.bytes": rng.choice(["700", "3000", "1048576"]),
         "log.index.interval.bytes": rng.choice(["0", "200", "4096"]),
-        # Compaction has to run often in the short time that there is.
+        # Compaction has to run often, because a run is short.
         "log.cleaner.backoff.ms": rng.choice(["50", "200", "1000"]),
         "log.cleaner.threads": rng.choice(["1", "1", "2"]),
         "log.cleaner.min.cleanable.ratio": rng.choice(["0.0", "0.2", "0.5"]),
         "log.cleaner.delete.retention.ms": rng.choice(["0", "500", "3000", "86400000"]),
         "log.cleaner.dedupe.buffer.size": rng.choice(["2000", "1048576", "1048576"]),
         "auto.create.topics.enable": "false",
-        # A clock that jumps would be enough to delete everything.
+        # A jump of the clock would delete everything.
         "log.retention.ms": "-1",
         "log.segment.delete.delay.ms": "500",
         "log.message.timestamp.after.max.ms": "9223372036854775807",
@@ -118,7 +118,7 @@ def _topics(rng: random.Random, profile: str) -> list[PlannedTopic]:
 
 
 def _restarts(rng: random.Random, profile: str) -> tuple[str, ...]:
-    """Everything is looked at after it was written, read again, and read once more (INV-9)."""
+    """Draw the restarts at the end of a run; after each all logs are recovered again (INV-9)."""
     kinds = ["stop", "kill"]
     if profile in ("power", "power-flushed", "everything", "damage"):
         kinds.append("power")
@@ -146,7 +146,7 @@ def _clients(
 
 
 class _Shared:
-    """What several clients of a run have in common."""
+    """The values that several clients of a run share."""
 
     def __init__(self, rng: random.Random) -> None:
         self.transactional_ids = [f"shared-{index}" for index in range(rng.choice([1, 1, 2]))]
@@ -185,7 +185,7 @@ def _of_ours(
     if rng.random() < 0.4:
         parameters["transaction_version_max"] = 1
     if role == "idempotent":
-        # Their partition counts change: only the broker's log can tell where a key went.
+        # Their partition counts change, so a key's partition cannot be computed.
         parameters["growing"] = [topic for topic in counts if topic in ("source", "volatile")]
     elif role == "copy":
         parameters["sources"] = {"source": counts["source"]}
@@ -219,11 +219,11 @@ def _of_a_peer(
         "think_ms": pace * 1000,
         "flavor": rng.choice(["java", "librdkafka", "old"]),
     }
-    # Where records may be lost by permission, or a topic is made again, a broker may know nothing
-    # of a producer that goes on.
+    # Where records may be lost, or a topic is created again, a broker may not know a producer that
+    # continues.
     parameters["may_desynchronize"] = True
     if role in ("peer-member", "peer-copier"):
-        # A member sometimes thinks ten times as long, and may not be expelled for that each time.
+        # A member sometimes pauses ten times as long; it must not be expelled for each pause.
         parameters["think_ms"] = 100.0
     if role == "peer-producer":
         parameters["acks"] = rng.choice([-1, -1, -1, 1, 0])
@@ -248,7 +248,7 @@ def _of_a_peer(
             "transaction_timeout_ms": rng.choice([1_000, 3_000, 8_000]),
         }
         if not shared.copiers_are_members:
-            # They fence each other; one of them copies at a time.
+            # They fence each other, so one of them copies at a time.
             parameters["transactional_id"] = "peer-copier"
     elif role == "peer-member":
         parameters |= {

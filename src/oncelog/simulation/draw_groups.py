@@ -1,6 +1,6 @@
 """Draws the part of a plan about groups under KIP-848: the members, and the broker's times.
 
-It has its own randomness, so that the rest of a seed's plan does not depend on it.
+It has its own randomness, so the rest of a seed's plan does not depend on it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from oncelog.simulation.plan import PlannedClient, PlannedTopic
 __all__ = ["consumer_members", "group_settings"]
 
 _CHANCE: Final = 0.4
-"""The share of runs that have such a group."""
+"""The share of runs with a group under KIP-848."""
 _COPIERS_CHANCE: Final = 0.5
-"""How many runs whose copiers are members have them take part under KIP-848."""
+"""The share of runs with copiers in a group in which that group is under KIP-848."""
 _FLAVORS: Final = ("java", "librdkafka")
 
 
 def group_settings(rng: random.Random) -> dict[str, str]:
-    """The times of consumer groups, short enough for a run, and which changes of protocol go."""
+    """Draw a broker's configs for consumer groups: short timeouts, and the migration policy."""
     return {
         "group.consumer.min.session.timeout.ms": "500",
         "group.consumer.session.timeout.ms": rng.choice(["1500", "3000"]),
@@ -41,7 +41,7 @@ def consumer_members(
     others: list[PlannedClient],
     duration_s: float,
 ) -> list[PlannedClient]:
-    """The members of one group, of the new protocol alone or of both; copiers change in place."""
+    """Draw the members of one group under KIP-848 or both protocols; change copiers in place."""
     shared = _of_the_group(rng, [topic.name for topic in topics])
     if rng.random() < _COPIERS_CHANCE:
         _change_copiers(others, shared)
@@ -60,7 +60,7 @@ def consumer_members(
 
 
 def _of_the_group(rng: random.Random, topics: list[str]) -> dict[str, Any]:
-    """What all members of the group have in common."""
+    """Draw the parameters that all members of the group share."""
     shared: dict[str, Any] = {
         "topics": topics,
         "group_id": "consumers",
@@ -89,13 +89,13 @@ def _of_a_member(rng: random.Random, shared: Mapping[str, Any]) -> dict[str, Any
     if rng.random() < 0.3:
         parameters["pattern"] = "|".join(shared["topics"])
     elif rng.random() < 0.2:
-        # Members that want different topics; "source" has one who wants it in any case.
+        # Members subscribe to different topics; at least one subscribes to "source".
         parameters["topics"] = ["source", *shared["topics"][2:]]
     return parameters
 
 
 def _change_copiers(clients: list[PlannedClient], shared: Mapping[str, Any]) -> None:
-    """Have the copiers that are members take part in a group of the new protocol, or of both."""
+    """Make the copiers that are members of a group use KIP-848, or both protocols."""
     for index, client in enumerate(clients):
         if client.role == "peer-copier" and client.parameters["as_member"]:
             changed = {**client.parameters, "protocol": shared["protocol"]}

@@ -73,10 +73,10 @@ PROFILES: Final[Mapping[str, tuple[float, Rates]]] = {
 def draw_faults(
     rng: random.Random, profile: str, duration_s: float, clients: Sequence[str]
 ) -> list[PlannedFault]:
-    """The faults of one run: each kind at random moments, at its rate."""
+    """Draw the faults of one run: each kind at random times, at its rate."""
     faults: list[tuple[float, str, dict[str, Any]]] = []
     for kind, rate in PROFILES[profile][1].items():
-        # "everything" would else leave no time to work between two faults.
+        # Otherwise "everything" would leave no time between two faults.
         at_s = 0.5
         rate_s = rate / 6.0 * (0.35 if profile == "everything" else 1.0)
         while (at_s := at_s + rng.expovariate(rate_s)) < duration_s:
@@ -142,7 +142,7 @@ MOMENTS: Final = (
     "Joined",
     "AssignmentMade",
 )
-"""What clients say they do, just before they do it or when they hear of it."""
+"""Events that a client records just before a request, or when its response arrives."""
 
 _OF_A_CLIENT: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}

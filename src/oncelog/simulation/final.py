@@ -1,7 +1,6 @@
 """Defines the final state of a run: the logs, the offsets and the transactions.
 
-Read over the wire by a reader of its own after everything has settled (`oncelog.simulation.reading`
-fills it). Pure.
+`oncelog.simulation.reading` reads it over the wire after all clients have settled. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class LoggedRecord:
-    """One record of a log; `value` is None for one that no client of the run encoded."""
+    """One record of a log; `value` is None for one that no client of the run wrote."""
 
     offset: int
     value: Value | None
@@ -32,7 +31,7 @@ class LoggedRecord:
 
 @dataclass(frozen=True, slots=True)
 class LoggedBatch:
-    """One batch as it stands in the log. `marker`: "" for data, else "commit" or "abort"."""
+    """One batch of the log. `marker`: "" for data, else "commit" or "abort"."""
 
     first_offset: int
     last_offset: int
@@ -50,7 +49,8 @@ class LoggedBatch:
 class FinalPartition:
     """One partition: everything below the high watermark, and what read_committed shows.
 
-    `batches` are as they were written: what compaction removed is there, and named in `compacted`.
+    `batches` are as they were written: batches that compaction removed are included, and
+    `compacted` has their records' offsets.
     """
 
     topic_partition: TopicPartition
@@ -80,7 +80,7 @@ class KeyedRecord:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEntry:
-    """One record of `__transaction_state`, in log order; `state` "" is a tombstone."""
+    """One record of `__transaction_state`; `state` "" is a tombstone."""
 
     transactional_id: str
     producer_id: int
@@ -91,12 +91,12 @@ class TransactionEntry:
 
 @dataclass(frozen=True, slots=True)
 class FinalState:
-    """The whole cluster at the end."""
+    """The final state of the whole cluster."""
 
     partitions: Mapping[TopicPartition, FinalPartition]
     transactions: tuple[TransactionEntry, ...] = ()
     offsets: Mapping[str, Mapping[TopicPartition, int]] = field(default_factory=dict)
-    """group -> committed offsets, asked with require_stable."""
+    """group -> committed offsets, fetched with require_stable."""
     unread: Mapping[TopicPartition, str] = field(default_factory=dict)
     """Partitions that could not be read to their end, with the reason."""
     compacted: Mapping[TopicPartition, tuple[KeyedRecord, ...]] = field(default_factory=dict)

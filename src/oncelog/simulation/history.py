@@ -1,8 +1,8 @@
-"""What happened in a run, as values: calls of clients, faults, starts and deaths of brokers.
+"""Defines the events of a run: calls of clients, faults, starts and deaths of brokers.
 
-`History` is the one list of it. Checkers judge it, the timeline draws it, and its bytes go into the
-hash that shows that a seed decides everything. Times are seconds of virtual time since the run
-began. Nothing here knows a socket, a loop or a broker.
+`History` is the list of all events. Checkers read it, the timeline draws it, and its bytes go into
+the hash that shows that a seed determines a run. Times are seconds of virtual time since the run
+began. This module knows no socket, loop or broker.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Value:
     source: str = ""
 
     def encode(self) -> bytes:
-        """As the bytes of a record's value."""
+        """Encode it as a record's value."""
         return f"{self.client}/{self.number}/{self.transaction}/{self.source}".encode()
 
     @staticmethod
@@ -91,7 +91,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Sent(Event):
-    """A record was handed to the producer."""
+    """A record was passed to the producer."""
 
     value: Value
     topic_partition: TopicPartition
@@ -99,9 +99,11 @@ class Sent(Event):
 
 @dataclass(frozen=True, slots=True)
 class Acked(Event):
-    """It was acknowledged. `offset` -1: a duplicate so old that its place is no longer known.
+    """The record was acknowledged.
 
-    `acks` is -1 (all), 1, or 0: only -1 is a promise.
+    `offset` -1: a duplicate whose offset the broker no longer knows.
+
+    `acks` is -1 (all), 1, or 0: only -1 promises that it is kept.
     """
 
     value: Value
@@ -112,7 +114,10 @@ class Acked(Event):
 
 @dataclass(frozen=True, slots=True)
 class SendFailed(Event):
-    """It was not acknowledged. `certain`: the broker refused it, so it may not be in the log."""
+    """The record was not acknowledged.
+
+    `certain`: the broker refused it, so it must not be in the log.
+    """
 
     value: Value
     error: str
@@ -130,7 +135,7 @@ class ProducerInitialized(Event):
 
 @dataclass(frozen=True, slots=True)
 class ProducerFenced(Event):
-    """The producer was told that another one has taken over, or that its state is lost."""
+    """The producer got an error: another producer has its id, or its state is lost."""
 
     transactional_id: str
     error: str
@@ -163,10 +168,10 @@ class TransactionEnding(Event):
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnded(Event):
-    """It is known to have ended that way: EndTxn answered without an error.
+    """The transaction is known to have ended: EndTxn returned no error.
 
-    `commit` False is also recorded for a transaction whose client gave up *before* any EndTxn that
-    could commit it: then it may never be seen.
+    `commit` False is also recorded for a transaction that its client abandoned *before* any EndTxn
+    that could commit it: then its records must never be visible.
     """
 
     transaction: int
@@ -175,7 +180,7 @@ class TransactionEnded(Event):
 
 @dataclass(frozen=True, slots=True)
 class TransactionUnknown(Event):
-    """EndTxn(commit) was sent and its outcome is unknown to the client for good."""
+    """EndTxn(commit) was sent and the client never learned its outcome."""
 
     transaction: int
     error: str
@@ -186,9 +191,9 @@ class TransactionUnknown(Event):
 
 @dataclass(frozen=True, slots=True)
 class Positioned(Event):
-    """A reader goes on at `offset`, by a seek, a reset, a committed offset or an assignment.
+    """A reader continues at `offset`, after a seek, a reset, a committed offset or an assignment.
 
-    What follows need not connect to what it read before. `reason` says which.
+    The next records need not follow the previous ones. `reason` says which it is.
     """
 
     topic_partition: TopicPartition
@@ -198,10 +203,11 @@ class Positioned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Polled(Event):
-    """One poll's records of one partition, in the order they were handed out.
+    """One poll's records of one partition, in the order in which they were returned.
 
-    `committed`: read_committed. `position` is where the reader goes on, and `leader_epoch` that of
-    the batch before it, as the reader knows it; -1 for one that does not compare epochs (KIP-320).
+    `committed`: read_committed. `position` is the next offset to read, and `leader_epoch` that of
+    the batch before it, if the reader knows it; -1 for a reader that does not compare epochs
+    (KIP-320).
     """
 
     topic_partition: TopicPartition
@@ -213,7 +219,7 @@ class Polled(Event):
 
 @dataclass(frozen=True, slots=True)
 class OffsetsCommitting(Event):
-    """A member, or a consumer outside any group (generation -1), asks to commit."""
+    """A member, or a consumer outside any group (generation -1), sends a commit."""
 
     group_id: str
     member_id: str
@@ -245,7 +251,7 @@ class OffsetsCommitRefused(Event):
 class OffsetsFetched(Event):
     """OffsetFetch answered. Partitions without an offset are left out.
 
-    `asked_s` is when it was asked; `stable`: with require_stable.
+    `asked_s` is when the request was sent; `stable`: with require_stable.
     """
 
     group_id: str
@@ -268,7 +274,7 @@ class Joined(Event):
 
 @dataclass(frozen=True, slots=True)
 class AssignmentMade(Event):
-    """The leader hands in the generation's assignment with SyncGroup."""
+    """The leader sends the generation's assignment with SyncGroup."""
 
     group_id: str
     generation: int
@@ -279,8 +285,8 @@ class AssignmentMade(Event):
 class Assigned(Event):
     """SyncGroup answered: the member owns these partitions from now on.
 
-    Under "cooperative" it may have owned some of them without a break. Under KIP-848 they are those
-    of a heartbeat's answer, and `generation` is the member's epoch.
+    Under "cooperative" it may have owned some of them all the time. Under KIP-848 they are those of
+    a heartbeat's response, and `generation` is the member's epoch.
     """
 
     group_id: str
@@ -291,7 +297,7 @@ class Assigned(Event):
 
 @dataclass(frozen=True, slots=True)
 class Revoked(Event):
-    """The member owns these no longer, from `at_s` on: it said so, left, died or was told."""
+    """The member no longer owns these from `at_s` on: it revoked them, left, died or was fenced."""
 
     group_id: str
     member_id: str
@@ -302,7 +308,7 @@ class Revoked(Event):
 class HeartbeatAsked(Event):
     """ConsumerGroupHeartbeat (KIP-848) is sent. `epoch` 0: the member joins; below 0: it leaves.
 
-    `owned`: what it says that it owns; None if it does not say.
+    `owned`: the partitions that the request names as owned; None if it has no such field.
     """
 
     group_id: str
@@ -314,10 +320,10 @@ class HeartbeatAsked(Event):
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswered(Event):
-    """It was answered: the member is in this epoch, or `error` says why not.
+    """The heartbeat was answered: the member has this epoch, or `error` says why not.
 
-    `assigned`: what the member is to own, where the answer says it. A partition of a topic that the
-    member does not know is left out.
+    `assigned`: the assignment in the response, if there is one. Partitions of topics that the
+    member does not know are omitted.
     """
 
     group_id: str
@@ -329,7 +335,7 @@ class HeartbeatAnswered(Event):
 
 @dataclass(frozen=True, slots=True)
 class GroupDescribed(Event):
-    """ConsumerGroupDescribe answered: what each member owns, as its coordinator sees it."""
+    """ConsumerGroupDescribe answered: the assignment of each member."""
 
     group_id: str
     state: str
@@ -341,7 +347,7 @@ class GroupDescribed(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicChanging(Event):
-    """An admin asked for "create", "delete" or "partitions". It may or may not take effect."""
+    """An admin requested "create", "delete" or "partitions", which may or may not take effect."""
 
     topic: str
     change: str
@@ -349,7 +355,7 @@ class TopicChanging(Event):
 
 @dataclass(frozen=True, slots=True)
 class TopicChanged(Event):
-    """It was answered without an error. `detail` is the partition count."""
+    """The request returned no error. `detail` is the partition count."""
 
     topic: str
     change: str
@@ -358,7 +364,7 @@ class TopicChanged(Event):
 
 @dataclass(frozen=True, slots=True)
 class RecordsDeleted(Event):
-    """DeleteRecords was asked for: nothing below `offset` need be there any more."""
+    """DeleteRecords was requested: records below `offset` may be missing from now on."""
 
     topic_partition: TopicPartition
     offset: int
@@ -369,7 +375,10 @@ class RecordsDeleted(Event):
 
 @dataclass(frozen=True, slots=True)
 class Fault(Event):
-    """A fault begins or strikes. `kind` is its name in `faults`, `target` what it meets."""
+    """A fault begins or strikes.
+
+    `kind` is its name in `faults`, `target` is its process, machine or path.
+    """
 
     kind: str
     target: str
@@ -409,7 +418,7 @@ class Progress(Event):
 
 @dataclass(frozen=True, slots=True)
 class Watermarks(Event):
-    """An observation of a broker's partition, from inside, between two of its steps."""
+    """A partition's watermarks, as the world saw them in a broker between two of its callbacks."""
 
     incarnation: int
     topic_partition: TopicPartition
@@ -422,14 +431,17 @@ class Watermarks(Event):
 
 
 class History:
-    """All events, in the order they happened. `observe` is called with each, for the hash."""
+    """All events, in the order in which they happened.
+
+    `observe` is called with each, for the hash.
+    """
 
     def __init__(self, observe: Callable[[Event], None] | None = None) -> None:
         self.events: list[Event] = []
         self._observe = observe
 
     def record(self, event: Event) -> None:
-        """Add one event. Its time is not before that of the last one."""
+        """Add an event. Its time must not be before that of the last one."""
         self.events.append(event)
         if self._observe is not None:
             self._observe(event)

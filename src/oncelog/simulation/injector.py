@@ -1,4 +1,4 @@
-"""Injects planned faults: it chooses the target, and ends the fault after its duration.
+"""Injects planned faults: chooses each target, and ends a fault after its duration.
 
 There is one method per kind, named after it. Each fault is counted and is an event of the history.
 The checkers decide what may happen under a fault.
@@ -21,11 +21,11 @@ __all__ = ["Injector"]
 Parameters = Mapping[str, Any]
 
 AT_ONCE_S: Final = 0.0015
-"""A delay shorter than this is none."""
+"""A shorter delay has no effect."""
 
 
 class Injector:
-    """Strikes at one world."""
+    """Injects faults into one world."""
 
     def __init__(self, world: World, clients: Sequence[ClientNode]) -> None:
         self._world = world
@@ -34,7 +34,7 @@ class Injector:
         self._healed = False
 
     def strike(self, fault: PlannedFault) -> None:
-        """Carry out one fault, unless everything has been healed already."""
+        """Inject one fault, unless all faults have been healed already."""
         if self._healed:
             return
         method = getattr(self, "_" + fault.kind.replace("-", "_"))
@@ -43,7 +43,7 @@ class Injector:
             self._note(fault.kind, target, fault.parameters)
 
     def heal(self) -> None:
-        """End every fault that lasts, and let everything that is down come up."""
+        """End all active faults, and start everything that is down."""
         self._healed = True
         world = self._world
         world.network.heal()
@@ -54,7 +54,7 @@ class Injector:
         world.broker.start()
 
     def restart(self, kind: str) -> None:
-        """End the broker once more, after everything: "stop", "kill" or "power"."""
+        """Restart the broker at the end of a run, after a "stop", "kill" or "power"."""
         node = self._world.broker
         self._note({"power": "power-loss"}.get(kind, kind), node.name, {})
         if kind == "stop":
@@ -171,7 +171,7 @@ class Injector:
         return node.name
 
     def _kill_while_starting(self, parameters: Parameters) -> str | None:
-        """Kill it now, and again within its next start."""
+        """Kill the broker now, and again during its next start."""
         node = self._world.broker
         steps = int(parameters["steps"])
 
@@ -188,7 +188,7 @@ class Injector:
         return self._die_at_operation(parameters, "kill")
 
     def _power_loss_at_operation(self, parameters: Parameters) -> str | None:
-        """The process dies at a file operation, and the power is gone at the same moment."""
+        """Lose power at a file operation of the process."""
         return self._die_at_operation(parameters, POWER)
 
     def _die_at_operation(self, parameters: Parameters, cause: str) -> str | None:
@@ -206,12 +206,12 @@ class Injector:
         return node.name
 
     def _kill_at_event(self, parameters: Parameters) -> str | None:
-        """Kill it shortly after the next time that a client says that it does something."""
+        """Kill the broker shortly after the next time that a client records the named event."""
         node, delay_s = self._world.broker, float(parameters["delay_s"])
 
         def strike(_: Process) -> None:
             if delay_s < AT_ONCE_S:
-                # Before the client does the next thing, which may be in the same step.
+                # Before the client's next action, which may be in the same callback.
                 self._kill_unless_healed()
             else:
                 self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed)
@@ -254,7 +254,7 @@ class Injector:
         return client.id
 
     def _kill_client_at_event(self, parameters: Parameters) -> str | None:
-        """Kill the client that does the named thing next, in the very step in which it does it."""
+        """Kill the client that records the named event next, in the same callback."""
 
         def strike(process: Process) -> None:
             client = self._clients.get(process.name.partition(".")[0])
@@ -317,7 +317,7 @@ class Injector:
         return self._world.broker.name
 
     def _flip_bit(self, parameters: Parameters) -> str | None:
-        """Damage something at rest while the broker is down, then start it."""
+        """Flip a bit of a file while the broker is down, then start the broker."""
         node = self._world.broker
         node.kill()
         return node.disk.flip_bit(self._rng)

@@ -1,8 +1,8 @@
-"""Lists known defects: findings that do not fail a run, because an open issue is about them.
+"""Lists known defects: findings that do not fail a run, because an open issue is about each.
 
 The list is data, ``known_defects.toml``: a pattern for the kind and the detail of a finding, the
-faults that must have struck before, the issue, and a plan that shows it. The issue that mends a
-defect deletes its entry. A finding that fits no entry fails the run.
+faults that must have struck before, the issue, and a plan that shows it. The fix of a defect
+deletes its entry. A finding that fits no entry fails the run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class KnownDefect:
     """A file in tests/simulation/found."""
 
     def explains(self, kind: str, detail: str, run: RunFacts) -> bool:
-        """Whether the finding is this defect."""
+        """Return whether the finding is this defect."""
         if not any(fnmatch.fnmatchcase(kind, one) for one in self.kind.split("|")):
             return False
         if not fnmatch.fnmatchcase(detail, self.detail):
@@ -56,7 +56,7 @@ class KnownDefect:
 
 @cache
 def known_defects() -> tuple[KnownDefect, ...]:
-    """The list as it is shipped."""
+    """Return the list of known defects."""
     table = tomllib.loads(files("oncelog.simulation").joinpath(FILE).read_text("utf-8"))
     return tuple(
         KnownDefect(
@@ -75,5 +75,5 @@ def known_defects() -> tuple[KnownDefect, ...]:
 def known_as(
     kind: str, detail: str, run: RunFacts, defects: Iterable[KnownDefect]
 ) -> KnownDefect | None:
-    """The defect that a finding is, None if it is unknown."""
+    """Return the known defect that explains a finding, None if there is none."""
     return next((defect for defect in defects if defect.explains(kind, detail, run)), None)

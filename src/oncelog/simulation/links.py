@@ -19,17 +19,17 @@ ANYWHERE: Final = "*"
 """Every machine except the other one named; traffic within a machine is not affected."""
 
 LATENCY_S: Final = (0.00005, 0.002)
-"""The shortest way between two machines is drawn between these, evenly on a logarithmic scale."""
+"""The shortest delay between two machines in seconds, drawn evenly on a logarithmic scale."""
 
 OWN_LATENCY_S: Final = (0.00001, 0.00005)
 """The same on one machine."""
 
 JITTER_SHARE: Final = 2.0
-"""How much longer than the shortest time the longest is, as a share of the shortest."""
+"""The longest delay of a link minus its shortest, as a share of the shortest."""
 
 
 class Link:
-    """The way from one machine to another. `arrival_s` is its one hot path."""
+    """The link from one machine to another. `arrival_s` is a hot path."""
 
     __slots__ = (
         "base_s",
@@ -49,17 +49,17 @@ class Link:
         self.latency_s = base_s
         self.jitter_s = base_s * JITTER_SHARE
         self.bytes_per_s = 0.0
-        """How many bytes it takes in a second; 0: any number."""
+        """Bytes per second; 0: no limit."""
         self.blocked = False
         self.free_at_s = 0.0
-        """When it has sent what it was given, if it is throttled."""
+        """The time at which a throttled link has sent all its bytes."""
 
     def delay_s(self, luck: float) -> float:
-        """How long one packet takes; `luck` is drawn from [0, 1), and is mostly good."""
+        """Return the delay of one packet in seconds; `luck` is drawn from [0, 1)."""
         return self.latency_s + self.jitter_s * luck * luck * luck
 
     def arrival_s(self, now_s: float, size: int, luck: float) -> float:
-        """When so many bytes arrive if they are sent now."""
+        """Return the time at which `size` bytes arrive that are sent now."""
         if self.bytes_per_s:
             self.free_at_s = now_s = max(now_s, self.free_at_s) + size / self.bytes_per_s
         return now_s + self.latency_s + self.jitter_s * luck * luck * luck
@@ -83,7 +83,7 @@ class LinkFault:
 
 @dataclass(slots=True, eq=False)
 class FaultHandle:
-    """A fault that lasts. `lift` ends it; a second time does nothing."""
+    """A fault with a duration. `lift` ends it; a second call does nothing."""
 
     kind: str
     _lift: Callable[[], None]
@@ -97,7 +97,7 @@ class FaultHandle:
 
 
 class Links:
-    """All links of a run, made as they are first used, and the faults on them."""
+    """All links of a run, created at first use, and the faults on them."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -106,7 +106,7 @@ class Links:
         self._host_of: dict[str, str] = {}
 
     def name(self, process: str, host: str) -> bool:
-        """Say where a process runs, so that faults can name it; whether that is news."""
+        """Store the machine of a process, by name; return whether it is new."""
         if self._host_of.get(process) == host:
             return False
         self._host_of[process] = host
@@ -114,7 +114,7 @@ class Links:
         return True
 
     def host_of(self, name: str) -> str:
-        """The address that a process name stands for; any other text stands for itself."""
+        """Return the address of a process; any other text is returned as it is."""
         return self._host_of.get(name, name)
 
     def between(self, source: str, target: str) -> Link:

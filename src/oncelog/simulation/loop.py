@@ -52,7 +52,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> Handle:
-        """Run the callback in this moment."""
+        """Run the callback at the current time."""
         return self._scheduler.call_soon(self._process, callback, args)
 
     def call_later(  # type: ignore[override]
@@ -74,11 +74,12 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         *args: Any,
         context: Context | None = None,
     ) -> Handle:
-        """Run the callback when the process's clock reads `when`."""
+        """Run the callback at the time `when` of the process's clock."""
         process = self._process
         when_s = process.world_time(when)
         while process.local_time(when_s) < when:
-            # Rounded down: who then sets the timer again for the same time would do so forever.
+            # A caller that gets an earlier time sets the timer again, forever if it is rounded down
+            # each time.
             when_s = math.nextafter(when_s, math.inf)
         return self._scheduler.call_at(when_s, process, callback, *args)
 

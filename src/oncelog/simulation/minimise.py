@@ -1,7 +1,7 @@
-"""Minimises a finding: the same seed with fewer clients, faults and restarts, and less time.
+"""Minimises a finding: the same seed, fewer clients, faults and restarts, and less time.
 
-Parts are left out in ever smaller groups while a run without them still has the finding, as in
-delta debugging. Every part has its own randomness, so the others do not change.
+Delta debugging: parts are removed in ever smaller groups while a run without them still has the
+finding. Every part has its own randomness, so the others do not change.
 """
 
 from __future__ import annotations

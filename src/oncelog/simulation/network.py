@@ -2,8 +2,8 @@
 
 `SimulatedNetwork.of` gives each process the `Network` that broker and client code uses. A process
 that dies loses its listeners, and its connections break: peers see a reset, or, if the machine died
-with it, only that nothing they send is acknowledged any more. Bytes inside a connection that goes
-on arrive complete and in order, whatever the faults.
+with it, only that nothing they send is acknowledged any more. Whatever the faults, the bytes of an
+open connection arrive complete and in order.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from oncelog.simulation.wire import Mark
 __all__ = ["SimulatedNetwork"]
 
 CONNECT_TIMEOUT_S: Final = (3.0, 10.0)
-"""After how long an attempt to connect is given up without an answer."""
+"""The time after which an attempt to connect without a response fails."""
 
 CONNECT_RETRY_S: Final = 0.5
-"""When the first packet is sent again without an answer; the pause doubles."""
+"""The time after which a first packet without a response is sent again; it doubles."""
 
 LISTENING_PORTS: Final = range(40_000, 50_000)
 CLIENT_PORTS: Final = range(50_000, 65_536)
@@ -39,7 +39,7 @@ _EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 
 class SimulatedNetwork(NetworkFaults):
-    """One per run. `rng` decides everything that is left to chance here."""
+    """The network of a run. `rng` makes its random choices."""
 
     def __init__(self, scheduler: Scheduler, rng: random.Random, trace: Trace) -> None:
         super().__init__(scheduler, rng, trace)
@@ -52,7 +52,7 @@ class SimulatedNetwork(NetworkFaults):
         self._client_port_counts: Counter[str] = Counter()
 
     def of(self, process: Process) -> Network:
-        """What the process uses as its `Network`; once per process. Its machine is up."""
+        """Return the process's `Network`; once per process. Its machine is up."""
         if self._links.name(process.name, process.host):
             self._links_changed()
         process.on_death.append(partial(self.process_died, process))
@@ -65,11 +65,11 @@ class SimulatedNetwork(NetworkFaults):
         return _ProcessNetwork(self, process)
 
     def process_died(self, process: Process, silent: bool = False) -> None:
-        """Take its listeners and connections away; a second call for it does nothing.
+        """Remove the process's listeners and connections; a second call does nothing.
 
-        `silent`: its machine lost power, so there is no answer until a process starts on it.
-        Without it, peers see a reset. A process that is killed calls this itself, not silent: for a
-        loss of power call it before.
+        `silent`: its machine lost power, so nothing is answered until a process starts on it.
+        Otherwise peers see a reset. A killed process calls this itself with False, so a loss of
+        power calls it before the kill.
         """
         if process in self._dead:
             return
@@ -105,12 +105,12 @@ class SimulatedNetwork(NetworkFaults):
         return listener
 
     def unbind(self, listener: _Listener) -> None:
-        """Stop listening, if it still does."""
+        """Close a listener, if it is open."""
         if self.is_listening(listener):
             del self._listeners[listener.process.host, listener.port]
 
     def is_listening(self, listener: _Listener) -> bool:
-        """Whether connections are still accepted there."""
+        """Return whether a listener still accepts connections."""
         return self._listeners.get((listener.process.host, listener.port)) is listener
 
     def listener_at(self, address: Address) -> _Listener | None:
@@ -118,7 +118,7 @@ class SimulatedNetwork(NetworkFaults):
         return self._listeners.get(address)
 
     def answers(self, source: str, target: str) -> bool:
-        """Whether a packet from one machine to another would be answered now."""
+        """Return whether a packet from one machine to another would be answered now."""
         links = self._links
         return not (
             target in self._dark_hosts
@@ -127,15 +127,15 @@ class SimulatedNetwork(NetworkFaults):
         )
 
     def draw_s(self, low_s: float, high_s: float) -> float:
-        """A time between these."""
+        """Draw a time between these, in seconds."""
         return self._wire.rng.uniform(low_s, high_s)
 
     def packet_s(self, source: str, target: str) -> float:
-        """How long a packet takes now."""
+        """Draw the delay of a packet now, in seconds."""
         return self._links.between(source, target).delay_s(self._wire.rng.random())
 
     def open(self, process: Process, listener: _Listener) -> SimulatedConnection:
-        """Make a connection; its server accepts it with the first item that arrives."""
+        """Create a connection; its server accepts it when the first item arrives."""
         counts = self._client_port_counts
         port = CLIENT_PORTS[counts[process.host] % len(CLIENT_PORTS)]
         counts[process.host] += 1
@@ -186,7 +186,7 @@ class _Listener:
 
 
 class _Attempt:
-    """One attempt to connect: a packet there and an answer back, repeated until there is one."""
+    """One attempt to connect: a packet and its response, repeated until the response arrives."""
 
     def __init__(
         self,
@@ -211,7 +211,7 @@ class _Attempt:
         self._scheduler.call_after(delay_s, None, self._arrive)
 
     def _arrive(self) -> None:
-        """The first packet is at the other machine, unless it is lost."""
+        """Handle the first packet at the other machine, unless it is lost."""
         process, network, scheduler = self._process, self._network, self._scheduler
         if not process.alive or self.done.done():
             return
@@ -251,7 +251,7 @@ class _Attempt:
 
 
 class _ProcessNetwork:
-    """See `oncelog.runtime.network.Network`: the network as one process has it."""
+    """One process's view of the network; see `oncelog.runtime.network.Network`."""
 
     def __init__(self, network: SimulatedNetwork, process: Process) -> None:
         self._network = network

@@ -1,8 +1,8 @@
-"""The connections of a simulated network, and the faults that a plan lets strike them.
+"""Injects faults into the connections and links of a simulated network.
 
-Faults name machines by address, processes by name; `ANYWHERE` is every other machine. A fault that
-lasts gives a handle that lifts it, and ends by itself at `until_s`. `counts` says how often each
-kind began or struck.
+Faults name machines by address, processes by name; `ANYWHERE` is every other machine. A fault with
+a duration returns a handle that ends it, and ends at `until_s`. `counts` has the number of faults
+of each kind.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Predicate = Callable[[SimulatedConnection], bool]
 
 @dataclass(slots=True, eq=False)
 class _Arm:
-    """A break that waits for its bytes, or still for a connection."""
+    """A planned break of a connection, after some bytes."""
 
     predicate: Predicate
     after_bytes: int
@@ -39,7 +39,7 @@ class _Arm:
 
     @property
     def pipe(self) -> Pipe | None:
-        """Where the bytes are counted."""
+        """Return the pipe in which the bytes are counted."""
         if self.connection is None:
             return None
         to_server, to_client = self.connection.pipes
@@ -47,12 +47,12 @@ class _Arm:
 
 
 class NetworkFaults:
-    """Connections and links of a run, and what goes wrong with them."""
+    """The connections and links of a run, and their faults."""
 
     def __init__(self, scheduler: Scheduler, rng: random.Random, trace: Trace) -> None:
         self.counts: Counter[str] = Counter()
         self.connections: dict[int, SimulatedConnection] = {}
-        """Those of which at least one end is open, by id, oldest first."""
+        """The connections with an open end, by id, oldest first."""
         self._wire = Wire(scheduler, rng, trace, self.counts)
         self._links = Links(rng)
         self._lasting: list[FaultHandle] = []
@@ -70,7 +70,7 @@ class NetworkFaults:
         both: bool = True,
         until_s: float | None = None,
     ) -> FaultHandle:
-        """Bytes from `a` to `b` (`both`: and back) take longer."""
+        """Delay bytes from `a` to `b` (`both`: and back)."""
         fault = LinkFault(a, b, both, extra_s=extra_s, jitter_s=jitter_s)
         return self._begin("delay", fault, until_s)
 
@@ -83,16 +83,16 @@ class NetworkFaults:
         both: bool = True,
         until_s: float | None = None,
     ) -> FaultHandle:
-        """All connections from `a` to `b` together carry so many bytes in a second."""
+        """Limit all connections from `a` to `b` together to so many bytes per second."""
         fault = LinkFault(a, b, both, bytes_per_s=bytes_per_s)
         return self._begin("throttle", fault, until_s)
 
     def partition(
         self, a: str, b: str, both: bool = True, *, until_s: float | None = None
     ) -> FaultHandle:
-        """Nothing comes from `a` to `b`, neither bytes nor acknowledgements of bytes.
+        """Stop all packets from `a` to `b`: bytes, and acknowledgements of bytes.
 
-        What was written is sent again after the partition, unless its writer gave up before.
+        Written bytes are sent again after the partition, unless the connection has timed out.
         """
         fault = LinkFault(a, b, both, blocks=True)
         return self._begin("partition" if both else "one-way partition", fault, until_s)
@@ -123,7 +123,7 @@ class NetworkFaults:
                 pipe.link_changed()
 
     def heal(self) -> None:
-        """End all faults that last, and forget the breaks that have not struck."""
+        """End all active faults, and drop the breaks that have not struck."""
         for handle in self._lasting:
             handle.lift()
         self._lasting.clear()
@@ -131,15 +131,15 @@ class NetworkFaults:
     # --- connections
 
     def between(self, a: str, b: str) -> Predicate:
-        """Whether a connection's ends are at `a` and `b`, in any order."""
+        """Return whether a connection's ends are at `a` and `b`, in any order."""
         return lambda connection: connection.is_between(a, b)
 
     def drop_connection(
         self, rng: random.Random, predicate: Predicate
     ) -> SimulatedConnection | None:
-        """Break one of the connections that fit, now; both ends see a reset.
+        """Break one connection between `a` and `b` now; both ends see a reset.
 
-        Returns it, or None if none fits.
+        Returns the connection, or None if there is none.
         """
         fitting = [connection for connection in self.connections.values() if predicate(connection)]
         if not fitting:
@@ -158,11 +158,12 @@ class NetworkFaults:
         *,
         until_s: float | None = None,
     ) -> FaultHandle:
-        """Break a connection when so many more bytes have arrived in that direction.
+        """Break a connection after so many more bytes have arrived in that direction.
 
-        It is the oldest that fits, else the next one made; if that ends before, the one after.
-        With 0 bytes it breaks when the next bytes would arrive. Both ends see a reset; with
-        `half_open` only one of them, and the other, when it sends, a reset or a timeout.
+        It is the oldest between `a` and `b`, else the next one that is opened; if that closes
+        before, the one after it. With 0 bytes it breaks when the next bytes would arrive. Both ends
+        see a reset; with `half_open` only one of them, and the other, when it sends, a reset or a
+        timeout.
         """
         arm = _Arm(predicate, after_bytes, direction, half_open)
         self._arms.append(arm)
@@ -205,14 +206,14 @@ class NetworkFaults:
     # --- for the network itself
 
     def _opened(self, connection: SimulatedConnection) -> None:
-        """A connection is there: it may be one that a break waits for."""
+        """Store a new connection; a break may wait for it."""
         self.connections[connection.id] = connection
         for arm in self._arms:
             if self._try_arm(arm, connection):
                 return
 
     def _forget(self, connection_id: int) -> None:
-        """Both ends of it are gone."""
+        """Remove a connection with both ends closed."""
         connection = self.connections.pop(connection_id)
         for arm in self._arms:
             if arm.connection is connection:
