@@ -47,8 +47,9 @@ docs/testing.md gives the reasons.
 class EmbeddedBroker:
     """One broker, started by entering and stopped by leaving; it can be entered again.
 
-    `data_dir` is a folder, made when it is missing. `config` takes Kafka's keys; values are turned
-    into text; keys that are not given have Kafka's defaults, or those of `EMBEDDED_DEFAULTS`.
+    `data_dir` is a folder, made when it is missing; `log.dirs` in `config` may name several.
+    `config` takes Kafka's keys; values are turned into text; keys that are not given have Kafka's
+    defaults, or those of `EMBEDDED_DEFAULTS`.
     `port` 0 takes any free port; entered again, it takes that port again, so that clients find it.
 
     Entering raises `ConfigError`, `FolderInUse`, `AddressUnavailable` or `StorageFailure`, each
@@ -71,6 +72,7 @@ class EmbeddedBroker:
         self._given = {key: _text(value) for key, value in (config or {}).items()}
         self._port = port
         self._given_dir = None if data_dir is None else os.fspath(data_dir)
+        self._given_dirs = self._given.get("log.dirs") or self._given.get("log.dir")
         self._data_dir: str | None = None
         self._broker: Broker | None = None
         self._bootstrap_servers: str | None = None
@@ -162,12 +164,25 @@ class EmbeddedBroker:
             raise RuntimeError(
                 "the embedded broker is running already: make another one, or leave this one first"
             )
-        if self._given_dir is not None and "," in self._given_dir:
-            raise ConfigError(f"the data folder {self._given_dir} must have no comma in its name")
-        self._data_dir = self._given_dir or make_temporary_folder("oncelog-")
+        self._data_dir = self._choose_folder()
         self._life = _BrokerThread(self._live)
         _embedded.add(self)
         return self._life
+
+    def _choose_folder(self) -> str:
+        """Return the given folder, else the first of the given config, else a temporary one."""
+        given = self._given_dir
+        if given is None:
+            if self._given_dirs is None:
+                return make_temporary_folder("oncelog-")
+            return self._given_dirs.partition(",")[0].strip()
+        if self._given_dirs is not None:
+            raise ConfigError(f"the data folder is given twice: {given}, and log.dirs in config")
+        if not given:
+            raise ConfigError("the data folder has no name: leave it out for a temporary one")
+        if "," in given:
+            raise ConfigError(f"the data folder {given} must have no comma in its name")
+        return given
 
     def _leave(self, error: BaseException | None) -> None:
         """End the run, if there is one; raise its failure unless `error` is being raised."""
@@ -185,7 +200,7 @@ class EmbeddedBroker:
         life.thread.join()
         folder, self._data_dir = self._data_dir, None
         self._life = self._bootstrap_servers = None
-        if self._given_dir is None and folder is not None:
+        if folder is not None:
             remove_temporary_folder(folder)
 
     def _let_go_in_child(self) -> None:
@@ -224,7 +239,8 @@ class EmbeddedBroker:
 
     async def _start_broker(self) -> Broker:
         raise_limit()
-        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}", "log.dirs": self.data_dir}
+        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
+        own["log.dirs"] = self._given_dirs or self.data_dir
         broker = self._make_broker(BrokerConfig({**EMBEDDED_DEFAULTS, **own, **self._given}))
         await broker.start()
         self._broker = broker

@@ -99,11 +99,16 @@ def _read_pairs(ctx: click.Context, parameter: click.Parameter, texts: tuple[str
 
 
 def _keep(ctx: click.Context, given: dict[str, Any]) -> None:
-    """Keep the settings; file and pairs come in either order, so a client's making checks them."""
-    from oncelog.client import hide_secrets
+    """Keep the settings; file and pairs come in either order, so a client's making checks them.
 
-    given.pop("bootstrap.servers", None)
-    _settings(ctx).update(hide_secrets(given))
+    With the prefix each is one of Kafka's names, never a keyword of ours.
+    """
+    from oncelog.client import hide_secrets
+    from oncelog.client.settings.names import PREFIX
+
+    named = {PREFIX + name.removeprefix(PREFIX): value for name, value in given.items()}
+    named.pop(f"{PREFIX}bootstrap.servers", None)
+    _settings(ctx).update(hide_secrets(named))
 
 
 _BOOTSTRAP = click.option(

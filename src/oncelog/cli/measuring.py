@@ -55,6 +55,8 @@ class Measure:
 
     def __init__(self, begun_s: float) -> None:
         self.begun_s = begun_s
+        self.ended_s: float | None = None
+        """When the last record was read; None in a test whose end is the end of its work."""
         self.latencies = Latencies()
         self.record_count = 0
         self.byte_count = 0

@@ -60,6 +60,8 @@ def command(part: str, address: str, as_json: bool) -> None:
     except ConfigError as error:
         raise Failure(str(error), 2) from None
     values = [value for value in parse(read(endpoint)) if part.lower() in value.name]
+    if part and not values:
+        raise Failure(f"no metric has {part} in its name: `oncelog metrics` lists all")
     if as_json:
         for value in values:
             print_json({"metric": value.name, "labels": value.labels, "value": value.value})
@@ -82,8 +84,9 @@ def read(endpoint: Endpoint) -> str:
         response = connection.getresponse()
         text = response.read(METRICS_TEXT_BYTES_MAX)
     except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or error
         raise Failure(
-            f"no metrics at {where} ({error}): is a broker running with "
+            f"no metrics at {where} ({reason}): is a broker running with "
             f"oncelog.metrics.address={where}?"
         ) from None
     finally:

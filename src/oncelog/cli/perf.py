@@ -141,7 +141,8 @@ def consume_command(
                 records = await consumer.poll(timeout_ms, count - measure.record_count)
                 if not records:
                     return
-                measure.latencies.add((time.perf_counter() - polled_s) * 1000)
+                measure.ended_s = time.perf_counter()
+                measure.latencies.add((measure.ended_s - polled_s) * 1000)
                 measure.add(len(records), sum(len(r.value or b"") for r in records))
 
     _measured("consume", topic, servers, work, as_json=as_json)
@@ -259,7 +260,7 @@ def _measured(
             await work(measure)
 
     run(watched, servers)
-    result = measure.result(test, topic, time.perf_counter())
+    result = measure.result(test, topic, measure.ended_s or time.perf_counter())
     if as_json:
         print_json(result)
     else:

@@ -23,6 +23,7 @@ import click
 
 from oncelog.cli.logs import logging_options
 from oncelog.cli.properties import parse_properties, parse_setting
+from oncelog.cli.tool import ToolCommand
 from oncelog.compiled import how_it_runs
 from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
 from oncelog.core.config_definition import ConfigError
@@ -50,7 +51,7 @@ or creates partitions.
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
-@click.command("serve")
+@click.command("serve", cls=ToolCommand)
 @click.option("--config", "config_file", metavar="FILE", help="A Kafka-style .properties file.")
 @click.option("--data-dir", metavar="DIR[,DIR]...", help="The data folders (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes any free port.")

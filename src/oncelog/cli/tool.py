@@ -81,6 +81,13 @@ class ToolGroup(click.Group):
 
     command_class = ToolCommand
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """As click does, but an unknown option of the group becomes a `Failure`."""
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            raise _misuse(ctx, error) from None
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:

@@ -408,6 +408,8 @@ def delete_records_command(
                 found = await admin.list_offsets(dict.fromkeys(chosen, before_timestamp))
                 # Nothing is as new as that: all records are older.
                 before = {tp: offset if offset >= 0 else -1 for tp, offset in found.items()}
+            if before_offset is not None:
+                _check_within(before, await admin.list_offsets(dict.fromkeys(chosen, "latest")))
             if is_asked(yes=yes):
                 ask(f"Delete these records of {_counted(len(before), 'partition')} of {name}?")
             return await admin.delete_records(before)
@@ -415,6 +417,16 @@ def delete_records_command(
     starts = run(work, servers)
     rows = [(tp.topic, tp.partition, offset) for tp, offset in sorted(starts.items())]
     print_rows(_START_COLUMNS, rows, as_json=as_json)
+
+
+def _check_within(before: dict[TopicPartition, int], ends: dict[TopicPartition, int]) -> None:
+    """Raise `Failure` if an offset is beyond its partition's end, before anything is deleted."""
+    for tp, offset in before.items():
+        if offset > ends[tp]:
+            raise Failure(
+                f"{tp} ends at offset {ends[tp]}, before offset {offset}: no record was deleted; "
+                "choose other partitions with --partition"
+            )
 
 
 _START_COLUMNS = (

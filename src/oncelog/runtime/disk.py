@@ -61,7 +61,8 @@ class StorageFailure(OncelogError):  # noqa: N818 - names what happened to the d
     code = ErrorCode.kafka_storage_error
 
     def __init__(self, operation: str, path: str, cause: BaseException | str) -> None:
-        super().__init__(f"cannot {operation} {path}: {cause}")
+        reason = (cause.strerror or cause) if isinstance(cause, OSError) else cause
+        super().__init__(f"cannot {operation} {path}: {reason}")
         self.operation = operation
         self.path = path
         self.missing = isinstance(cause, FileNotFoundError)

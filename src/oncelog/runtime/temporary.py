@@ -2,8 +2,9 @@
 
 The creator removes a folder; the interpreter's end removes the rest. For a killed process one small
 shell per process waits: it gets each folder through a pipe, and removes them when the pipe closes
-with the process. A handler of SIGTERM would not work: Python runs it only once the main thread
-returns from C code, and until then the process would not end. A forked child removes nothing.
+with the process. It has a process group of its own, because ``timeout -s KILL`` kills a group. A
+handler of SIGTERM would not work: Python runs it only once the main thread returns from C code, and
+until then the process would not end. A forked child removes nothing.
 """
 
 import atexit
@@ -44,7 +45,9 @@ class _Guard:
         nothing = (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)
         pipe = (os.POSIX_SPAWN_DUP2, read_end, 3)
         command = [_SHELL, "-c", _GUARD]
-        child = os.posix_spawn(_SHELL, command, os.environ, file_actions=[nothing, pipe])
+        child = os.posix_spawn(
+            _SHELL, command, os.environ, file_actions=[nothing, pipe], setpgroup=0
+        )
         os.close(read_end)
         os.waitpid(child, 0)
 

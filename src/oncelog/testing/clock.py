@@ -16,6 +16,8 @@ class ControlledClock:
         self._system = SystemClock()
         self._ahead_ms = 0.0
         self._moved: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """The loop of `_moved`: a broker that is entered again runs in another one."""
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970 (UTC), plus the offset."""
@@ -29,11 +31,9 @@ class ControlledClock:
         """Sleep until that much time has passed, in real time or by `advance`."""
         end_ms = self.monotonic_ms() + delay_ms
         while (left_ms := end_ms - self.monotonic_ms()) > 0:
-            if self._moved is None:
-                self._moved = asyncio.Event()
             try:
                 async with asyncio.timeout(left_ms / 1000):
-                    await self._moved.wait()
+                    await self._next_move().wait()
             except TimeoutError:
                 continue
 
@@ -43,3 +43,10 @@ class ControlledClock:
         moved, self._moved = self._moved, None
         if moved is not None:
             moved.set()
+
+    def _next_move(self) -> asyncio.Event:
+        """Return the event that the next `advance` sets."""
+        loop = asyncio.get_running_loop()
+        if self._moved is None or self._loop is not loop:
+            self._moved, self._loop = asyncio.Event(), loop
+        return self._moved

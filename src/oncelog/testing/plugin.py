@@ -91,11 +91,6 @@ def oncelog_topic(request: pytest.FixtureRequest) -> str:
     """
     own = "oncelog" in request.fixturenames
     wanted = _wanted(request.node)
-    if not own and wanted.config:
-        raise pytest.UsageError(
-            f"{request.node.nodeid}: a marker with config= needs a broker of its own: use the "
-            "fixture `oncelog`"
-        )
     broker: ControlledBroker = request.getfixturevalue("oncelog" if own else "oncelog_broker")
     number = next(request.config.stash[_BROKERS].topic_numbers)
     legal = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:TOPIC_NAME_LENGTH_MAX]
@@ -106,7 +101,13 @@ def oncelog_topic(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Clear the log before a test's fixtures run."""
+    """Check the test's markers and clear the log before its fixtures run."""
+    used = FIXTURES & set(getattr(item, "fixturenames", ()))
+    if used and "oncelog" not in used and _wanted(item).config:
+        raise pytest.UsageError(
+            f"{item.nodeid}: a marker with config= needs a broker of its own: use the "
+            "fixture `oncelog`"
+        )
     log = item.config.stash[_BROKERS].log
     if log is not None:
         log.clear()
@@ -179,6 +180,11 @@ class _Wanted:
 def _wanted(item: pytest.Item) -> _Wanted:
     said: dict[str, object] = {}
     for marker in item.iter_markers(MARKER):
+        if marker.args:
+            raise pytest.UsageError(
+                f"{item.nodeid}: the marker {MARKER} takes its settings by name, not "
+                f"{', '.join(map(str, marker.args))}"
+            )
         said = {**marker.kwargs, **said}
     unknown = sorted(said.keys() - {"config", "partitions", "topic_config"})
     if unknown:

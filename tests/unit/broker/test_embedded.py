@@ -57,6 +57,24 @@ def test_a_comma_in_the_data_folder_is_refused_and_nothing_is_made(tmp_path: Pat
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("key", ["log.dir", "log.dirs"])
+def test_folders_of_the_config_are_those_of_the_broker(tmp_path: Path, key: str) -> None:
+    first, other = tmp_path / "first", tmp_path / "other"
+    with EmbeddedBroker(config={key: f"{first},{other}" if key == "log.dirs" else first}) as broker:
+        assert broker.data_dir == str(first)
+        assert broker.call(lambda inside: inside.config.data_dirs)[0] == str(first)
+    assert (first / "meta.properties").exists()
+
+
+def test_a_data_folder_that_is_given_twice_or_has_no_name_is_refused(tmp_path: Path) -> None:
+    twice = EmbeddedBroker(tmp_path / "a", config={"log.dirs": tmp_path / "b"})
+    with pytest.raises(oncelog.ConfigError, match="given twice"), twice:
+        pass
+    with pytest.raises(oncelog.ConfigError, match="no name"), EmbeddedBroker(""):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_entering_twice_is_refused_and_the_running_broker_stays() -> None:
     with EmbeddedBroker() as broker:
         folder = Path(broker.data_dir)

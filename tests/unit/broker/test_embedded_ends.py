@@ -16,6 +16,7 @@ import pytest
 from oncelog import EmbeddedBroker
 
 SCRIPT_TIMEOUT_S = 30
+FOLDER_TIMEOUT_S = 10
 
 
 def run_script(script: str, temporary: Path) -> subprocess.CompletedProcess[str]:
@@ -30,6 +31,14 @@ def run_script(script: str, temporary: Path) -> subprocess.CompletedProcess[str]
         timeout=SCRIPT_TIMEOUT_S,
         check=False,
     )
+
+
+def wait_until_empty(folder: Path) -> None:
+    """Wait for the shell that removes temporary folders: it is nobody's child."""
+    end_s = time.monotonic() + FOLDER_TIMEOUT_S
+    while os.listdir(folder) and time.monotonic() < end_s:
+        time.sleep(0.01)
+    assert os.listdir(folder) == []
 
 
 FORK = """
@@ -145,10 +154,22 @@ with EmbeddedBroker() as broker:
     done = run_script(script, tmp_path)
     assert done.stdout == "1\n"
     assert done.returncode == -number
-    end_s = time.monotonic() + SCRIPT_TIMEOUT_S
-    while os.listdir(tmp_path) and time.monotonic() < end_s:
-        time.sleep(0.01)  # The shell that removes it is nobody's child.
-    assert os.listdir(tmp_path) == []
+    wait_until_empty(tmp_path)
+
+
+@pytest.mark.slow
+def test_a_killed_process_group_leaves_no_temporary_folder(tmp_path: Path) -> None:
+    # As `timeout -s KILL` does, and a shell that kills a job.
+    script = """
+from oncelog import EmbeddedBroker
+os.setpgid(0, 0)
+with EmbeddedBroker() as broker:
+    print(len(os.listdir(os.environ["TMPDIR"])), flush=True)
+    os.killpg(0, signal.SIGKILL)
+"""
+    done = run_script(script, tmp_path)
+    assert (done.stdout, done.returncode) == ("1\n", -signal.SIGKILL)
+    wait_until_empty(tmp_path)
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ def line(result: Result, code: int) -> str:
 
 def test_settings_come_from_a_file_and_the_line_wins(oncelog: Oncelog, tmp_path: Path) -> None:
     path = tmp_path / "client.properties"
-    path.write_text("bootstrap.servers=elsewhere:1\nlinger.ms=5\nsecurity.protocol=SSL\n")
+    path.write_text("bootstrap.servers=elsewhere:1\nacks=all\nlinger.ms=5\nsecurity.protocol=SSL\n")
     given = ("--command-config", str(path), "-X", "security.protocol=PLAINTEXT")
     for turned in (given, given[2:] + given[:2]):
         assert oncelog("topics", "list", *turned).exit_code == 0
@@ -28,6 +28,8 @@ def test_settings_come_from_a_file_and_the_line_wins(oncelog: Oncelog, tmp_path:
     [
         (("-X", "security.protcol=SSL"), "did you mean security.protocol?", 1),
         (("-X", "sasl.password=geheim"), "set security.protocol=SASL_SSL", 1),
+        (("-X", "foo=bar"), "foo is not a known setting", 1),
+        (("-X", "linger_ms=5"), "did you mean linger.ms?", 1),
         (("-X", "geheim"), "a setting must be like KEY=VALUE", 2),
         (("--command-config", "/no/file"), "cannot read /no/file: No such file", 2),
     ],

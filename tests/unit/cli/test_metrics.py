@@ -31,6 +31,14 @@ def test_a_brokers_metrics_are_printed_by_part_of_their_name(tmp_path: Path) -> 
     }
 
 
+def test_a_name_that_no_metric_has_is_said() -> None:
+    with EmbeddedBroker(config={"oncelog.metrics.address": "127.0.0.1:0"}) as broker:
+        host, port = broker.broker.metrics.address
+        code, out, err = run("--address", f"{host}:{port}", "nosuch")
+    assert (code, out) == (1, "")
+    assert err == "Error: no metric has nosuch in its name: `oncelog metrics` lists all\n"
+
+
 def test_without_an_answer_one_line_names_what_to_set() -> None:
     code, _, err = run("--address", "127.0.0.1:1")
     assert code == 1

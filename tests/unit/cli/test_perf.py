@@ -45,6 +45,14 @@ def test_a_reader_ends_where_nothing_comes(oncelog: Oncelog, topic: str) -> None
     assert (done["records"], done["latency_ms"]) == (0, {})
 
 
+def test_the_wait_for_more_records_is_no_time_of_reading(oncelog: Oncelog, topic: str) -> None:
+    oncelog("produce", topic, stdin="a\nb\n")
+    done = result_of(oncelog("perf", "consume", topic, "--timeout-ms", "1500", "--json"))
+    assert done["records"] == 2
+    assert isinstance(done["seconds"], float)
+    assert done["seconds"] < 1.5
+
+
 def test_a_topic_that_is_not_there_is_not_made(oncelog: Oncelog) -> None:
     for test in ("produce", "consume", "transactions"):
         result = oncelog("perf", test, "nowhere")

@@ -24,3 +24,21 @@ async def test_a_sleep_ends_when_the_clock_is_moved_beyond_it() -> None:
 async def test_a_sleep_ends_by_itself() -> None:
     await ControlledClock().sleep(1)
     await ControlledClock().sleep(-1)
+
+
+def test_a_clock_serves_one_loop_after_another() -> None:
+    clock = ControlledClock()
+
+    async def sleep_and_advance() -> None:
+        sleep = asyncio.create_task(clock.sleep(HOUR_MS))
+        await asyncio.sleep(0)
+        clock.advance(HOUR_MS)
+        await sleep
+
+    async def leave_a_sleeper() -> None:
+        sleeper = asyncio.create_task(clock.sleep(HOUR_MS))
+        await asyncio.sleep(0)
+        sleeper.cancel()
+
+    asyncio.run(leave_a_sleeper())
+    asyncio.run(sleep_and_advance())

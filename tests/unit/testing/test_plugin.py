@@ -98,12 +98,25 @@ def test_settings_without_a_broker_of_its_own_are_refused(pytester: pytest.Pytes
         def test_it(oncelog_topic):
             pass
 
+        @pytest.mark.oncelog(config={"num.partitions": 7})
+        def test_shared(oncelog_broker):
+            pass
+
         @pytest.mark.oncelog(settings={})
         def test_other(oncelog_topic):
             pass
+
+        @pytest.mark.oncelog(4)
+        def test_unnamed(oncelog_topic):
+            pass
+
+        @pytest.mark.oncelog(config={"num.partitions": 7})
+        def test_without_a_broker():
+            pass
         """,
     )
-    result.assert_outcomes(errors=2)
+    result.assert_outcomes(errors=4, passed=1)
+    result.stdout.fnmatch_lines(["*the marker oncelog takes its settings by name, not 4*"])
     result.stdout.fnmatch_lines(
         ["*a marker with config= needs a broker of its own: use the fixture `oncelog`*"]
     )

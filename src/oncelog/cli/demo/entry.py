@@ -5,13 +5,13 @@ import sys
 import click
 from rich.console import Console
 
-from oncelog.cli.tool import Failure
+from oncelog.cli.tool import Failure, ToolCommand
 from oncelog.runtime.installation import ExtraMissing, require_extra
 
 NEEDED = ("pyspark", "pyarrow", "confluent_kafka")
 
 
-@click.command("demo")
+@click.command("demo", cls=ToolCommand)
 @click.option("--seed", default=1, show_default=True, help="Decides when the kills come.")
 @click.option(
     "--kills",

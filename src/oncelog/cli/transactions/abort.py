@@ -83,7 +83,7 @@ def command(
     if topic is None or partition is None or (start_offset is None) == (producer_id is None):
         raise click.UsageError(
             "name a transactional id, or --topic and --partition with --start-offset or"
-            " --producer-id (see `oncelog transactions find-hanging`)"
+            " --producer-id, as `oncelog transactions find-hanging` shows them"
         )
     if force and as_decided:
         raise click.UsageError("--force aborts, --as-decided does what the coordinator decided")
