@@ -182,7 +182,7 @@ class LogModel:
     def restarted(self, found: list[Batch], start: int, end: int, files_start: int) -> None:
         """Take what a start found for the truth, after `judge` has let it pass."""
         first = found[0].base if found else end
-        history = [batch for batch in self.history if batch.base < first]
+        history = [batch for batch in self.history if batch.base < first and batch.end <= end]
         if self.compacted:
             history += [batch for batch in self.history if first <= batch.base < end]
             new = {batch.base for batch in found} - {batch.base for batch in history}

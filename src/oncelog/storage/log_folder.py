@@ -27,6 +27,7 @@ from oncelog.storage.checkpoints import (
 )
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import (
+    CLEAN_OFFSETS_NAME,
     CLEAN_SHUTDOWN_NAME,
     HIGH_WATERMARKS_NAME,
     LOCK_NAME,
@@ -349,15 +350,18 @@ class LogFolder:
     def _forget(self, topic_partition: TopicPartition) -> None:
         """Before a name is used again: remove partitions that are gone from the checkpoints.
 
-        By such an entry the next start would take records of the new log for deleted, or for
-        synced. Blocking.
+        By such an entry the next start would take records of the new log for deleted, for synced,
+        or for cleaned. Blocking.
         """
         with self._checkpoints:
             if topic_partition not in self._gone:
                 return
             self.checkpoint()
-            noted = parse_offsets(self._disk.read(f"{self.directory}/{HIGH_WATERMARKS_NAME}")) or {}
-            self.write_high_watermarks({p: o for p, o in noted.items() if p not in self._gone})
+            for name in (HIGH_WATERMARKS_NAME, CLEAN_OFFSETS_NAME):
+                noted = parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}
+                kept = {p: offset for p, offset in noted.items() if p not in self._gone}
+                if kept != noted:
+                    self._write(name, format_offsets(kept))
             self._gone.clear()
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:

@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.simulation.disk import FaultKind
 from oncelog.storage import FolderMismatch, LogConfig, LogManager, PartitionLog, StorageFailure
+from oncelog.storage.cleaner import read_clean_offsets, write_clean_offsets
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch
@@ -84,6 +85,7 @@ def test_a_topic_made_again_does_not_inherit_the_log_start_of_its_name(restarts:
     log_of(manager).delete_records(5)
     manager.write_log_starts()
     manager.write_high_watermarks({PARTITION: 10})
+    write_clean_offsets(machine.disk, "/data", {PARTITION: 10})
     manager.delete(PARTITION)
     manager.sync_names()
     if restarts:
@@ -97,6 +99,7 @@ def test_a_topic_made_again_does_not_inherit_the_log_start_of_its_name(restarts:
         assert (log.log_start_offset, log.log_end_offset) == (0, 20)
         assert not log.recovery.lost_tail
         assert manager.read_high_watermarks() == {}
+        assert read_clean_offsets(machine.disk, ["/data"]) == {}
 
 
 def test_deleted_records_do_not_come_back_with_the_names_of_their_segments() -> None:

@@ -123,8 +123,22 @@ class PartitionCleaner:
             folders = {_folder(partition.log) for partition in self._partitions()}
             found = await self._disk.run(partial(read_clean_offsets, self._disk, folders))
             if self._clean_offsets is None:  # Another worker may have taken it first.
+                self._forget_what_is_lost(found)
                 self._clean_offsets = found
         return self._clean_offsets
+
+    def _forget_what_is_lost(self, clean_offsets: dict[TopicPartition, int]) -> None:
+        """Remove offsets that a loss of power took from the end of a log, once for all."""
+        for partition in self._partitions():
+            label, end = partition.topic_partition, partition.log.log_end_offset
+            if clean_offsets.get(label, 0) > end:
+                log.warning(
+                    "%s: cleaned up to offset %d by its checkpoint, but it ends at %d; "
+                    "it is cleaned from its start",
+                    label,
+                    clean_offsets.pop(label),
+                    end,
+                )
 
     def _candidates(self) -> list[_Candidate]:
         present = list(self._partitions())

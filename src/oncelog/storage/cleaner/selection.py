@@ -5,7 +5,6 @@ cleaned is larger than `min.cleanable.dirty.ratio` of what there is, or holds a 
 `max.compaction.lag.ms`. The dirtiest goes first.
 """
 
-import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -16,8 +15,6 @@ from oncelog.storage.log import PartitionLog
 from oncelog.storage.segment import Segment
 
 __all__ = ["LogToClean", "filthiest", "log_to_clean"]
-
-log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,17 +88,7 @@ def filthiest(candidates: Iterable[LogToClean]) -> LogToClean | None:
 
 def _first_dirty_offset(held: PartitionLog, clean_offset: int | None) -> int:
     start = held.log_start_offset
-    if clean_offset is None or clean_offset < start:
-        return start
-    if clean_offset > held.log_end_offset:
-        log.warning(
-            "%s: cleaned up to offset %d by its checkpoint, but it ends at %d; "
-            "it is cleaned from its start %d",
-            held.topic_partition,
-            clean_offset,
-            held.log_end_offset,
-            start,
-        )
+    if clean_offset is None or not start <= clean_offset <= held.log_end_offset:
         return start
     return clean_offset
 

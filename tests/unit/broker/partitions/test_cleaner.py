@@ -189,6 +189,23 @@ async def test_a_damaged_checkpoint_is_said_and_costs_a_cleaning(
     assert "cleaner-offset-checkpoint is damaged: compacted logs are cleaned" in caplog.text
 
 
+async def test_a_checkpoint_beyond_the_end_is_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with cleaning(tmp_path) as bench:
+        bench.put(await bench.create("first"), "1", "2", "3")
+        await bench.pause()
+    (tmp_path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nfirst 0 9\n")
+    async with cleaning(tmp_path) as bench:
+        partition = await bench.create("first")
+        await bench.pause()
+        await bench.pause()
+        bench.put(partition, "4", "5")
+        await bench.pause()
+        assert bench.clean_offsets() == {"first-0": 4}
+    assert caplog.text.count("cleaned up to offset 9 by its checkpoint, but it ends at 3") == 1
+
+
 async def test_a_topic_created_again_is_dirty_from_its_start(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
         partition = await bench.create("first")
