@@ -7,6 +7,7 @@ import pytest
 from oncelog.simulation.campaign import RunFinding, judge_run
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES
+from oncelog.simulation.history import BrokerDied, Fault, Polled
 from oncelog.simulation.known import known_defects
 from oncelog.simulation.plan import from_json
 from oncelog.simulation.roles import ROLES
@@ -36,6 +37,21 @@ def test_a_run_with_members_under_kip_848_finds_nothing_new(seed: int, profile: 
     assert not [finding for finding in judge_run(result) if not finding.known_as], again
     assert result.coverage.counts["consumer-group/Stable"] > 1
     assert result.coverage.counts["member/UNREVOKED_PARTITIONS"] > 0
+
+
+def test_power_is_lost_when_a_reader_was_handed_records_that_are_not_synced() -> None:
+    result = execute(draw_plan(3_000_020, "power"), ROLES)
+    again = "oncelog simulate --seed 3000020 --profile power"
+    assert not [finding for finding in judge_run(result) if not finding.known_as], again
+    (struck,) = (f for f in result.history.of(Fault) if f.kind == "power-loss-at-read")
+    assert [d.cause for d in result.history.of(BrokerDied) if d.at_s == struck.at_s] == ["power"]
+    read = [p for p in result.history.of(Polled) if p.at_s == struck.at_s]
+    assert {poll.who for poll in read} == {struck.target}
+    later = [
+        p.at_s for p in result.history.of(Polled) if p.who == struck.target and p.at_s > struck.at_s
+    ]
+    assert read
+    assert min(later) >= struck.until_s
 
 
 @pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)

@@ -57,6 +57,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
     "disk": (
         "power-loss",
         "power-loss-at-operation",
+        "power-loss-at-read",
         "torn-write",
         "lost-name",
         "flip-bit",

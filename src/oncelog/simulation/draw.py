@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from oncelog.simulation.draw_groups import consumer_members, group_settings
-from oncelog.simulation.faults import PROFILES, draw_faults
+from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["DURATION_S", "draw_plan"]
@@ -51,6 +51,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
     faults = draw_faults(
         part_rng(seed, "faults"), profile, duration_s, [client.id for client in clients]
     )
+    faults += draw_lost_tails(part_rng(seed, "lost tails"), profile, duration_s, len(faults))
     return Plan(
         seed,
         profile,

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.simulation.plan import PlannedFault
 
-__all__ = ["PROFILES", "draw_faults"]
+__all__ = ["PROFILES", "draw_faults", "draw_lost_tails"]
 
 Rates = Mapping[str, float]
 
@@ -83,6 +83,29 @@ def draw_faults(
             faults.append((at_s, kind, _parameters(rng, kind, clients, profile)))
     faults.sort(key=lambda fault: fault[0])
     return [PlannedFault(f"f{i}", kind, at_s, p) for i, (at_s, kind, p) in enumerate(faults)]
+
+
+LOST_TAILS: Final[Rates] = {"power": 0.6, "everything": 0.3}
+"""How often power is lost right after unsynced records were read, per six seconds, by profile."""
+
+
+def draw_lost_tails(
+    rng: random.Random, profile: str, duration_s: float, first_index: int
+) -> list[PlannedFault]:
+    """The losses of power of one run that are aimed at what a reader was handed.
+
+    They have randomness of their own, so that runs without one are as they were before.
+    """
+    faults: list[PlannedFault] = []
+    at_s = 0.5
+    while rate := LOST_TAILS.get(profile, 0.0):
+        at_s += rng.expovariate(rate / 6.0)
+        if at_s >= duration_s:
+            break
+        name = f"f{first_index + len(faults)}"
+        parameters = {"for_s": rng.uniform(1.5, 5.0)}
+        faults.append(PlannedFault(name, "power-loss-at-read", at_s, parameters))
+    return faults
 
 
 def _parameters(

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from oncelog.simulation.client import ClientNode
 from oncelog.simulation.disk import FaultKind
-from oncelog.simulation.history import Fault
+from oncelog.simulation.history import Event, Fault, Polled
 from oncelog.simulation.plan import PlannedFault
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.world import POWER, World
@@ -209,7 +209,7 @@ class Injector:
         """Kill the broker shortly after the next time that a client records the named event."""
         node, delay_s = self._world.broker, float(parameters["delay_s"])
 
-        def strike(_: Process) -> None:
+        def strike(_: Process, __: Event) -> None:
             if delay_s < AT_ONCE_S:
                 # Before the client's next action, which may be in the same callback.
                 self._kill_unless_healed()
@@ -227,6 +227,29 @@ class Injector:
         node = self._world.broker
         node.lose_power()
         return node.name
+
+    def _power_loss_at_read(self, parameters: Parameters) -> str | None:
+        """Lose power when a reader has been handed records that are not synced.
+
+        The reader freezes meanwhile, so that others may write at the offsets behind which it is.
+        """
+        node, for_s = self._world.broker, float(parameters["for_s"])
+
+        def strike(process: Process, event: Event) -> None:
+            if self._healed:
+                return
+            if not isinstance(event, Polled) or not node.has_unsynced_below(
+                event.topic_partition, event.position
+            ):
+                self._world.watch("Polled", strike)
+                return
+            self._note("power-loss-at-read", process.name, parameters)
+            node.lose_power()
+            if not process.frozen:
+                self._freeze_for(process, for_s)
+
+        self._world.watch("Polled", strike)
+        return None
 
     def _freeze(self, parameters: Parameters) -> str | None:
         process = self._world.broker.living
@@ -256,7 +279,7 @@ class Injector:
     def _kill_client_at_event(self, parameters: Parameters) -> str | None:
         """Kill the client that records the named event next, in the same callback."""
 
-        def strike(process: Process) -> None:
+        def strike(process: Process, _: Event) -> None:
             client = self._clients.get(process.name.partition(".")[0])
             if self._healed or client is None or process is not client.process:
                 return

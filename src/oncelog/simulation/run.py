@@ -232,7 +232,7 @@ class SimulationRun:
 
 
 _KINDS: Final = {
-    "power": frozenset({"power-loss", "power-loss-at-operation"}),
+    "power": frozenset({"power-loss", "power-loss-at-operation", "power-loss-at-read"}),
     "damage": frozenset({"flip-bit"}),
     "storage": frozenset({"failed-read", "failed-write", "failed-fsync", "disk-full"}),
 }

@@ -62,7 +62,7 @@ class World:
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.store = SimulatedStore(plan.rng("store"), self.trace)
         self._processes: list[Process] = []
-        self._watchers: list[tuple[str, Callable[[Process], None]]] = []
+        self._watchers: list[tuple[str, Callable[[Process, Event], None]]] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
         """The errors that asyncio would log: failed callbacks and tasks of living processes."""
         self.broker = BrokerNode(self, "broker-0", BROKER_HOST, plan.broker)
@@ -100,7 +100,7 @@ class World:
             parameters=parameters or {},
         )
 
-    def watch(self, event: str, strike: Callable[[Process], None]) -> None:
+    def watch(self, event: str, strike: Callable[[Process, Event], None]) -> None:
         """Call `strike` once, when a process records an event of that class."""
         self._watchers.append((event, strike))
 
@@ -112,7 +112,7 @@ class World:
         for watcher in list(self._watchers):
             if watcher[0] == name:
                 self._watchers.remove(watcher)
-                watcher[1](process)
+                watcher[1](process, event)
 
     def end(self) -> None:
         """Kill everything that lives: what is thrown away now must not act."""
@@ -328,6 +328,16 @@ class BrokerNode:
         world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
 
     # --- looking into it
+
+    def has_unsynced_below(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """Whether a loss of power may take records below `offset`, which the log contains."""
+        if self.broker is None or not self.is_serving:
+            return False
+        partition = self.broker.partitions.get(*topic_partition)
+        return (
+            partition is not None
+            and partition.log.recovery_point < offset <= partition.log.log_end_offset
+        )
 
     def probe(self) -> None:
         """Record the watermarks that have moved since the last look."""

@@ -1,3 +1,7 @@
+from dataclasses import replace
+
+import pytest
+
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES
 from oncelog.simulation.minimise import minimise
@@ -28,6 +32,19 @@ def test_parts_can_be_left_out_and_the_rest_stays() -> None:
     assert smaller.clients == plan.clients[1:]
     assert smaller.faults == plan.faults[1:]
     assert smaller.final_restarts == plan.final_restarts[1:]
+
+
+def test_losses_of_power_at_a_read_leave_the_other_faults_as_they_were(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    plans = [draw_plan(seed, "power") for seed in range(30)]
+    monkeypatch.setattr("oncelog.simulation.faults.LOST_TAILS", {})
+    before = [draw_plan(seed, "power") for seed in range(30)]
+    aimed = [[f for f in plan.faults if f.kind == "power-loss-at-read"] for plan in plans]
+    assert 5 < sum(map(bool, aimed)) < 25
+    for plan, other, added in zip(plans, before, aimed, strict=True):
+        assert plan == replace(other, faults=(*other.faults, *added))
+        assert len(set(plan.parts)) == len(plan.parts)
 
 
 def test_the_smallest_plan_is_found() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
 
 from oncelog.core.ids import TopicPartition
@@ -13,6 +14,9 @@ from oncelog.simulation.history import BrokerDied, Progress
 
 __all__ = ["broker_stopped", "lag_ends", "progress"]
 
+_LAG = "stuck: StuckError: lag"
+_LAG_OF_A_COPIER = "stuck: StuckError: lag of a copier"
+"""What our readers say in the end; a copier may also lag because it cannot write."""
 _ORDERLY = frozenset({"kill", "power", "stop"})
 _STORAGE_WORDS = ("storage", "oserror", "ioerror", "errno", "disk", "fsync", "enospc", "corrupt")
 
@@ -22,8 +26,9 @@ def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
 
     Each partition is read to its end. Its last stable offset is its high watermark, unless the
     coordinator knows of the open transaction (its last word is Ongoing, with this partition) and
-    it is younger than the time in which everything settles. A reader that says it is settled, and
-    still has the partition, was given every record that was acknowledged before.
+    it is younger than the time in which everything settles. A reader that says it is settled, or
+    that it is stuck because of a lag, was given every record that was acknowledged before of each
+    partition that it still has, and waits at no offset beyond the end of the log.
 
     Excused: a folder that is off line since a storage failure, damage, and a transaction that its
     coordinator lost with power.
@@ -43,11 +48,13 @@ def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
         )
     for log in evidence.logs.values():
         yield from _stuck(evidence, excuses, log)
-    settled = {e.who: e.at_s for e in evidence.of(Progress) if e.state == "settled"}
-    last_words = {event.who: event.state for event in evidence.of(Progress)}
+    last_words = {event.who: event for event in evidence.of(Progress)}
     for reader in evidence.readers.values():
-        if reader.who in settled and last_words[reader.who] == "settled":
-            yield from _behind(evidence, excuses, reader, settled[reader.who])
+        last = last_words.get(reader.who)
+        if last is not None and (last.state == "settled" or last.state.startswith(_LAG)):
+            yield from _beyond(evidence, excuses, reader, last.at_s)
+            if not last.state.startswith(_LAG_OF_A_COPIER):
+                yield from _behind(evidence, excuses, reader, last)
 
 
 def _stuck(evidence: Evidence, excuses: Excuses, log: FinalLog) -> Iterator[Anomaly]:
@@ -87,9 +94,9 @@ def _is_ongoing(evidence: Evidence, batch: LoggedBatch, partition: TopicPartitio
 
 
 def _behind(
-    evidence: Evidence, excuses: Excuses, reader: PartitionReader, settled_s: float
+    evidence: Evidence, excuses: Excuses, reader: PartitionReader, last: Progress
 ) -> Iterator[Anomaly]:
-    partition = reader.topic_partition
+    settled_s, partition = last.at_s, reader.topic_partition
     log = evidence.logs.get(partition)
     if log is None or not reader.is_assigned or reader.position < 0 or not reader.steps:
         return
@@ -103,18 +110,50 @@ def _behind(
         txn = record.transaction
         if committed and txn is not None and txn.ended_s >= settled_s:
             continue
+        is_settled = last.state == "settled"
+        allowed = "" if is_settled else _off_line(evidence, excuses)
+        if committed:
+            allowed = allowed or _held_back(evidence, excuses, reader, settled_s)
         yield found(
             "lag-ends",
-            "a settled reader did not read to the end",
+            f"a {'settled' if is_settled else 'stuck'} reader did not read to the end",
             f"{reader.who} is at {reader.position} of {partition}, {record.value} at {offset}",
             at_s=settled_s,
             who=reader.who,
             topic_partition=partition,
             offset=offset,
             values=(record.value,),
-            allowed=_held_back(evidence, excuses, reader, settled_s) if committed else "",
+            allowed=allowed,
         )
         return
+
+
+def _beyond(
+    evidence: Evidence, excuses: Excuses, reader: PartitionReader, ended_s: float
+) -> Iterator[Anomaly]:
+    """A loss of power may take the tail of a log. It excuses no reader that goes on waiting there.
+
+    Such a reader is told that its position is out of range, or that the log diverges before it.
+    """
+    partition = reader.topic_partition
+    if not reader.is_assigned or evidence.topics.was_deleted(partition.topic):
+        return
+    looks = evidence.watermarks.get(partition, [])
+    seen_count = bisect_right(looks, ended_s, key=lambda look: look.at_s)
+    # The look before may be a little older than what was read.
+    ends = [look.log_end_offset for look in looks[max(seen_count - 1, 0) : seen_count + 1]]
+    if not ends or reader.position <= max(ends):
+        return
+    yield found(
+        "lag-ends",
+        "a reader waits beyond the end of the log",
+        f"{reader.who} is at {reader.position} of {partition}, which ends at {max(ends)}",
+        at_s=ended_s,
+        who=reader.who,
+        topic_partition=partition,
+        offset=reader.position,
+        allowed=_off_line(evidence, excuses),
+    )
 
 
 def _held_back(

@@ -63,7 +63,8 @@ async def _work(journal: Journal) -> None:
             return
         if not journal.stopping:
             await journal.think()
-    raise StuckError(f"lag: {await copier.reader.lag() or 'nothing was copied'}")
+    lag = await copier.reader.lag()
+    raise StuckError(f"lag of a copier: {lag}" if lag else "nothing was copied")
 
 
 class _Copier:

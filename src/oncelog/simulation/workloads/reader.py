@@ -229,16 +229,19 @@ class Reader:
         self._consumer.seek(topic_partition, self.at(topic_partition))
 
     async def lag(self) -> str:
-        """Which partition is not read to its end, in words; "" when all are."""
+        """Which partition does not stand at its end, in words; "" when all do.
+
+        One that stands behind its end has not noticed yet that the log lost what it read.
+        """
         ends = await self._ask_offsets(self.positions, "latest", self._isolation)
         if ends is None:
             return "the ends of the partitions are not told"
-        behind = [
+        elsewhere = [
             f"{tp} stands at {position} of {ends[tp]}"
             for tp, position in self.positions.items()
-            if position < ends[tp]
+            if position != ends[tp]
         ]
-        return ", ".join(behind)
+        return ", ".join(elsewhere)
 
     # --- after errors -----------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from oncelog.simulation.history import (
     BrokerStarted,
     Fault,
     Polled,
+    Positioned,
     Progress,
     Revoked,
     Watermarks,
@@ -98,6 +99,53 @@ def test_a_reader_held_by_a_transaction_that_power_took_from_its_coordinator_is_
     lost = {"flush_every_message": False, "power_losses_s": (at_s,)}
     assert ("lag-ends" in model.allowed(**lost)) is is_excused
     assert "lag-ends" in model.kinds()
+
+
+LAG = "stuck: StuckError: lag: t-0 stands at 2 of 1 (consuming.py:drain)"
+
+
+def _model_that_lost_a_tail(word: str) -> tuple[Model, dict[str, object]]:
+    """Two records were read, and power took the second."""
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r", committed=False)
+    for _ in range(2):
+        producer.send(T0)
+    reader.poll(T0)
+    lost = {"flush_every_message": False, "power_losses_s": (model.now_s,)}
+    model.cut(T0, 1)
+    model.look()
+    if word == "reset":
+        model.record(Positioned, "r", T0, 1, "truncated")
+    model.record(Progress, "r", LAG if word == "stuck" else "settled")
+    return model, lost
+
+
+@pytest.mark.parametrize("word", ["stuck", "settled"])
+def test_a_reader_may_not_wait_beyond_the_end_of_a_log_that_lost_its_tail(word: str) -> None:
+    model, lost = _model_that_lost_a_tail(word)
+    assert model.signatures(**lost) == {"lag-ends: a reader waits beyond the end of the log"}
+
+
+def test_a_reader_that_returned_to_the_end_of_a_shorter_log_has_read_it() -> None:
+    model, lost = _model_that_lost_a_tail("reset")
+    assert model.signatures(**lost) == set()
+
+
+@pytest.mark.parametrize(("who", "is_found"), [("lag: t-0", True), ("lag of a copier: t-0", False)])
+def test_a_loss_of_power_excuses_no_reader_that_is_stuck_before_readable_records(
+    who: str, is_found: bool
+) -> None:
+    """A copier reads on only after it could write."""
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r", committed=False)
+    producer.send(T0)
+    reader.poll(T0)
+    lost = {"flush_every_message": False, "power_losses_s": (model.now_s,)}
+    producer.send(T0)
+    model.record(Progress, "r", f"stuck: StuckError: {who} stands at 1 of 2 (a.py:work)")
+    found = {"lag-ends: a stuck reader did not read to the end"} if is_found else set()
+    assert model.signatures(**lost) == found
+    assert model.signatures() == found | {"progress: a client is stuck"}
 
 
 @pytest.mark.parametrize("word", ["in time", "revoked", "done"])
