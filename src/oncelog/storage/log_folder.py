@@ -222,6 +222,7 @@ class LogFolder:
         """
         with self._checkpoints:
             self._coming[topic_partition] = log_start_offset
+            self._gone.add(topic_partition)
             starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
             starts[topic_partition] = log_start_offset
             self._write(LOG_STARTS_NAME, format_offsets(starts))
@@ -237,6 +238,7 @@ class LogFolder:
     ) -> None:
         """Open a log that was cleanly closed and then moved here. Blocking."""
         self._coming.pop(topic_partition, None)
+        self._gone.discard(topic_partition)
         self._logs[topic_partition] = PartitionLog.open(
             self._disk,
             self.path_of(topic_partition),
@@ -356,6 +358,7 @@ class LogFolder:
         with self._checkpoints:
             if topic_partition not in self._gone:
                 return
+            self._coming.pop(topic_partition, None)
             self.checkpoint()
             for name in (HIGH_WATERMARKS_NAME, CLEAN_OFFSETS_NAME):
                 noted = parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}

@@ -102,6 +102,15 @@ def test_a_topic_made_again_does_not_inherit_the_log_start_of_its_name(restarts:
         assert read_clean_offsets(machine.disk, ["/data"]) == {}
 
 
+def test_a_move_that_was_given_up_leaves_no_log_start() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    manager.folders[0].expect(PARTITION, 5)
+    append(manager.create(PARTITION, FIRST, LogConfig(), NOW_MS), 20)
+    machine.restart()
+    assert log_of(open_logs("/data", disk=machine.disk)).log_start_offset == 0
+
+
 def test_deleted_records_do_not_come_back_with_the_names_of_their_segments() -> None:
     """A loss of power takes back the removal of files, which nobody syncs."""
     machine = Machine()
