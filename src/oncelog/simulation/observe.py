@@ -1,9 +1,8 @@
-"""The states that a live broker's coordinators go through, seen from outside.
+"""Counts the states of a running broker's coordinators, without hooks in the product.
 
-`ObservedBroker` is the shipped broker with a `BrokerWatch`: nothing of it is replaced but its
-coordinators' shards, each of which is wrapped in one that passes every call on and compares the
-state before and after. So the product carries no hook, and a broker in the simulation pays one more
-call per event. Replay is not counted: it repeats what was counted when it happened.
+`ObservedBroker` is the shipped broker with a `BrokerWatch`. Each of its coordinators' shards is
+wrapped in an `ObservedShard`, which passes every call on and compares the state before and after.
+Replay after a load is not counted, because its moves were counted when they happened.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ __all__ = [
 
 
 class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
-    """Passes everything on to `inner`."""
+    """Passes every call on to `inner`."""
 
     def __init__(
         self,
@@ -133,7 +132,7 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         return self.inner.next_deadline_ms()
 
     def on_loaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
-        """The load is over: from here on moves count."""
+        """Count moves from now on: the load is over."""
         self._over()
         return self.inner.on_loaded(context)
 
@@ -149,7 +148,7 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
 
 
 class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, TransactionEffect]):
-    """Counts the states and moves of transactional ids, and tells the watch of them."""
+    """Counts the states and moves of transactional ids, and reports them to the watch."""
 
     def __init__(
         self, inner: TransactionCoordinatorShard, coverage: Coverage, watch: BrokerWatch
@@ -159,7 +158,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
         self._fenced: set[str] = set()
 
     def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
-        """Note which PREPARE_ABORT comes by way of a fence: the state itself is never written."""
+        """Record which PREPARE_ABORTs fencing caused: PREPARE_EPOCH_FENCE is never written."""
         decision = self.inner.decide(event, context)
         id_ = decision.id
         if decision.records and id_ is not None:
@@ -209,7 +208,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
         self._consumer_groups = ConsumerGroupStates(inner.store, coverage)
 
     def on_loaded(self, context: EventContext) -> GroupDecision:
-        """What was loaded is no move."""
+        """Record the loaded states; loading them is no move."""
         self._consumer_groups.begin()
         return super().on_loaded(context)
 
@@ -226,7 +225,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
         return decision
 
     def failed(self, event: GroupEvent, error: ErrorCode, context: EventContext) -> GroupDecision:
-        """Compare here too: an assignment that could not be written restarts the rebalance."""
+        """Compare the state too: an assignment that could not be written restarts the rebalance."""
         id_ = getattr(event, "group_id", None)
         group = self._groups.get(id_) if id_ is not None else None
         before = _snapshot(group)
@@ -236,7 +235,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
         return decision
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Compare, if the record is a group's own."""
+        """Compare the state, if the record is about a group."""
         key = group_log.decode_key(record.key) if self.is_active else None
         if not isinstance(key, group_log.GroupMetadataKey):
             self.inner.replay(record, context)
@@ -249,7 +248,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
     def _compare(self, id_: str, group: ClassicGroup | None, before: _Snapshot) -> None:
         """Count the moves since `before`: at most two, as a rebalance may be over at once.
 
-        A group that was made meanwhile began as Empty.
+        A group that was created meanwhile began as Empty.
         """
         now = self._groups.get(id_)
         if now is None:
@@ -270,9 +269,9 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
 
 
 class ConsumerGroupStates:
-    """Compares a consumer group with what it was, before each event that is about it.
+    """Compares a consumer group with its state before each of its events.
 
-    By then all records of one decision are replayed: what is between them is no state.
+    By then all records of a decision are replayed; states between them do not count.
     """
 
     def __init__(self, store: GroupStore, coverage: Coverage) -> None:
@@ -282,11 +281,11 @@ class ConsumerGroupStates:
         self._seen: dict[str, tuple[ConsumerGroupState, dict[str, MemberState]]] = {}
 
     def begin(self) -> None:
-        """Take the groups as they are."""
+        """Store the current states."""
         self._seen = {id_: _consumer_snapshot(group) for id_, group in self._groups.items()}
 
     def look(self, id_: str, *, is_converted: bool) -> None:
-        """Count what has changed since the last look. `is_converted`: so did the protocol."""
+        """Count the moves since the last call. `is_converted`: the protocol has changed too."""
         group, before = self._groups.get(id_), self._seen.pop(id_, None)
         if is_converted:
             self._coverage.count(f"consumer-group/{DOWNGRADED if group is None else UPGRADED}")
@@ -331,9 +330,9 @@ def observe_broker(
     coverage: Coverage,
     watch: BrokerWatch,
 ) -> None:
-    """Wrap every shard that these coordinators make from now on.
+    """Wrap every shard that these coordinators create from now on.
 
-    Call it before the broker leads anything; `ObservedBroker` does.
+    Call it before the broker leads a partition; `ObservedBroker` does.
     """
     make_transactions, make_groups = transactions.make_shard, groups.make_shard
 
@@ -354,9 +353,9 @@ def observe_broker(
 
 
 class ObservedBroker(Broker):
-    """The shipped broker, with its states counted and its steps noted in `watch`.
+    """The shipped broker; its states are counted and its steps recorded in `watch`.
 
-    One object is one incarnation. When it dies, ask `watch.at_death`.
+    One object is one incarnation. `watch.at_death` has the crash rows of its death.
     """
 
     def __init__(
@@ -385,13 +384,13 @@ class ObservedBroker(Broker):
         observe_broker(self.transactions, self.groups, self.coverage, self.watch)
 
     async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
-        # A death in between leaves it set; no step follows then.
+        # A death in between leaves it set, and no step follows.
         self.watch.deleting = bool(delta.deleted)
         unmade = await super()._follow(delta)
         self.watch.deleting = False
         return unmade
 
     async def stop(self) -> None:
-        """Stop as the broker does; a death from here on falls into the stop."""
+        """Stop the broker; a death from now on counts as one during the stop."""
         self.watch.phase = "stopping"
         await super().stop()

@@ -1,9 +1,9 @@
-"""One direction of a simulated TCP connection: a queue of bytes in order.
+"""Simulates one direction of a TCP connection: a queue of bytes in order.
 
 Written bytes are in one queue, in three parts: bytes in the reader's socket buffer (`_held`), bytes
-that have arrived but wait for room or for the network (`_due`), and bytes under way. A write is one
-scheduled callback, and each such callback takes the oldest item under way to the reader, so nothing
-overtakes anything. Bytes are never lost while the connection goes on.
+that have arrived but wait for buffer space or for the network (`_due`), and bytes in flight. A
+write is one scheduled callback, and each such callback delivers the oldest item in flight, so the
+order is kept. No byte is lost while the connection is open.
 
 The fast paths are `send` and `arrive`; unusual cases (a paused reader, a fault) clear a flag and
 take the slow ones. This module knows no protocols and no addresses.
@@ -27,19 +27,19 @@ from oncelog.simulation.wire import End, Fate, Mark, Wire
 __all__ = ["Pipe"]
 
 CUT_PROBABILITY: Final = 0.03
-"""How often the bytes of one write arrive in several pieces."""
+"""The probability that the bytes of one write arrive in several pieces."""
 
 MERGE_LUCK_MAX: Final = 0.5
-"""A write that would overtake the one before is merged with it if its luck is below this."""
+"""The probability that a write that would overtake the previous one is merged with it."""
 
 TCP_TIMEOUT_S: Final = (5.0, 20.0)
-"""After how long without an acknowledgement a machine gives a connection up."""
+"""The time without an acknowledgement after which a machine drops a connection."""
 
 RETRANSMISSION_S: Final = (0.05, 2.0)
-"""When bytes that a broken network kept are sent again, after it works."""
+"""The delay after a partition heals until the bytes are sent again."""
 
 THROTTLED_CHUNK_S: Final = 0.05
-"""A throttled link delivers a write in pieces of about so many seconds."""
+"""A throttled link delivers a write in pieces of about this duration."""
 
 _THROTTLED_CHUNK_BYTES_MIN: Final = 512
 _NO_CUT: Final = -1
@@ -92,7 +92,7 @@ class Pipe:
         self.unacked_bytes = 0
         """Bytes of the writer that no machine has acknowledged."""
         self.delivered_bytes = 0
-        """Bytes that have reached the reader's machine."""
+        """The count of bytes that have reached the reader's machine."""
         self.back: Pipe
         self.writer: End
         self.reader: End
@@ -119,7 +119,7 @@ class Pipe:
         self._timer: Handle | None = None
 
     def join(self, writer: End, reader: End) -> None:
-        """Say what it connects; once, after `back` was set."""
+        """Set what it connects; once, after `back` was set."""
         self.writer = writer
         self.reader = reader
         self._process = reader.process
@@ -128,7 +128,7 @@ class Pipe:
     # --- sending
 
     def send(self, data: bytes) -> None:
-        """Take what the writer wrote."""
+        """Send bytes that the writer wrote."""
         self.unacked_bytes += len(data)
         luck = self._luck()
         if (
@@ -143,7 +143,7 @@ class Pipe:
     def _put(self, data: bytes, luck: float) -> None:
         when_s = self.link.arrival_s(self._scheduler.now_s, len(data), luck)
         if when_s <= self._last_s:
-            # The bytes before these are still under way, and are not overtaken.
+            # Earlier bytes are still in flight, and are not overtaken.
             if luck < MERGE_LUCK_MAX and self._merge(data):
                 return
             when_s = self._last_s
@@ -169,7 +169,7 @@ class Pipe:
         self._watch()
 
     def _pieces(self, data: bytes, luck: float) -> Iterator[bytes]:
-        """The pieces in which a write arrives."""
+        """Return the pieces in which a write arrives."""
         size = len(data)
         cuts = [0, size]
         if luck < CUT_PROBABILITY and size > 1:
@@ -185,7 +185,7 @@ class Pipe:
                 yield data[position : min(end, position + step)]
 
     def mark(self, mark: Mark, extra_s: float = 0.0) -> None:
-        """Send a mark behind all bytes."""
+        """Send a mark after all bytes."""
         if self.reader.gone:
             return
         now_s = self._scheduler.now_s
@@ -197,7 +197,7 @@ class Pipe:
     # --- arriving
 
     def arrive(self) -> None:
-        """Something has come through; called by the scheduler in the reader's process."""
+        """Deliver the oldest item in flight. The scheduler calls it in the reader's process."""
         items = self._items
         if not self._is_usual_arrival:
             self._due = min(self._due + 1, len(items))
@@ -213,7 +213,7 @@ class Pipe:
                 self.reader.take_mark(item)  # type: ignore[arg-type]
 
     def _count(self, data: bytes) -> None:
-        """The reader's machine has these bytes: acknowledge them."""
+        """Acknowledge bytes that have reached the reader's machine."""
         size = len(data)
         self.delivered_bytes += size
         self._note(self.id, self.direction, size, crc32(data))
@@ -225,7 +225,7 @@ class Pipe:
             self.writer.acknowledged()
 
     def _put_back(self, rest: bytes) -> None:
-        """The reader stopped reading in the middle of a chunk."""
+        """Keep the rest of a chunk, in which the reader stopped reading."""
         if self.reader.gone:
             return
         self._items.appendleft(rest)
@@ -235,7 +235,7 @@ class Pipe:
         self.refresh()
 
     def _settle(self) -> None:
-        """Let in what is due, and hand over one item if the reader takes it."""
+        """Accept what is due, and deliver one item if the reader reads."""
         if self.link.blocked or self._is_lost_in_network:
             self._keep_in_network()
         else:
@@ -283,7 +283,7 @@ class Pipe:
         self._held += 1
 
     def _resets_a_reader_that_pauses(self) -> bool:
-        """Whether a reset overtakes bytes that wait for the reader.
+        """Return whether a reset overtakes bytes that wait for the reader.
 
         A socket with unsent bytes gets a reset even if its owner does not read.
         """
@@ -297,7 +297,7 @@ class Pipe:
         )
 
     def _use_up(self, data: bytes) -> bytes:
-        """Break the connection where it was armed to break; returns what still arrives."""
+        """Break the connection after the armed number of bytes; return those that still arrive."""
         left = self._cut_after
         if len(data) < left:
             self._cut_after = left - len(data)
@@ -306,7 +306,7 @@ class Pipe:
         on_cut = self._on_cut
         self.disarm()
         if data:
-            # It is counted before the connection breaks, which drops all that is not.
+            # Counted before the connection breaks, which drops all uncounted bytes.
             self._items[self._held] = data
             self._held += 1
             self._held_bytes += left
@@ -328,7 +328,7 @@ class Pipe:
     # --- what changes around it
 
     def refresh(self) -> None:
-        """Take the usual paths only while nothing is unusual."""
+        """Use the fast paths only if no fault or pause is active."""
         passable = not self.link.blocked and not self.back.link.blocked
         self._is_usual_send = passable and self.fate is Fate.ARRIVES and not self.link.bytes_per_s
         self._is_usual_arrival = (
@@ -364,9 +364,9 @@ class Pipe:
         self._watch()
 
     def _hasten(self, now_s: float) -> None:
-        """Speed up bytes under way that a fault had slowed down.
+        """Speed up bytes in flight that a fault had slowed down.
 
-        The callbacks of before stay; they find nothing, or take a later item somewhat earlier.
+        The old callbacks remain; they find nothing, or deliver a later item somewhat earlier.
         """
         self._last_s = now_s
         for item in islice(self._items, self._due, None):
@@ -375,7 +375,7 @@ class Pipe:
             self._call_at(self._last_s, self._process, self.arrive)
 
     def arm(self, after_bytes: int, on_cut: Callable[[], None]) -> None:
-        """Let so many more bytes arrive, then none, and call `on_cut`."""
+        """Break after so many more bytes have arrived, and call `on_cut` then."""
         self._cut_after = after_bytes
         self._on_cut = on_cut
         self.refresh()
@@ -388,18 +388,18 @@ class Pipe:
 
     @property
     def is_armed(self) -> bool:
-        """Whether it will break after some bytes."""
+        """Return whether the connection will break after some bytes."""
         return self._cut_after != _NO_CUT
 
     # --- the end
 
     @property
     def has_unread(self) -> bool:
-        """Whether bytes lie in the reader's socket buffer."""
+        """Return whether bytes are in the reader's socket buffer."""
         return self._held > 0
 
     def cut_off(self) -> None:
-        """The writer is gone: of what is under way, all arrives, or up to a byte that is drawn."""
+        """Handle the writer's end: all bytes in flight arrive, or those up to a random byte."""
         if not self._items:
             return
         under_way = sum(len(i) for i in islice(self._items, self._held, None) if type(i) is bytes)
@@ -407,7 +407,7 @@ class Pipe:
         self.keep_only(under_way if rng.random() < 0.5 else rng.randint(0, under_way))
 
     def keep_only(self, byte_count: int) -> None:
-        """Drop the bytes under way behind so many, and the end of the stream with them."""
+        """Drop all bytes in flight but the first `count`, and the end of the stream with them."""
         kept = deque(islice(self._items, self._held))
         is_whole = True
         for item in islice(self._items, self._held, None):
@@ -423,21 +423,21 @@ class Pipe:
         self.refresh()
 
     def reader_left(self, fate: Fate) -> None:
-        """The reader's socket is closed: what arrives from now on meets that fate."""
+        """Handle the close of the reader's socket: bytes that arrive from now on get that fate."""
         self._items.clear()
         self._due = self._held = self._held_bytes = 0
         self._is_lost_in_network = False
         self.set_fate(fate)
 
     def set_fate(self, fate: Fate) -> None:
-        """Say what becomes of bytes sent from now on. Silence stays silence."""
+        """Set the fate of bytes sent from now on. A silent pipe stays silent."""
         if self.fate is not Fate.SILENT:
             self.fate = fate
         self.refresh()
         self._watch()
 
     def machine_is_back(self) -> None:
-        """The machine that was silent runs again, and does not know this connection."""
+        """Handle the restart of a silent machine, which does not know this connection."""
         if self.fate is Fate.SILENT:
             self.fate = Fate.REFUSED
             delay_s = self._wire.rng.uniform(*RETRANSMISSION_S)

@@ -32,7 +32,7 @@ def part_rng(seed: int, part: str) -> random.Random:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic that is there from the start."""
+    """A topic that is created at the start."""
 
     name: str
     partitions: int
@@ -41,7 +41,7 @@ class PlannedTopic:
 
 @dataclass(frozen=True, slots=True)
 class PlannedClient:
-    """A client that begins at `start_s`. `role` names it in `oncelog.simulation.roles`."""
+    """A client that starts at `start_s`. `role` names it in `oncelog.simulation.roles`."""
 
     id: str
     role: str
@@ -61,7 +61,7 @@ class PlannedFault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run. `duration_s` is the time with faults; what settles afterwards is not counted."""
+    """The plan of a run. `duration_s` is the time with faults, without the settling afterwards."""
 
     seed: int
     profile: str
@@ -80,12 +80,12 @@ class Plan:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The ids of everything that can be left out."""
+        """Return the ids of all parts that can be left out."""
         restarts = tuple(f"r{index}" for index in range(len(self.final_restarts)))
         return (*(c.id for c in self.clients), *(f.id for f in self.faults), *restarts)
 
     def without(self, left_out: Collection[str]) -> Plan:
-        """The same run without some of its parts."""
+        """Return the plan without some of its parts."""
         return replace(
             self,
             clients=tuple(c for c in self.clients if c.id not in left_out),
@@ -98,17 +98,17 @@ class Plan:
         )
 
     def rng(self, part: str) -> random.Random:
-        """The randomness of one part."""
+        """Return the randomness of one part."""
         return part_rng(self.seed, part)
 
 
 def to_json(plan: Plan) -> str:
-    """The plan as text, to be kept: a seed alone means another run once `draw` has changed."""
+    """Return the plan as text. A seed alone gives another run once `draw` has changed."""
     return json.dumps(asdict(plan), indent=1)
 
 
 def from_json(text: str) -> Plan:
-    """Read what `to_json` wrote."""
+    """Read what `to_json` returned."""
     table = json.loads(text)
     return Plan(
         **{

@@ -1,9 +1,9 @@
 """A simulated operating-system process: its loop, clock, randomness, and its death.
 
 The asyncio code of brokers and clients runs in it unchanged. It can die between any two callbacks
-(so between any two awaits), or at a file operation; nothing of it runs afterwards, neither
-``finally`` nor ``except``, as far as the outside can tell: its loop, disk and network are inert.
-Frozen, it keeps its callbacks and runs them all when it thaws: a zombie.
+(so between any two awaits), or at a file operation. Afterwards no ``finally`` or ``except`` of it
+has an effect, because its loop, disk and network are inert. A frozen process keeps its callbacks
+and runs them all when it thaws, as a zombie does.
 """
 
 from __future__ import annotations
@@ -24,10 +24,13 @@ __all__ = ["Process", "ProcessDied"]
 
 
 class Process:
-    """One process. `clock_rate` is how fast its clocks run beside the world's (1.0: exactly)."""
+    """One process.
+
+    `clock_rate` is the speed of its clocks relative to the world's (1.0: the same).
+    """
 
     network: Network
-    """Given by who starts it."""
+    """The caller that starts it sets these."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Process:
         self.clock: Clock = SimulatedClock(self)
         self.wall_offset_ms = 0.0
         self.disk: Disk | None = None
-        """Its machine's, for a process that has one; given by who starts it."""
+        """The disk of its machine, if it has one; the caller that starts it sets it."""
         self.died_because = ""
         self._kept: list[Handle] = []
         self._unstarted: list[Coroutine[Any, Any, object]] = []
@@ -64,7 +67,7 @@ class Process:
         return self.name
 
     def spawn(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a coroutine as a task of this process, from the next moment on."""
+        """Run a coroutine as a task of this process, which begins with the next callback."""
         self._unstarted.append(work)
         self.scheduler.call_at(self.scheduler.now_s, self, self._start, work)
 
@@ -75,17 +78,17 @@ class Process:
     # --- time
 
     def local_time(self, world_s: float) -> float:
-        """The reading of this process's monotonic clock at that moment of the world."""
+        """Return this process's monotonic time at a time of the world, in seconds."""
         return world_s * self.clock_rate
 
     def world_time(self, local_s: float) -> float:
-        """The moment at which this process's monotonic clock reads that."""
+        """Return the world's time at a monotonic time of this process, in seconds."""
         return local_s / self.clock_rate
 
     # --- death and sleep
 
     def kill(self, cause: str) -> None:
-        """End it now, as SIGKILL does. What it has not written or sent is gone."""
+        """Kill it now, as SIGKILL does. What it has not written or sent is lost."""
         if not self.alive:
             return
         self.alive = False
@@ -98,7 +101,7 @@ class Process:
             tell()
 
     def kill_after_steps(self, step_count: int, cause: str) -> None:
-        """End it when it has run so many more callbacks."""
+        """Kill it after so many more callbacks."""
         if self.alive:
             self._steps_left = step_count
             self._armed_cause = cause
@@ -116,7 +119,7 @@ class Process:
             self.needs_attention = True
 
     def thaw(self) -> None:
-        """Run what was kept, and go on."""
+        """Run the kept callbacks, and continue."""
         if not self.frozen:
             return
         self.frozen = False
@@ -126,7 +129,7 @@ class Process:
             self.scheduler.release(kept)
 
     def may_step(self, handle: Handle) -> bool:
-        """Whether the callback may run now. Called only while `needs_attention`."""
+        """Return whether a callback may run now. Called only while `needs_attention`."""
         if not self.alive:
             return False
         if self.frozen:

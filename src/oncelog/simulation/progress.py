@@ -1,8 +1,8 @@
 """Shows the progress of a campaign of many runs: `oncelog simulate --runs N`.
 
-On a terminal one picture that is drawn again: a bar, runs per minute, what was found by signature,
-how much of each area's catalogue is covered, the last seeds. Elsewhere plain lines: what is new at
-once, the count now and then. Rich is imported only for a terminal.
+On a terminal it updates one picture: a bar, runs per minute, findings by signature, the coverage of
+each area's catalogue, the last seeds. Elsewhere it prints lines: new findings at once, the count at
+intervals. Rich is imported only for a terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Display", "FoundLike", "RunLike"]
 
 LINE_EVERY_S: Final = 10.0
-"""Without a terminal the count is said so often."""
+"""Without a terminal the count is printed at this interval."""
 SEEDS_SHOWN_COUNT: Final = 8
 SIGNATURES_SHOWN_COUNT: Final = 12
 _BAR_WIDTH: Final = 32
@@ -59,7 +59,7 @@ class RunLike(Protocol):
 
 
 class Display:
-    """Shows a campaign of `run_count` runs while it is entered; `update` with each that is done."""
+    """Shows a campaign of `run_count` runs while it is entered; call `update` after each run."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class Display:
 
     @property
     def runs_per_s(self) -> float:
-        """Runs per second since the beginning."""
+        """Return the runs per second since the start."""
         return self.done_count / max(self._now_s() - self._began_s, 1e-9)
 
     def __enter__(self) -> Display:
-        """Begin to show."""
+        """Start the display."""
         self._began_s = self._said_s = self._now_s()
         if self._console is not None or self._out.isatty():
             from rich.console import Console
@@ -111,7 +111,7 @@ class Display:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Leave the last picture, or say the last count."""
+        """Leave the last picture, or print the last count."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -119,7 +119,7 @@ class Display:
             self._say(self.line())
 
     def update(self, result: RunLike) -> None:
-        """Take in a run that is done."""
+        """Add a run that is done."""
         self.done_count += 1
         self.failed_count += result.failed
         self.simulated_s += result.simulated_s
@@ -140,7 +140,7 @@ class Display:
     # --- plain lines
 
     def line(self) -> str:
-        """Where the campaign stands, on one line."""
+        """Return the campaign's progress as one line."""
         unknown = sum(not known for _, known in self._counts)
         known = len(self._counts) - unknown
         missing = len(self.coverage.unreached(self._minimum))
@@ -158,7 +158,7 @@ class Display:
     # --- the picture
 
     def picture(self) -> RenderableType:
-        """All of it, for a terminal."""
+        """Return the whole picture, for a terminal."""
         from rich.console import Group
         from rich.text import Text
 
@@ -186,7 +186,7 @@ class Display:
         return table
 
     def _found(self) -> Table:
-        """Signatures; unknown ones first, then the most frequent."""
+        """Return the findings by signature; unknown ones first, then the most frequent."""
         from rich import box
         from rich.table import Table
 

@@ -46,12 +46,12 @@ from oncelog.transaction.states import TransactionState
 __all__ = ["read_final_state"]
 
 BOUND_S: Final = 60.0
-"""Seconds after which nothing more is asked for; what is left is unread."""
+"""Seconds after which no request is sent any more; the rest is unread."""
 REQUEST_TIMEOUT_MS: Final = 5_000
 RETRY_TIMEOUT_MS: Final = 10_000
 FETCH_BYTES: Final = 16 * 1024 * 1024
 FAILURES_COUNT_MAX: Final = 5
-"""Answers for one partition that bring nothing, in a row, before it counts as unread."""
+"""Consecutive responses without records for one partition after which it counts as unread."""
 RETRY_PAUSE_MS: Final = 200
 FETCH_BY_NAME_MAX: Final = 12
 
@@ -79,11 +79,11 @@ async def read_final_state(
     groups: Iterable[str] = (),
     archive: Archive | None = None,
 ) -> FinalState:
-    """Read these topics and the offsets of these groups; `archive` holds what was compacted.
+    """Read these topics and the offsets of these groups; `archive` holds replaced batches.
 
-    A topic that does not exist is in neither `partitions` nor `unread`. One of which nothing could
-    be learnt is unread under its partition -1, a group under the partition -1 of "group <name>".
-    Raises nothing that a broker can cause.
+    A topic that does not exist is in neither `partitions` nor `unread`. A topic whose partitions
+    are unknown is unread under its partition -1, a group under the partition -1 of "group <name>".
+    No answer of a broker raises an exception.
     """
     reading = _Reading(context, archive)
     try:
@@ -148,7 +148,7 @@ class _Reading:
         return FinalState(partitions, tuple(entries), offsets, self._unread, compacted)
 
     async def _try(self, where: TopicPartition, call: Callable[[], Awaitable[T]]) -> T | None:
-        """Await `call`; None, and `where` is unread, if it fails or no time is left."""
+        """Await `call`; if it fails or no time is left, mark `where` as unread and return None."""
         if self._clock.monotonic_ms() >= self._deadline_ms:
             self._unread.setdefault(where, f"not read within {BOUND_S:g} s")
             return None
@@ -181,7 +181,7 @@ class _Reading:
         return found
 
     async def _marks(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, _Marks]:
-        """Start, last stable offset and high watermark, in the order in which they may grow."""
+        """Return start, last stable offset and high watermark, in the order in which they rise."""
         starts = await self._ends(partitions, "earliest", "read_uncommitted")
         stable = await self._ends(list(starts), "latest", "read_committed")
         high = await self._ends(list(stable), "latest", "read_uncommitted")
@@ -193,7 +193,7 @@ class _Reading:
         where: Literal["earliest", "latest"],
         isolation: Isolation,
     ) -> dict[TopicPartition, int]:
-        """Ask for all at once; if that fails, one by one, so that one does not hide the others."""
+        """Request all at once; if that fails, one by one, so that one does not hide the others."""
         try:
             return await self._admin.list_offsets(dict.fromkeys(partitions, where), isolation)
         except OncelogError:
@@ -211,7 +211,7 @@ class _Reading:
     async def _logs(
         self, marks: dict[TopicPartition, _Marks]
     ) -> dict[TopicPartition, list[_Chunk]]:
-        """Every batch below the high watermark, control batches too."""
+        """Read every batch below the high watermark, control batches too."""
         logs: dict[TopicPartition, list[_Chunk]] = {tp: [] for tp in marks}
         positions = {tp: mark.log_start_offset for tp, mark in marks.items()}
         failures: dict[TopicPartition, int] = {}
@@ -242,7 +242,7 @@ class _Reading:
     async def _fetch(
         self, wanted: dict[TopicPartition, int], reasons: dict[TopicPartition, str]
     ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
-        """One fetch from each leader; what failed is told in `reasons`."""
+        """Fetch once from each leader; failures are added to `reasons`."""
         by_node: dict[int, list[TopicPartition]] = {}
         for tp in wanted:
             try:
@@ -300,7 +300,7 @@ class _Reading:
         log: list[_Chunk],
         reasons: dict[TopicPartition, str],
     ) -> int:
-        """Keep the batches of one answer; returns where to go on."""
+        """Keep the batches of one response; return the next offset to fetch."""
         code = ErrorCode(answer.error)
         if code is not ErrorCode.none:
             reasons[tp] = code.name.upper()
@@ -328,7 +328,7 @@ class _Reading:
     # --- what was compacted -----------------------------------------------------------
 
     def _as_written(self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]) -> list[_Chunk]:
-        """The log with the batches that compaction replaced; the same list if there are none.
+        """Return the log with the batches that compaction replaced.
 
         Without those that were cut off after that: a later epoch stands before or in their place.
         """
@@ -414,10 +414,10 @@ class _Reading:
         known: Mapping[BatchHeader, tuple[LoggedRecord, ...]],
         into: list[LoggedRecord],
     ) -> None:
-        """What our Consumer shows under read_committed, from the start to the last stable offset.
+        """Return what our Consumer returns under read_committed up to the last stable offset.
 
-        A batch of the same header, CRC included, as one that was read before is not read again.
-        Raises `OncelogError`.
+        A batch with the same header, CRC included, as an earlier one is not decoded again. Raises
+        `OncelogError`.
         """
         position = marks.log_start_offset
         while position < marks.last_stable_offset:
@@ -439,7 +439,7 @@ class _Reading:
             position = fetched.next_offset
 
     def _entries(self, tp: TopicPartition, log: list[_Chunk]) -> list[TransactionEntry]:
-        """The records of one partition of `__transaction_state`."""
+        """Return the records of one partition of `__transaction_state`."""
         entries: list[TransactionEntry] = []
         for chunk in log:
             for row in self._rows(tp, chunk):
@@ -466,7 +466,7 @@ class _Reading:
 
 
 def _entry(row: Record) -> TransactionEntry | None:
-    """A record of `__transaction_state`; None for a kind of key that is not known."""
+    """Return a record of `__transaction_state`; None for an unknown kind of key."""
     transactional_id = decode_key(row.key or b"")
     if transactional_id is None:
         return None

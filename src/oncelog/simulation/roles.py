@@ -1,4 +1,4 @@
-"""The roles that clients of a run may have: what each does, by name."""
+"""Lists the roles of a run's clients, by name."""
 
 from __future__ import annotations
 
@@ -15,4 +15,4 @@ ROLES: Final[Mapping[str, RoleRun]] = {
     **WORKLOADS,
     **{f"peer-{name}": run for name, run in SCRIPTED.items()},
 }
-"""Oncelog's own clients, and scripted ones ("peer-...")."""
+"""The roles of Oncelog's own clients, and of scripted ones ("peer-...")."""

@@ -1,7 +1,7 @@
-"""Does one run: from a plan to a verdict.
+"""Simulates one run: from a plan to a verdict.
 
-Brokers start and create topics; clients run while faults are injected; all faults are healed and
-clients settle; brokers restart once more; the final state is read, and the checkers examine it.
+Brokers start and create topics; clients run while faults are injected; all faults end and clients
+settle; brokers restart; the final state is read, and the checkers examine it.
 """
 
 from __future__ import annotations
@@ -32,35 +32,35 @@ from oncelog.simulation.world import HistoryLog, World
 __all__ = ["RunResult", "SimulationRun", "execute", "undisturbed"]
 
 START_BOUND_S: Final = 60.0
-"""Within this time a broker serves, and a final look has been taken."""
+"""Bound of a broker's start and of reading the final state, in seconds."""
 QUIET_S: Final = 12.0
-"""Longer than the longest transaction timeout of any client."""
+"""A time longer than the transaction timeout of every client, in seconds."""
 PHASE_S: Final = 60.0
-"""Within this time all clients of one phase settle."""
+"""Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
     frozenset[str](),
     frozenset({"copy", "peer-copier"}),
     frozenset({"consume", "peer-consumer", "peer-member"}),
 )
-"""Roles that settle later, because they read what others write. The rest comes first."""
+"""Roles that settle later, because they read what others write. All others settle first."""
 SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)
-"""Within this time after the last fault all clients have settled."""
+"""Bound after the last fault within which all clients settle, in seconds."""
 
 
 def phase_of(role: str) -> int:
-    """When a client of that role settles: 0 is the first."""
+    """Return the phase in which clients of a role settle: 0 is the first."""
     return next((index for index, roles in enumerate(PHASES) if role in roles), 0)
 
 
 @dataclass
 class RunResult:
-    """What came of a run."""
+    """The result of a run."""
 
     plan: Plan
     history: History
     final: FinalState | None
     anomalies: list[Anomaly]
-    """The promises that did not hold; those with `allowed` set were not promised."""
+    """The anomalies; those with `allowed` set break no promise of the configuration."""
     digest: str
     coverage: Coverage
     simulated_s: float
@@ -70,7 +70,7 @@ class RunResult:
 
 
 def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = False) -> RunResult:
-    """Carry out a plan. `roles` says how each role of its clients runs."""
+    """Simulate a plan. `roles` has the function of each role."""
     began = time.perf_counter()
     run = SimulationRun(plan, roles, keep_trace=keep_trace)
     with undisturbed(run.world):
@@ -82,7 +82,7 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
 
 
 class SimulationRun:
-    """A plan being carried out."""
+    """The execution of a plan."""
 
     def __init__(
         self, plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = False
@@ -105,7 +105,7 @@ class SimulationRun:
         self.healed_s = 0.0
 
     def play(self) -> FinalState | None:
-        """All acts; None when the last look could not be taken."""
+        """Run all phases; return None if the final state could not be read."""
         self.begin()
         self.world.scheduler.run_until(self.started_s + self.plan.duration_s)
         self._settle()
@@ -115,7 +115,7 @@ class SimulationRun:
         return self._take_stock()
 
     def begin(self) -> None:
-        """Start the broker, make the topics, and plan when clients and faults come."""
+        """Start the broker, create the topics, and schedule clients and faults."""
         world, plan = self.world, self.plan
         world.broker.start()
         world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
@@ -151,7 +151,7 @@ class SimulationRun:
     def result(
         self, final: FinalState | None, anomalies: list[Anomaly], real_s: float
     ) -> RunResult:
-        """What came of it, once it is over and judged."""
+        """Return the result of the run, with the checkers' anomalies."""
         world = self.world
         return RunResult(
             self.plan,
@@ -167,7 +167,7 @@ class SimulationRun:
         )
 
     def _settle(self) -> None:
-        """Heal everything; then writers settle, then those who copy, then those who only read."""
+        """End all faults; let writers settle, then copiers, then readers."""
         world = self.world
         self.injector.heal()
         self.healed_s = world.now_s
@@ -175,11 +175,12 @@ class SimulationRun:
             self._phase = phase
             group = [c for c in self.clients if c.process is not None and c.phase <= phase]
             world.run_until(partial(_all_settled, group), PHASE_S)
-            # What clients left open is ended by its timeout; it may not hold readers up forever.
+            # Open transactions of stopped clients end by their timeout, so that readers can
+            # continue.
             world.scheduler.run_until(world.now_s + QUIET_S)
 
     def _dismiss(self) -> None:
-        """End all clients; name those that never settled."""
+        """Kill all clients; return those that never settled."""
         world = self.world
         for client in self.clients:
             process = client.process
@@ -207,12 +208,12 @@ class SimulationRun:
         return found if isinstance(found, FinalState) else None
 
     def _topics_made(self) -> set[str]:
-        """Topics of administrators that are there in the end, as far as they know."""
+        """Return the administrators' topics that exist at the end, as far as they know."""
         last = {change.topic: change.change for change in self.world.history.of(TopicChanging)}
         return {topic for topic, change in last.items() if change != "delete"}
 
     def _retained(self) -> frozenset[str]:
-        """Topics that lose their oldest segments by their settings, or by an administrator's."""
+        """Return the topics whose segments may expire, by their configs or an administrator's."""
         planned = {t.name for t in self.plan.topics if any("retention" in key for key in t.configs)}
         for client in self.plan.clients:
             planned.update(client.parameters.get("short_lived", ()))
@@ -253,10 +254,9 @@ async def _make_topics(context: ClientContext, plan: Plan) -> None:
 
 @contextmanager
 def undisturbed(world: World) -> Iterator[None]:
-    """Nothing from outside gets in: no collection of garbage at a moment of its own choosing.
+    """Disable automatic garbage collection, which would run at times that no seed determines.
 
-    Coroutines of processes that died are thrown away afterwards, in silence: to them it must look
-    as if nothing of them ran after their death.
+    Coroutines of dead processes are collected at the end, without warnings.
     """
     handler = HistoryLog(world)
     logger = logging.getLogger("oncelog")

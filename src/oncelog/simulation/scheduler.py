@@ -1,9 +1,8 @@
-"""Virtual time, and the queue of all callbacks of a run.
+"""Holds virtual time and the queue of all callbacks of a run.
 
-Nothing sleeps: when no callback is due, time jumps to the next one. Callbacks of one moment run in
-the order in which they were scheduled, so the order of all is decided by the schedule alone. A
-callback belongs to a simulated process, or to the world (None). It must not know what a callback
-does.
+Nothing sleeps: when no callback is due, time advances to the next one. Callbacks of the same time
+run in the order in which they were scheduled. A callback belongs to a simulated process, or to the
+world (None). This module does not know what callbacks do.
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ class ProcessDied(BaseException):
 
 
 class LiveLockError(OncelogError):
-    """A process runs callbacks without end while its time does not advance."""
+    """A process runs callbacks without end, and time does not advance."""
 
 
 class Owner(Protocol):
-    """Whose callbacks the scheduler runs: a simulated process."""
+    """An owner of callbacks: a simulated process."""
 
     name: str
     alive: bool
@@ -37,7 +36,7 @@ class Owner(Protocol):
     clock_rate: float
     wall_offset_ms: float
     needs_attention: bool
-    """Whether `may_step` has to be asked."""
+    """Whether the scheduler has to call `may_step`."""
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop:
@@ -45,15 +44,15 @@ class Owner(Protocol):
         ...
 
     def may_step(self, handle: Handle) -> bool:
-        """Whether the callback may run now."""
+        """Return whether a callback may run now."""
         ...
 
     def local_time(self, world_s: float) -> float:
-        """The reading of its monotonic clock at that moment of the world."""
+        """Return its monotonic time at a time of the world, in seconds."""
         ...
 
     def world_time(self, local_s: float) -> float:
-        """The moment at which its monotonic clock reads that."""
+        """Return the world's time at a monotonic time of its own, in seconds."""
         ...
 
 
@@ -76,7 +75,7 @@ class Handle:
         self.is_cancelled = False
 
     def cancel(self) -> None:
-        """Do not run it."""
+        """Cancel the callback."""
         self.is_cancelled = True
         self.callback = None
         self.args = ()
@@ -86,7 +85,7 @@ class Handle:
         return self.is_cancelled
 
     def when(self) -> float:
-        """When it is due, on the clock of its process's loop."""
+        """Return when it is due, by the clock of its process's loop."""
         process = self.process
         return self.when_s if process is None else process.local_time(self.when_s)
 
@@ -95,7 +94,7 @@ _Entry = tuple[float, int, Handle]
 
 
 class Scheduler:
-    """The queue and the time. `run_until` does the work; one per run."""
+    """The queue and the time of a run. `run_until` runs the callbacks."""
 
     __slots__ = ("_end_s", "_heap", "_ready", "_serial", "current", "now_s", "step_count")
 
@@ -103,9 +102,9 @@ class Scheduler:
         self.now_s: float = 0.0
         """Seconds of virtual time since the run began."""
         self.current: Owner | None = None
-        """Whose callback runs now; None for the world's own."""
+        """The owner of the running callback; None for the world."""
         self.step_count = 0
-        """Callbacks that have run."""
+        """The count of callbacks that have run."""
         self._heap: list[_Entry] = []
         self._ready: deque[Handle] = deque()
         self._serial = 0
@@ -118,9 +117,9 @@ class Scheduler:
         callback: Callable[..., object],
         *args: Any,
     ) -> Handle:
-        """Run the callback at that time, or as soon as possible if that is over.
+        """Run the callback at that time, or as soon as possible if it is in the past.
 
-        It is dropped when the process is dead by then, and kept back while the process is frozen.
+        It is dropped if the process is dead by then, and delayed while the process is frozen.
         """
         handle = Handle(when_s, process, callback, args)
         if when_s <= self.now_s:
@@ -143,13 +142,13 @@ class Scheduler:
     def call_soon(
         self, process: Owner | None, callback: Callable[..., object], args: tuple[Any, ...]
     ) -> Handle:
-        """Run the callback in this moment, after those that are due already."""
+        """Run the callback at the current time, after those that are already due."""
         handle = Handle(self.now_s, process, callback, args)
         self._ready.append(handle)
         return handle
 
     def release(self, handles: list[Handle]) -> None:
-        """Take back callbacks that a frozen process kept."""
+        """Queue the callbacks that a frozen process kept."""
         self._ready.extend(handles)
 
     def stop(self) -> None:
@@ -159,7 +158,7 @@ class Scheduler:
     def run_until(self, end_s: float) -> None:
         """Run everything that is due up to that time, or until `stop`.
 
-        Time stands at `end_s` afterwards, unless it was stopped. Raises `LiveLockError`.
+        The time is `end_s` afterwards, unless `stop` was called. Raises `LiveLockError`.
         """
         self._end_s = end_s
         outer = asyncio._get_running_loop()  # noqa: SLF001 - asyncio offers it to loops
@@ -207,7 +206,7 @@ class Scheduler:
         except Exception as error:
             if process is None:
                 raise
-            # A task boundary, as in asyncio: what a callback raises goes to the loop's handler.
+            # A task boundary, as in asyncio: an exception of a callback goes to the loop's handler.
             process.loop.call_exception_handler(
                 {"message": "a callback failed", "exception": error, "handle": None}
             )

@@ -1,7 +1,7 @@
 """The metadata store of a simulated cluster: one server that outlives processes and power.
 
 A call takes effect at one moment and is answered at a later one; a process that dies in between
-does not learn whether it did, as with SQLite and ZooKeeper. A call that took effect is durable.
+does not learn the result, as with ZooKeeper. A call that took effect is durable.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["SimulatedStore"]
 T = TypeVar("T")
 
 DELAY_S: Final = (0.0002, 0.003)
-"""How long a call takes to arrive, and its answer to come back."""
+"""The delay of a call to the server, and of its response, in seconds."""
 
 
 class SimulatedStore:
@@ -38,11 +38,11 @@ class SimulatedStore:
         return _StoreConnection(self, process)
 
     def delay_s(self) -> float:
-        """How long the next leg of a call takes."""
+        """Draw the delay of a call or a response, in seconds."""
         return self._rng.uniform(*DELAY_S)
 
     def apply(self, name: str, path: str, call: Callable[[MemoryStore], Awaitable[T]]) -> T:
-        """Do one call of the memory store, in this moment."""
+        """Apply one call to the memory store, at the current time."""
         value: T = _at_once(call(self._state))
         if name in ("create", "compare_and_set", "delete", "write_all"):
             self._trace.note("store", name, path)
@@ -50,7 +50,7 @@ class SimulatedStore:
         return value
 
     async def wait_for_change(self, process: Process, wait_ms: float) -> None:
-        """Return at the next write, or after that time."""
+        """Wait for the next write, or for that time."""
         future = process.loop.create_future()
         self._waiting.append((process, future))
         timer = process.loop.call_later(wait_ms / 1000, _set, future)
@@ -64,7 +64,7 @@ class SimulatedStore:
 
 
 class _StoreConnection:
-    """One process's view of the store."""
+    """One process's connection to the store."""
 
     def __init__(self, server: SimulatedStore, process: Process) -> None:
         self._server = server
@@ -120,7 +120,7 @@ class _StoreConnection:
         return found
 
     async def close(self) -> None:
-        """Nothing to release."""
+        """Do nothing: there are no resources."""
 
     async def _call(
         self, name: str, path: str, call: Callable[[MemoryStore], Coroutine[Any, Any, T]]
@@ -133,7 +133,7 @@ class _StoreConnection:
 
 
 def _at_once(work: Awaitable[T]) -> T:
-    """The result of a coroutine that never waits."""
+    """Return the result of a coroutine that never waits."""
     steps = work.__await__()
     try:
         next(steps)

@@ -1,9 +1,9 @@
 """Renders a run as one HTML page, without a server or external files.
 
-Time goes downwards, one lane for each broker, client and partition. Python decides what is where
-and what matters (`timeline_scale`, `timeline_events`, `timeline_spans`); the script in `page/`
-draws the part that is in view and knows no Kafka. Everything that comes from a run goes into the
-page as JSON, or escaped.
+Time goes downwards, one lane for each broker, client and partition. Python computes all positions
+and marks important events (`timeline_scale`, `timeline_events`, `timeline_spans`); the script in
+`page/` draws the visible part and knows no Kafka. All data of a run is in the page as JSON, or
+escaped.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def write_timeline(
     title: str,
     command: str,
 ) -> str:
-    """The page's text. `title` tells the run apart (its seed), `command` runs it again."""
+    """Return the page's text. `title` identifies the run (its seed), `command` repeats it."""
     page = _Page(history, final)
     data = page.data(anomalies)
     return Template(_part("timeline.html")).substitute(
@@ -118,7 +118,7 @@ class _Page:
             partition
             for event in self.events
             if (partition := getattr(event, "topic_partition", None)) is not None
-            # A record goes without one until the producer has chosen it.
+            # A record has no partition until the producer has chosen it.
             and partition.partition >= 0
         }
         if self.final is not None:
@@ -133,7 +133,7 @@ class _Page:
         return lanes
 
     def data(self, anomalies: Sequence[TimelineFinding]) -> dict[str, Any]:
-        """Everything that the script needs."""
+        """Return the data that the script needs."""
         kinds = list(dict.fromkeys(type(event) for event in self.events))
         keys: dict[str, int] = {}
         index = _Index(self.events)
@@ -205,7 +205,7 @@ class _Page:
         ]
 
     def _fate(self, event: Event) -> str:
-        """What became of an acknowledged record."""
+        """Return in words where an acknowledged record is at the end of the run."""
         if self.final is None or not isinstance(event, h.Acked) or event.offset < 0:
             return ""
         logged = self._logged.get(event.topic_partition)
@@ -259,7 +259,7 @@ class _Page:
 
 
 class _Index:
-    """Which events belong to a record, a place in a log, or a transaction."""
+    """Finds the events of a record, of an offset in a log, or of a transaction."""
 
     def __init__(self, events: Sequence[Event]) -> None:
         self._events = events
@@ -279,7 +279,7 @@ class _Index:
                 self._by_transaction[key].append(position)
 
     def matters(self, finding: TimelineFinding) -> set[int]:
-        """The events of the offending records and of their transactions."""
+        """Return the events of a finding's records and of their transactions."""
         found = set(self._records(finding))
         for value in finding.values:
             found.update(self._by_place.get(value.source, ()))
@@ -292,7 +292,7 @@ class _Index:
         return found
 
     def nearest(self, finding: TimelineFinding) -> int | None:
-        """The event at which it was found, nearest in time.
+        """Return the event of a finding: the nearest in time.
 
         It is one of the parties that the finding names, or about its records or place, or any.
         """
@@ -303,7 +303,7 @@ class _Index:
         )
 
     def _records(self, finding: TimelineFinding) -> list[int]:
-        """The events of its records and of its place."""
+        """Return the events of a finding's records and offset."""
         found = [p for value in finding.values for p in self._by_value.get(_value_key(value), ())]
         if finding.topic_partition is not None and finding.offset >= 0:
             place = f"{finding.topic_partition}@{finding.offset}"
@@ -320,7 +320,7 @@ def _transaction_key(client: str, transaction: int) -> str:
 
 
 def _in_order(names: Iterable[str]) -> list[str]:
-    """Names as people count them: c2 before c10."""
+    """Sort names by their numbers: c2 before c10."""
     return sorted(names, key=lambda name: [_numbered(part) for part in _NUMBERS.split(name)])
 
 
@@ -358,7 +358,7 @@ def _summary(page: _Page) -> str:
 
 
 def _findings(anomalies: Sequence[TimelineFinding], drawn: Sequence[Mapping[str, Any]]) -> str:
-    """The rows of the table; those that the run's promises exclude come first."""
+    """Return the rows of the table; findings that break a promise come first."""
     order = sorted(range(len(anomalies)), key=lambda i: (bool(anomalies[i].allowed), i))
     return "".join(_finding_row(i, anomalies[i], len(drawn[i]["events"])) for i in order)
 

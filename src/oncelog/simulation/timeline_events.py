@@ -1,7 +1,7 @@
-"""How each event of a history is drawn: its shape, its colour, its label, the lanes it marks.
+"""Defines how each event of a history is drawn: shape, colour, label, and the lanes it marks.
 
-The page knows no class of `oncelog.simulation.history`; it draws what this table says. A new class
-of event needs a row in `KINDS`. Pure.
+The page knows no class of `oncelog.simulation.history`; it draws by this table. A new class of
+event needs a row in `KINDS`. Pure.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from oncelog.simulation.history import Event, Value
 __all__ = ["KINDS", "EventLook", "details", "kind_of", "places_of", "transaction_of", "values_of"]
 
 _SHOWN_COUNT_MAX = 12
-"""Of a longer list the details show the beginning and the count."""
+"""For a longer list the details show its first items and the count."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventLook:
-    """How one class of event looks. `tone` and `shape` are names of the page."""
+    """How one class of event is drawn. `tone` and `shape` are names of the page."""
 
     shape: str
     tone: str
@@ -42,7 +42,7 @@ def _row(
     label: Callable[[E], str],
     at_partition: Callable[[E], str] | None = None,
 ) -> tuple[type[Event], EventLook]:
-    """A row of `KINDS`: the label is given events of that class only."""
+    """Return a row of `KINDS`; `label` is called with events of that class only."""
     return event, EventLook(shape, tone, label, at_partition)
 
 
@@ -146,18 +146,18 @@ KINDS: dict[type[Event], EventLook] = dict(
         _row(h.Progress, "flag", "quiet", lambda e: e.state),
     )
 )
-"""By class. `Watermarks` is not here: it is an observation, not an event of the system."""
+"""By class. `Watermarks` is an observation, not an event of the system, and is not drawn."""
 
 _OTHER = EventLook("dot", "quiet", lambda e: type(e).__name__)
 
 
 def kind_of(event: Event) -> EventLook:
-    """How it is drawn."""
+    """Return how an event is drawn."""
     return KINDS.get(type(event), _OTHER)
 
 
 def values_of(event: Event) -> Iterator[Value]:
-    """The records that an event is about."""
+    """Return the records that an event is about."""
     match event:
         case h.Sent() | h.Acked() | h.SendFailed():
             yield event.value
@@ -167,7 +167,7 @@ def values_of(event: Event) -> Iterator[Value]:
 
 
 def places_of(event: Event) -> Iterator[tuple[TopicPartition, int]]:
-    """The places in logs that an event names."""
+    """Return the offsets in logs that an event names."""
     match event:
         case h.Acked() if event.offset >= 0:
             yield event.topic_partition, event.offset
@@ -177,13 +177,13 @@ def places_of(event: Event) -> Iterator[tuple[TopicPartition, int]]:
 
 
 def transaction_of(event: Event) -> int:
-    """The transaction of its client that an event is a step of, -1 for none."""
+    """Return the client's transaction of which an event is a step, -1 for none."""
     transaction = getattr(event, "transaction", -1)
     return transaction if isinstance(transaction, int) else -1
 
 
 def details(event: Event) -> list[str]:
-    """The text of each field but time and place, in the order of the class."""
+    """Return the text of each field but time and place, in the order of the class."""
     return [
         _text(getattr(event, field.name))
         for field in fields(event)

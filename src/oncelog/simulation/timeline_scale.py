@@ -1,7 +1,7 @@
 """Computes the position of a moment on the page.
 
-Time goes downwards, dense moments are spread, idle time is compressed. Two marks of one
-lane never touch, and a long pause takes little more room than a short one. Pure.
+Time goes downwards, busy times are spread, idle times are compressed. Two marks of one lane never
+touch, and a long pause takes little more space than a short one. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from math import log10
 __all__ = ["Pause", "TimeScale"]
 
 MARK_GAP_PX = 13.0
-"""Marks of one lane are this far apart at least: a label fits between."""
+"""The least distance between two marks of one lane, with space for a label."""
 STEP_PX_MAX = 44.0
 TICK_GAP_PX = 64.0
 PAUSE_S_MIN = 0.5
@@ -66,7 +66,7 @@ class TimeScale:
             self.pauses.append((top, bottom, seconds))
 
     def y(self, at_s: float) -> float:
-        """The height of any moment; of several marks at one moment the lowest."""
+        """Return the height of a time; of several marks at one time the lowest."""
         times, ys = self._times, self.ys
         index = bisect_right(times, at_s)
         if index == 0:
@@ -81,16 +81,16 @@ class TimeScale:
         return ys[index - 1] + (ys[index] - ys[index - 1]) * share
 
     def top(self, at_s: float) -> float:
-        """The height of any moment; of several marks at one moment the highest."""
+        """Return the height of a time; of several marks at one time the highest."""
         index = bisect_left(self._times, at_s)
         if index < len(self._times) and self._times[index] == at_s:
             return self.ys[index]
         return self.y(at_s)
 
     def ticks(self) -> list[tuple[float, str]]:
-        """(height, label) of the times at the side, never too close, each time once.
+        """Return (height, label) of the times at the side, never too close, each time once.
 
-        Microseconds are told where milliseconds do not tell two of them apart.
+        A label has microseconds if two labels would be equal in milliseconds.
         """
         found: list[tuple[float, str]] = [(TOP_PX, "0 s")]
         before_s = 0.0

@@ -1,4 +1,4 @@
-"""Computes spans of time: transactions, group generations, lives of brokers, faults. Pure.
+"""Computes spans of time: transactions, group generations, broker processes, faults. Pure.
 
 A span is in one lane, a band crosses all lanes that a fault affects.
 """
@@ -62,7 +62,7 @@ class _Spans:
         self._lives: dict[str, tuple[int, str, str]] = {}
 
     def follow(self, at: int, event: Event) -> None:
-        """Take in the next event and its position."""
+        """Add the next event and its position."""
         match event:
             case h.TransactionBegan():
                 self._end(event.who, at, "open")
@@ -88,7 +88,7 @@ class _Spans:
                 self._die(event.target, at)
 
     def finish(self) -> list[Span]:
-        """Close what is still open at the end of the run."""
+        """End all spans that are open at the end of the run."""
         for who in list(self._transactions):
             self._end(who, -1, "open")
         for who, group_id in list(self._generations):
@@ -116,7 +116,7 @@ class _Spans:
             self.found.append(Span(who, 1, start[0], at, tone, label))
 
     def _die(self, target: str, at: int) -> None:
-        """The clients of a process that was killed end what they had open."""
+        """End the open spans of the clients of a killed process."""
         for who in [who for who in self._transactions if belongs_to(who, target)]:
             self._end(who, at, "open")
         for who, group_id in list(self._generations):
@@ -132,7 +132,7 @@ class _Spans:
 
 
 def spans(events: Iterable[Event]) -> list[Span]:
-    """Everything that lasts in one lane."""
+    """Return the spans of all lanes."""
     following = _Spans()
     for position, event in enumerate(events):
         following.follow(position, event)
@@ -140,9 +140,10 @@ def spans(events: Iterable[Event]) -> list[Span]:
 
 
 def bands(faults: Iterable[h.Fault], processes: Iterable[str], others: Iterable[str]) -> list[Band]:
-    """The faults across the lanes that their targets name; all lanes if they name none.
+    """Return the faults across the lanes that their targets name; all lanes if they name none.
 
-    A target may be a process, several of them, or a path: "/data/t-0/0.log" meets the lane of t-0.
+    A target may be a process, several of them, or a path: "/data/t-0/0.log" affects the lane of
+    t-0.
     """
     processes, others = list(processes), list(others)
     found = []

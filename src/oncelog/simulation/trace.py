@@ -1,8 +1,8 @@
-"""The hash over everything that happens in a run: two runs are the same if their hashes are.
+"""Hashes all events of a run: two runs are the same if their hashes are.
 
 Every delivery of bytes, every file operation and every event of the history goes in, with its
-virtual time. It is no protection against attackers; it serves to find a wall clock, a thread, a
-hash order or an address that leaks in.
+virtual time. It is not for security; it finds a wall clock, a thread, a hash order or an address
+that affects a run.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class Trace:
         self._now_s = now_s
         self._keep = keep
         self.count = 0
-        """Events noted."""
+        """The count of events."""
         self.lines: list[str] = []
-        """All of them as text, if they are kept: to find where two runs part."""
+        """All events as text, if they are kept, to find the first difference of two runs."""
 
     def note(self, *parts: object) -> None:
-        """Add one event: ints, floats, text and bytes."""
+        """Add an event: ints, floats, text and bytes."""
         line = repr((self._now_s(), parts))
         self._hash.update(line.encode())
         self.count += 1
@@ -38,9 +38,9 @@ class Trace:
             self.lines.append(line)
 
     def event(self, event: Event) -> None:
-        """Add one event of the history."""
+        """Add an event of the history."""
         self.note(repr(event))
 
     def digest(self) -> str:
-        """The hash so far, as 32 hexadecimal digits."""
+        """Return the hash so far, as 32 hexadecimal digits."""
         return self._hash.hexdigest()

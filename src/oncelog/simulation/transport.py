@@ -1,9 +1,9 @@
-"""A simulated TCP connection and its two ends, which behave as asyncio's transports do.
+"""Simulates a TCP connection; its two ends behave as asyncio's transports do.
 
-A protocol is called in its own process, never inside a call of its own to the transport, except for
-`pause_writing`, which asyncio calls inside `write` as well. What is written is copied. What has not
-been acknowledged counts as the write buffer. `close` sends what was written; of what was written
-before an `abort`, a death or a reset only the beginning may arrive.
+A protocol is called in its own process, never during its own call to the transport, except for
+`pause_writing`, which asyncio calls inside `write` too. Written bytes are copied. Unacknowledged
+bytes count as the write buffer. `close` sends all written bytes; after an `abort`, a death or a
+reset only the first of them may arrive.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ __all__ = ["Address", "SimulatedConnection", "SimulatedTransport"]
 Address = tuple[str, int]
 
 ABORT_RESETS_PROBABILITY: Final = 0.5
-"""How often the peer of an aborted connection sees a reset; else it sees the end of the stream."""
+"""The probability that the peer of an aborted connection sees a reset, not the end of the stream.
+"""
 
 _WRITE_BUFFER_BYTES_HIGH: Final = 64 * 1024
 
@@ -97,33 +98,33 @@ class SimulatedTransport(asyncio.Transport):
     # --- what asyncio offers its users
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Call that protocol from now on."""
+        """Set the protocol that is called from now on."""
         self._protocol = protocol
         self._buffered = protocol if isinstance(protocol, asyncio.BufferedProtocol) else None
         self._stream = protocol if isinstance(protocol, asyncio.Protocol) else None
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """The protocol that is called."""
+        """Return the protocol that is called."""
         assert self._protocol is not None, "the connection is not accepted yet"
         return self._protocol
 
     def is_closing(self) -> bool:
-        """Whether nothing more can be written."""
+        """Return whether no more bytes can be written."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether the protocol is given bytes."""
+        """Return whether the protocol receives bytes."""
         return not self._closing and not self._paused
 
     def pause_reading(self) -> None:
-        """Give the protocol nothing more until `resume_reading`."""
+        """Deliver no bytes to the protocol until `resume_reading`."""
         if not self._closing and not self._paused:
             self._paused = True
             self.reading = False
             self.incoming.reading_changed()
 
     def resume_reading(self) -> None:
-        """Give the protocol bytes again."""
+        """Deliver bytes to the protocol again."""
         if not self._closing and self._paused:
             self._paused = False
             self.reading = not self._eof_received
@@ -148,11 +149,11 @@ class SimulatedTransport(asyncio.Transport):
         return False
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that are not acknowledged."""
+        """Return the count of unacknowledged bytes."""
         return self.outgoing.unacked_bytes
 
     def get_write_buffer_limits(self) -> tuple[int, int]:
-        """Low and high."""
+        """Return (low, high)."""
         return self._low_bytes, self._high_bytes
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
@@ -168,7 +169,7 @@ class SimulatedTransport(asyncio.Transport):
             self._pause_writing()
 
     def close(self) -> None:
-        """Read nothing more, send what was written, and close."""
+        """Stop reading, send all written bytes, and close."""
         if self._closing:
             return
         self._closing = True
@@ -180,7 +181,7 @@ class SimulatedTransport(asyncio.Transport):
             self.waiting = True
 
     def abort(self) -> None:
-        """Close now; not all that was written may arrive."""
+        """Close now; some written bytes may never arrive."""
         self._break(None)
 
     # --- what its pipes call
@@ -259,7 +260,7 @@ class SimulatedTransport(asyncio.Transport):
             self._finish()
 
     def lost(self, error: OSError) -> None:
-        """See `End`. Runs in this end's process, outside of any call of the protocol."""
+        """See `End`. Runs in this end's process, outside of the protocol's calls."""
         if self.gone:
             return
         self._leave(Fate.REFUSED)
@@ -312,7 +313,7 @@ class SimulatedTransport(asyncio.Transport):
         self._break(error)
 
     def _finish(self) -> None:
-        """All is sent that has to be: close the socket."""
+        """Close the socket, after all bytes were sent."""
         if self.incoming.has_unread:
             # TCP resets a connection that is closed with unread bytes.
             self._break(None)
@@ -322,7 +323,7 @@ class SimulatedTransport(asyncio.Transport):
         self._tell_soon(None)
 
     def _break(self, error: Exception | None) -> None:
-        """Close the socket without regard to what was written."""
+        """Close the socket without sending the written bytes."""
         if self.gone:
             return
         wire = self._connection.wire
@@ -334,7 +335,7 @@ class SimulatedTransport(asyncio.Transport):
         self._tell_soon(error)
 
     def _leave(self, fate: Fate, mark: Mark | None = None) -> None:
-        """The socket is closed. `mark` is the last that the peer gets."""
+        """Handle the closed socket. `mark` is the last item that the peer gets."""
         self.gone = True
         self._closing = True
         self.reading = False
@@ -348,7 +349,7 @@ class SimulatedTransport(asyncio.Transport):
         scheduler.call_at(scheduler.now_s, self.process, self._tell, error)
 
     def _tell(self, error: Exception | None) -> None:
-        """Tell the protocol that the connection is gone; once."""
+        """Call `connection_lost` of the protocol, once."""
         if not self._told:
             self._told = True
             if self._protocol is not None:
@@ -359,7 +360,7 @@ class SimulatedTransport(asyncio.Transport):
 
 
 class SimulatedConnection:
-    """Two ends and the two pipes between them. `forget` is told when both ends are gone."""
+    """Two ends and the two pipes between them. `forget` is called when both ends are closed."""
 
     __slots__ = ("_forget", "client", "id", "server", "to_client", "to_server", "wire")
 
@@ -381,7 +382,7 @@ class SimulatedConnection:
         self.to_client = Pipe(wire, links[1], connection_id, "to client")
         self.client.outgoing = self.server.incoming = self.to_server
         self.server.outgoing = self.client.incoming = self.to_client
-        # Each pipe looks at the other once it is joined.
+        # Each pipe uses the other one once it is joined.
         self.to_server.back = self.to_client
         self.to_client.back = self.to_server
         self.to_server.join(self.client, self.server)
@@ -392,31 +393,31 @@ class SimulatedConnection:
 
     @property
     def ends(self) -> tuple[SimulatedTransport, SimulatedTransport]:
-        """The client's and the server's."""
+        """Return the client's end and the server's."""
         return self.client, self.server
 
     @property
     def pipes(self) -> tuple[Pipe, Pipe]:
-        """To the server, to the client."""
+        """Return the pipe to the server and the one to the client."""
         return self.to_server, self.to_client
 
     def is_between(self, a: str, b: str) -> bool:
-        """Whether the ends are at `a` and `b`, in any order: addresses or process names."""
+        """Return whether the ends are at `a` and `b`, in any order: addresses or process names."""
         client, server = self.client.process, self.server.process
         return (a in (client.name, client.host) and b in (server.name, server.host)) or (
             b in (client.name, client.host) and a in (server.name, server.host)
         )
 
     def left(self) -> None:
-        """One of the ends is gone."""
+        """Handle the close of one end."""
         if self.client.gone and self.server.gone:
             self._forget(self.id)
 
     def break_off(self, unaware: SimulatedTransport | None = None, *, silent: bool = False) -> None:
-        """Break it now: nothing that is under way arrives.
+        """Break the connection now: no bytes in flight arrive.
 
-        Both ends learn of it, except for `unaware`: that one learns of it once it has sent
-        something, by a reset, or if `silent` because it gets no acknowledgement.
+        Both ends are notified, except `unaware`: it gets a reset once it has sent something, or, if
+        `silent`, no acknowledgement.
         """
         self.wire.trace.note(self.id, "broken", repr(unaware), silent)
         for pipe in self.pipes:

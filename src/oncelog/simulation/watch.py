@@ -1,9 +1,9 @@
-"""Records what a broker is doing, so that a kill can be classified.
+"""Records a broker's current operations, so that its death can be classified.
 
-A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` wraps the broker's
-disk and records each operation that a crash row names before it runs, so that a death during it is
-known too; `oncelog.simulation.observe` reports what the coordinators applied. At the death
-`at_death` returns the rows. It changes nothing that the broker sees.
+A `BrokerWatch` belongs to one incarnation of a broker. `WatchedDisk` wraps the broker's disk and
+records each operation of a crash row before it runs, so that a death during it is recorded too;
+`oncelog.simulation.observe` reports what the coordinators applied. `at_death` returns the rows. The
+broker's behaviour does not change.
 
 It is cheap: only appends to `__transaction_state` are decoded; of other appends one byte is read.
 """
@@ -40,7 +40,7 @@ _POWER = "power"
 
 
 class _Transaction:
-    """One transactional id: what was applied, what is on its way, and its markers."""
+    """One transactional id: its applied state, its append in flight, and its markers."""
 
     __slots__ = ("marker_count", "partition_count", "pending", "state")
 
@@ -51,7 +51,7 @@ class _Transaction:
         self.marker_count = 0
 
     def row(self) -> CrashPlace | None:
-        """The row in which a death falls now, for this id."""
+        """Return the crash row of a death now, for this id."""
         state = self.pending
         if state is TransactionState.ONGOING:
             return CrashPlace.BEGIN_UNANSWERED
@@ -70,7 +70,7 @@ class _Transaction:
 
 
 class BrokerWatch:
-    """Notes of one incarnation. `phase`: "recovering", "loading", "serving" or "stopping"."""
+    """The records of one incarnation. `phase`: "recovering", "loading", "serving" or "stopping"."""
 
     __slots__ = (
         "_archive",
@@ -93,15 +93,15 @@ class BrokerWatch:
         self._archive = archive
         self.phase = "recovering"
         self.loading_count = 0
-        """Machines that were made and are not activated."""
+        """The count of shards that were created and are still loading."""
         self.doing: CrashPlace | None = None
-        """The row of the file operation that is running."""
+        """The row of the running file operation."""
         self.deleting = False
-        """Topics are gone from the metadata, and the partitions are about to follow."""
+        """Topics were removed from the metadata, and their partitions are not yet deleted."""
         self.sealing = False
-        """The index of a segment was written, and the next segment is not there yet."""
+        """The index of a segment was written, and the next segment is not yet created."""
         self._finish: Callable[[], None] | None = None
-        """What to note when that operation is done; None if it is done in several steps."""
+        """Called when the operation is done; None if it has several steps."""
         self._transactions: dict[str, _Transaction] = {}
         self._by_producer: dict[int, _Transaction] = {}
         self._written: dict[str, None] = {}
@@ -110,7 +110,7 @@ class BrokerWatch:
         self._doomed: dict[str, None] = {}
         self._new_folders: dict[str, None] = {}
 
-    # What the coordinator's machine applied.
+    # What the coordinator's shard applied.
 
     def applied(self, metadata: TransactionMetadata) -> None:
         """A record about a transactional id was committed, or replayed."""
@@ -131,10 +131,10 @@ class BrokerWatch:
             transaction = self._transactions[transactional_id] = _Transaction()
         return transaction
 
-    # What the disk is asked for.
+    # Operations of the disk.
 
     def appending(self, path: str, data: Buffer) -> bool:
-        """A write to a `.log` begins. Returns whether its end is to be told."""
+        """Record that a write to a `.log` begins. Returns whether its end has to be reported."""
         self._dirty[path] = self._written[path] = None
         if f"/{TRANSACTION_STATE_TOPIC}-" in path:
             self._appending_states(data)
@@ -167,7 +167,7 @@ class BrokerWatch:
         self._finish = partial(_appended, moves)
 
     def syncing(self, path: str) -> None:
-        """An fsync of a file, or of a folder's names, begins."""
+        """Record that an fsync of a file or folder begins."""
         self.doing, self._finish = CrashPlace.IN_FSYNC, partial(self._synced, path)
 
     def _synced(self, path: str) -> None:
@@ -175,17 +175,17 @@ class BrokerWatch:
         self._sealed.pop(path, None)
 
     def finished(self) -> None:
-        """The operation is done."""
+        """Record that the operation is done."""
         finish, self.doing, self._finish = self._finish, None, None
         if finish is not None:
             finish()
 
     def failed(self) -> None:
-        """The operation failed, and the process lives on."""
+        """Record that the operation failed."""
         self.doing = self._finish = None
 
     def created(self, path: str) -> None:
-        """A `.log` was made: what was the active segment of its folder is sealed."""
+        """Record that a `.log` was created, which ends the roll of its folder."""
         self.sealing = False
         prefix = path[: path.rindex("/") + 1]
         for other in self._dirty:
@@ -193,35 +193,35 @@ class BrokerWatch:
                 self._sealed[other] = path
 
     def writing_atomically(self, path: str) -> None:
-        """A small file is about to be replaced, in several steps."""
+        """Record that the replacement of a small file begins, which has several steps."""
         self.doing, self._finish = CrashPlace.WRITE_ATOMIC, None
         if path.endswith(INDEX_SUFFIX) and path[: -len(INDEX_SUFFIX)] + LOG_SUFFIX in self._written:
             # The first file of a roll; a new or an opened log writes its own as well.
             self.sealing = True
 
     def written_atomically(self, path: str) -> None:
-        """It was."""
+        """Record that the file was replaced."""
         self.doing = None
         if path.endswith(PARTITION_METADATA_NAME):
             self._new_folders.pop(path[: path.rindex("/")], None)
 
     def made_folder(self, path: str) -> None:
-        """A partition's folder was made."""
+        """Record that a partition's folder was created."""
         self._new_folders[path] = None
 
     def renaming(self, source: str, target: str) -> None:
-        """A file or folder is about to get another name."""
+        """Record that a rename begins."""
         if self._archive is not None:
             self._archive.renaming(source, target, recovering=self.phase == "recovering")
 
     def renamed(self, source: str, target: str) -> None:
-        """A folder that is doomed goes out of sight first."""
+        """Record a rename; a folder is renamed before it is deleted."""
         if target.endswith(DELETE_SUFFIX):
             self._doomed[target] = None
             self._new_folders.pop(source, None)
 
     def removed_tree(self, path: str) -> None:
-        """Then it goes."""
+        """Record that a folder was deleted."""
         self._doomed.pop(path, None)
         prefix = f"{path}/"
         for forgotten in (self._dirty, self._sealed, self._written):
@@ -231,10 +231,10 @@ class BrokerWatch:
     # The death.
 
     def at_death(self, at_s: float, who: str, cause: str, moment: str = "") -> CrashContext:
-        """The rows that a death at this moment falls into, each once.
+        """Return the crash rows of a death now, each once.
 
-        `moment`: of one that came with a file operation, whether that was "before" it, "after" it,
-        or inside ("torn", or "" if it is not known).
+        `moment`: if a file operation was running, whether the death was "before" it, "after" it, or
+        during it ("torn", or "" if unknown).
         """
         if self._finish is not None:
             if moment == "before":
@@ -305,7 +305,7 @@ class WatchedFile:
         self._watch = watch
         self._is_log = path.endswith(LOG_SUFFIX)
         self.path = path
-        # Not watched: they cost nothing more than without us.
+        # Not watched, so they cost nothing more.
         self.pread = file.pread
         self.pread_cached = file.pread_cached
         self.size = file.size
@@ -313,7 +313,7 @@ class WatchedFile:
         self.close = file.close
 
     def pwrite(self, data: Buffer, position: int) -> None:
-        """Write, with what is written noted."""
+        """Write, and record it."""
         is_told = self._is_log and len(data) > 0 and self._watch.appending(self.path, data)
         try:
             self._file.pwrite(data, position)
@@ -335,7 +335,7 @@ class WatchedFile:
 
 
 class WatchedDisk:
-    """A disk that tells a watch; see the module. It lives as long as one process."""
+    """A disk that reports to a watch; see the module. It is used by one process."""
 
     def __init__(self, disk: Disk, watch: BrokerWatch) -> None:
         self._disk = disk

@@ -19,7 +19,7 @@ class Mark(Enum):
     """Events that a connection carries besides bytes."""
 
     ACCEPT = auto()
-    """The connection is there: first item towards its server."""
+    """The connection is open: the first item towards its server."""
     EOF = auto()
     """The writer closed."""
     RESET = auto()
@@ -31,7 +31,7 @@ class Fate(Enum):
 
     ARRIVES = auto()
     REFUSED = auto()
-    """The other machine answers with a reset: it does not know the connection."""
+    """The other machine does not know the connection and sends a reset."""
     SILENT = auto()
     """There is no answer."""
 
@@ -41,23 +41,23 @@ class End(Protocol):
 
     process: Process
     gone: bool
-    """Whether its socket is closed; then none of its methods is called."""
+    """Whether its socket is closed. Then no method is called."""
     reading: bool
-    """Whether it takes bytes now."""
+    """Whether it accepts bytes now."""
     waiting: bool
-    """Whether it wants to know when its bytes are acknowledged."""
+    """Whether `acknowledged` is called."""
 
     def receive(self, data: bytes) -> int:
         """Accept bytes; return how many. Fewer than all only if it has stopped `reading`."""
 
     def take_mark(self, mark: Mark) -> None:
-        """Take what is not bytes."""
+        """Accept a mark."""
 
     def acknowledged(self) -> None:
-        """Bytes it wrote were acknowledged."""
+        """Handle the acknowledgement of bytes that it wrote."""
 
     def lost(self, error: OSError) -> None:
-        """Its connection is broken."""
+        """Handle a broken connection."""
 
 
 @dataclass(frozen=True, slots=True)

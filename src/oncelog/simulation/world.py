@@ -1,8 +1,8 @@
-"""The simulated world of one run: machines, brokers, clients, and what happens to them.
+"""Simulates the world of one run: its machines, brokers and clients.
 
-A broker here is `oncelog.broker.broker.Broker`, unchanged, in a process that a supervisor starts
-again when it has died, as an operator's would. The world knows how to kill, freeze and restart;
-when, and what is right, is the plan's and the checkers' business.
+A broker here is `oncelog.broker.broker.Broker`, unchanged, in a process that a supervisor restarts
+after its death. The world kills, freezes and restarts; the plan decides when, and the checkers
+judge the result.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ BROKER_HOST: Final = "10.0.0.1"
 BROKER_PORT: Final = 9092
 DATA_DIR: Final = "/data"
 PROBE_S: Final = 0.25
-"""Pause between two looks at a broker's watermarks."""
+"""Pause between two readings of a broker's watermarks."""
 POWER: Final = "power"
 RESTART_S: Final = (0.05, 3.0)
 """After this time a supervisor starts a broker that has died."""
 
 
 class World:
-    """Everything that one run consists of, before its clients start."""
+    """The state of one run, without its clients."""
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         self.plan = plan
         self.coverage = Coverage()
         self.crashes: list[CrashContext] = []
-        """Every death of a broker, as seen from inside."""
+        """The deaths of brokers, as their watches saw them."""
         self.scheduler = Scheduler()
         self.trace = Trace(lambda: self.scheduler.now_s, keep=keep_trace)
         self.history = History(self.trace.event)
@@ -73,11 +73,11 @@ class World:
         return self.scheduler.now_s
 
     def record(self, event: Event) -> None:
-        """Add to the history."""
+        """Add an event to the history."""
         self.history.record(event)
 
     def history_of(self, process: Process) -> History:
-        """The history as a process writes it: once it is dead it can add nothing."""
+        """Return the history for a process, which can add no event once it is dead."""
         return _HistoryOf(self, process)
 
     def context(
@@ -105,7 +105,7 @@ class World:
         self._watchers.append((event, strike))
 
     def recorded(self, event: Event, process: Process) -> None:
-        """A process has recorded an event: tell who waits for it."""
+        """Call the functions that wait for a recorded event."""
         if not self._watchers:
             return
         name = type(event).__name__
@@ -115,12 +115,12 @@ class World:
                 watcher[1](process, event)
 
     def end(self) -> None:
-        """Kill everything that lives: what is thrown away now must not act."""
+        """Kill all processes, so that their collected coroutines do nothing."""
         for process in self._processes:
             process.kill("the end")
 
     def new_process(self, name: str, host: str, *, clock_rate: float = 1.0) -> Process:
-        """A process on a machine. Its network is there, its disk is the caller's to give."""
+        """Return a process on a machine, with a network. The caller sets its disk."""
         rng = part_rng(self.plan.seed, name)
         if clock_rate != 1.0:
             self.coverage.count("fault/drift")
@@ -132,7 +132,7 @@ class World:
         return process
 
     def run_until(self, condition: Callable[[], bool], bound_s: float) -> bool:
-        """Let time pass until the condition holds or that much time is over; whether it holds."""
+        """Run until the condition holds or the time is over; return whether it holds."""
         end_s = self.now_s + bound_s
         while not condition():
             if self.now_s >= end_s:
@@ -156,7 +156,7 @@ class World:
         return done[0]
 
     def start_probing(self) -> None:
-        """Look at the watermarks of every partition now and then."""
+        """Record the watermarks of all partitions at intervals."""
         self.broker.probe()
         self.scheduler.call_after(PROBE_S, None, self.start_probing)
 
@@ -167,7 +167,7 @@ class World:
 
 
 class _HistoryOf(History):
-    """The same list of events; a dead process adds none."""
+    """The history for one process; a dead process adds no event."""
 
     def __init__(self, world: World, process: Process) -> None:
         super().__init__()
@@ -183,7 +183,7 @@ class _HistoryOf(History):
 
 
 class BrokerNode:
-    """One broker over all its lives: its machine's disk, its present process, its supervisor."""
+    """One broker: its machine's disk, its current process, its supervisor."""
 
     def __init__(self, world: World, name: str, host: str, settings: Mapping[str, str]) -> None:
         self.world = world
@@ -205,22 +205,22 @@ class BrokerNode:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where clients find it."""
+        """Return the address for clients."""
         return self.host, BROKER_PORT
 
     @property
     def living(self) -> Process | None:
-        """Its present process, unless that has died."""
+        """Return its current process, or None if that has died."""
         process = self.process
         return process if process is not None and process.alive else None
 
     @property
     def is_serving(self) -> bool:
-        """Whether its present process has finished its start and lives."""
+        """Return whether its current process runs and has finished its start."""
         return self.broker is not None and self.living is not None
 
     def _install(self) -> None:
-        """The data folder is there from the installation, and its name is safe."""
+        """Create the data folder and make its name durable, as an installation does."""
         installer = self.world.new_process("installer", self.host)
         disk = self.disk.of(installer)
         disk.mkdir(DATA_DIR)
@@ -230,7 +230,7 @@ class BrokerNode:
     # --- life
 
     def start(self) -> None:
-        """Begin the next life, unless one goes on."""
+        """Start the next process, unless one runs."""
         if self.living is not None:
             return
         self.incarnation += 1
@@ -238,7 +238,7 @@ class BrokerNode:
         process = self.world.new_process(name, self.host, clock_rate=self._clock_rate)
         process.disk = self.disk.of(process)
         process.wall_offset_ms = self._wall_offset_ms
-        # First, because the network has to know how it died.
+        # First, because the network has to know the cause.
         process.on_death.insert(0, lambda: self._died(process))
         self.process = process
         self.broker = None
@@ -253,7 +253,7 @@ class BrokerNode:
             self.process.kill(cause)
 
     def lose_power(self) -> None:
-        """End its process, and lose what its disk had not synced."""
+        """Kill its process, and lose its disk's unsynced changes."""
         if self.living is not None:
             self.living.kill(POWER)
         else:
@@ -321,8 +321,8 @@ class BrokerNode:
             world.crashes.append(watch.at_death(world.now_s, self.name, cause, moment))
             self.observed = None
         if cause == POWER:
-            # Peers are not told that their connections are gone. The file operation that it may
-            # have died in ends first.
+            # Peers are not notified of their broken connections. A running file operation ends
+            # first.
             world.network.process_died(process, silent=True)
             world.scheduler.call_at(world.now_s, None, self._lose_unsynced)
         world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
@@ -340,7 +340,7 @@ class BrokerNode:
         )
 
     def probe(self) -> None:
-        """Record the watermarks that have moved since the last look."""
+        """Record the watermarks that have changed since the last call."""
         broker = self.broker
         if broker is None or not self.is_serving:
             return
@@ -363,14 +363,14 @@ class BrokerNode:
 
 
 class HistoryLog(logging.Handler):
-    """Writes what brokers warn of into the history."""
+    """Adds brokers' log lines from WARNING on to the history."""
 
     def __init__(self, world: World) -> None:
         super().__init__(logging.WARNING)
         self._world = world
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging."""
+        """Add a log line. `logging` calls it."""
         world = self._world
         process = world.scheduler.current
         if process is not None and process.alive:
