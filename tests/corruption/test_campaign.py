@@ -1,4 +1,4 @@
-"""A hundred mutated files; `make test-full` has 20,000 (docs/evidence/corruption.json)."""
+"""Forty mutated files; `make test-full` has 20,000 (docs/evidence/corruption.json)."""
 
 import shutil
 import tempfile
@@ -16,7 +16,7 @@ from tests.support.scratch import scratch_folder
 pytestmark = pytest.mark.slow
 
 SEED = 8
-COUNT = 100
+COUNT = 40
 
 
 def test_a_mutated_file_loses_nothing_sound_whatever_it_is() -> None:

@@ -16,7 +16,9 @@ from contextlib import suppress
 from typing import IO
 
 import pytest
+from click.testing import CliRunner
 
+from oncelog.cli.main import main
 from tests.support.broker import BrokerProcess
 
 pytestmark = pytest.mark.slow
@@ -54,6 +56,12 @@ class Shell:
             output, errors = process.communicate(stdin, timeout=WAIT_S)
         assert process.returncode == code, errors.decode()
         return output.decode()
+
+    def aside(self, *arguments: str, stdin: bytes = b"") -> str:
+        """The same in this process, for what a test is not about: a process costs half a second."""
+        done = CliRunner().invoke(main, arguments, input=stdin, env=self.environment)
+        assert done.exit_code == 0, done.output
+        return done.stdout
 
     def on_terminal(self, *arguments: str, **environment: str) -> tuple[int, str]:
         """Exit code, and what a terminal of 100 columns got to see."""
@@ -114,10 +122,10 @@ def test_lines_go_through_a_pipe_of_commands(shell: Shell) -> None:
 
 
 def test_a_reader_that_goes_away_is_a_normal_end(shell: Shell) -> None:
-    shell.run("topics", "create", "head")
+    shell.aside("topics", "create", "head")
     lines_count = 10_000
     line = b"x" * 50 + b"\n"  # more than a pipe holds, in all
-    shell.run("produce", "head", stdin=line * lines_count)
+    shell.aside("produce", "head", stdin=line * lines_count)
     with shell.start("consume", "head", "--from-beginning", "--group", "head") as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -126,60 +134,60 @@ def test_a_reader_that_goes_away_is_a_normal_end(shell: Shell) -> None:
         assert process.wait(WAIT_S) == 0
         assert process.stderr.read() == b""
     # What the reader did not take is not counted as read.
-    left = shell.run("consume", "head", "--group", "head", "--until-end").count("\n")
+    left = shell.aside("consume", "head", "--group", "head", "--until-end").count("\n")
     assert 0 < left < lines_count
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_consumer_follows_until_a_signal_and_commits(shell: Shell, number: int) -> None:
     topic = f"follow-{number}"
-    shell.run("topics", "create", topic)
-    shell.run("produce", topic, stdin=b"old\n")
+    shell.aside("topics", "create", topic)
+    shell.aside("produce", topic, stdin=b"old\n")
     with shell.start("consume", topic, "--from-beginning", "--group", topic) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"old\n"
-        shell.run("produce", topic, stdin=b"new\n")
+        shell.aside("produce", topic, stdin=b"new\n")
         assert process.stdout.readline() == b"new\n"  # at once, not when a buffer is full
         assert ended(process, signal.Signals(number)) == (0, "")
-    shell.run("produce", topic, stdin=b"newer\n")
-    assert shell.run("consume", topic, "--group", topic, "--until-end") == "newer\n"
+    shell.aside("produce", topic, stdin=b"newer\n")
+    assert shell.aside("consume", topic, "--group", topic, "--until-end") == "newer\n"
 
 
 def test_an_interrupted_transaction_is_aborted(shell: Shell) -> None:
-    shell.run("topics", "create", "interrupted")
+    shell.aside("topics", "create", "interrupted")
     with shell.start("produce", "interrupted", "--transactional-id", "i") as process:
         assert process.stdin is not None
         process.stdin.write(b"never\n")
         process.stdin.flush()
         everything = ("--from-beginning", "--isolation-level", "read_uncommitted")
-        seen = shell.run("consume", "interrupted", *everything, "--max-messages", "1")
+        seen = shell.aside("consume", "interrupted", *everything, "--max-messages", "1")
         assert seen == "never\n"
         code, errors = ended(process, signal.SIGINT)
     assert code == 130
     assert errors == (
         "interrupted; the transaction was aborted: readers under read_committed see none of it\n"
     )
-    assert shell.run("consume", "interrupted", "--from-beginning", "--until-end") == ""
+    assert shell.aside("consume", "interrupted", "--from-beginning", "--until-end") == ""
 
 
 def test_a_second_producer_with_the_same_id_fences_the_first(shell: Shell) -> None:
-    shell.run("topics", "create", "fenced")
+    shell.aside("topics", "create", "fenced")
     with shell.start("produce", "fenced", "--transactional-id", "f") as process:
         assert process.stdin is not None
         process.stdin.write(b"first\n")
         process.stdin.flush()
         everything = ("--from-beginning", "--isolation-level", "read_uncommitted")
-        shell.run("consume", "fenced", *everything, "--max-messages", "1")
-        shell.run("produce", "fenced", "--transactional-id", "f", stdin=b"second\n")
+        shell.aside("consume", "fenced", *everything, "--max-messages", "1")
+        shell.aside("produce", "fenced", "--transactional-id", "f", stdin=b"second\n")
         _, errors = process.communicate(b"third\n", timeout=WAIT_S)
         assert process.returncode == 1
     (line,) = errors.decode().splitlines()
     assert "took over" in line
-    assert shell.run("consume", "fenced", "--from-beginning", "--until-end") == "second\n"
+    assert shell.aside("consume", "fenced", "--from-beginning", "--until-end") == "second\n"
 
 
 def test_a_terminal_gets_tables_in_colour_and_a_pipe_plain_text(shell: Shell) -> None:
-    shell.run("topics", "create", "shown", "--partitions", "2", "--config", "retention.ms=60000")
+    shell.aside("topics", "create", "shown", "--partitions", "2", "--config", "retention.ms=60000")
     code, seen = shell.on_terminal("topics", "describe", "shown")
     assert code == 0
     assert "\x1b[1;36mshown\x1b[0m" in seen
@@ -193,8 +201,8 @@ def test_a_terminal_gets_tables_in_colour_and_a_pipe_plain_text(shell: Shell) ->
 
 
 def test_a_record_cannot_command_the_terminal(shell: Shell) -> None:
-    shell.run("topics", "create", "escape")
-    shell.run("produce", "escape", stdin=b"\x1b]0;title\x07\xff\n")
+    shell.aside("topics", "create", "escape")
+    shell.aside("produce", "escape", stdin=b"\x1b]0;title\x07\xff\n")
     _, seen = shell.on_terminal("consume", "escape", "--from-beginning", "--until-end")
     assert seen.splitlines()[0] == r"\x1b]0;title\x07\xff"
     raw = subprocess.run(
@@ -215,7 +223,7 @@ def test_an_error_is_red_on_a_terminal(shell: Shell) -> None:
 
 
 def test_ctrl_c_at_a_prompt_ends_the_command(shell: Shell) -> None:
-    shell.run("topics", "create", "prompt")
+    shell.aside("topics", "create", "prompt")
     leader, follower = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-m", "oncelog", "topics", "delete", "prompt"],
@@ -241,7 +249,7 @@ def test_ctrl_c_at_a_prompt_ends_the_command(shell: Shell) -> None:
     finally:
         process.kill()
         os.close(leader)
-    assert "prompt" in shell.run("topics", "list")
+    assert "prompt" in shell.aside("topics", "list")
 
 
 def test_a_server_that_is_no_broker_is_one_line(shell: Shell) -> None:

@@ -18,6 +18,9 @@ SHARING_FOLDERS = ("tests/spark", "tests/interop")
 longest comes first, so that no process works alone at the end.
 """
 
+LONG_FOLDERS = ("tests/simulation", "tests/e2e", "tests/properties", "tests/corruption")
+"""Files of 5 to 20 s of CPU, which come next. All others are short."""
+
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]  # not annotated
     """Gives whole groups to a process, in the order in which they were collected."""
@@ -36,7 +39,10 @@ def group_of(nodeid: str) -> str:
 def place_of(nodeid: str) -> int:
     """Where a test's group stands in the order: small numbers first."""
     group = group_of(nodeid)
-    return SHARING_FOLDERS.index(group) if group in SHARING_FOLDERS else len(SHARING_FOLDERS)
+    if group in SHARING_FOLDERS:
+        return SHARING_FOLDERS.index(group)
+    is_long = str(PurePosixPath(group).parent) in LONG_FOLDERS
+    return len(SHARING_FOLDERS) + (0 if is_long else 1)
 
 
 def has_none_of(selection: str, path: Path) -> bool:

@@ -40,14 +40,17 @@ class Reads(NamedTuple):
 
 
 class Source:
-    """One parsed file, with the way from each node up to the module."""
+    """One parsed file: all its nodes, with the way from each up to the module."""
 
     def __init__(self, name: str, text: str) -> None:
         self.name = name
         self.tree = ast.parse(text)
-        self.parents: dict[ast.AST, ast.AST] = {
-            child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)
-        }
+        self.nodes: list[ast.AST] = [self.tree]
+        self.parents: dict[ast.AST, ast.AST] = {}
+        for node in self.nodes:  # It grows as we go: every node comes, parents first.
+            for child in ast.iter_child_nodes(node):
+                self.parents[child] = node
+                self.nodes.append(child)
         self._bound: dict[Scope, dict[str, list[ast.expr]]] = {}
 
     def above(self, node: ast.AST) -> Iterator[ast.AST]:
@@ -78,7 +81,7 @@ class Uses:
         self._mentions: dict[str, list[tuple[Source, ast.AST]]] = defaultdict(list)
         functions: list[Definitions] = []
         for source in sources:
-            for node in ast.walk(source.tree):
+            for node in source.nodes:
                 if isinstance(node, Definitions):
                     functions.append(node)
                 elif isinstance(node, ast.ClassDef):
@@ -121,7 +124,7 @@ def find_reads(folder: Path = SOURCES) -> Reads:
     uses = Uses(sources)
     reads = Reads(defaultdict(list), defaultdict(list))
     for source in sources:
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             found = _read(source, node)
             if found is None or uses.is_dead(source, node) or not _is_used(source, uses, node):
                 continue
