@@ -355,6 +355,8 @@ async def _send_all(job: Job, producer: Producer, stream: BinaryIO, sent: SendTa
                     delivery = _send(job, producer, record, partition)
                 except RetriableError:
                     await producer.wait_for_memory()
+                except ValueError as error:
+                    raise Failure(f"line {sent.line_count}: {error}") from None
                 else:
                     break
             sent.track(delivery)

@@ -105,6 +105,8 @@ class Admin:
 
     async def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics with everything in them, and wait until they are gone from the metadata."""
+        if isinstance(names, str):
+            raise TypeError(f"names must be a list of topic names, not the str {names!r}")
         request = requests.delete_topics_request(names, self._cluster.request_timeout_ms)
 
         async def call() -> None:

@@ -85,6 +85,10 @@ class Consumer:
     ) -> None:
         if isolation_level not in ("read_committed", "read_uncommitted"):
             raise ValueError(f"isolation_level {isolation_level!r}")
+        if auto_offset_reset not in ("earliest", "latest", "none"):
+            raise ValueError(
+                f"auto_offset_reset {auto_offset_reset!r} must be earliest, latest or none"
+            )
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
         self._group_id = group_id
         committed = isolation_level == "read_committed"
@@ -138,6 +142,8 @@ class Consumer:
         """
         self._check_assigned(topic_partition)
         at = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        if at.offset < 0:
+            raise ValueError(f"{topic_partition}: offset {at.offset} is below 0")
         self._positions[topic_partition] = _position(at)
         self._fetched.pop(topic_partition, None)
 

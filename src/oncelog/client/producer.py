@@ -22,6 +22,7 @@ from oncelog.client.errors import (
 from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machines.transaction import State, TransactionMachine
 from oncelog.client.partitioners import Partitioner, find_partitioner
+from oncelog.client.payload import checked_record
 from oncelog.client.placement import Placement
 from oncelog.client.reliability import reliability
 from oncelog.client.sender import Sender, Token
@@ -37,7 +38,6 @@ from oncelog.core.limits import (
 )
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.batch import read_header
-from oncelog.protocol.record import Record
 
 __all__ = ["Producer"]
 
@@ -230,14 +230,14 @@ class Producer:
         """Queue one record; the future yields its `RecordMetadata` when it is acknowledged.
 
         Without `partition` the partitioner decides: by the key (murmur2, as Java's); without a key
-        batches rotate over the partitions. Raises at once outside a transaction (transactional
-        producers), and `RetriableError` when `buffer_memory` is used up. The future raises
-        `AbortableError` or `FatalError` when the record failed for good.
+        batches rotate over the partitions. Raises at once what `checked_record` finds, outside a
+        transaction (transactional producers), and `RetriableError` when `buffer_memory` is full. The
+        future raises `AbortableError` or `FatalError` when the record failed for good.
         """
         sender = self._check_may_send()
         created_ms = self._cluster.clock.monotonic_ms()
         time_ms = self._cluster.clock.now_ms() if timestamp_ms is None else timestamp_ms
-        record = Record(0, time_ms, key, value, tuple(headers))
+        record = checked_record(topic, partition, key, value, headers, time_ms)
         token = Token(asyncio.get_running_loop().create_future(), time_ms)
         self._placement.put(topic, partition, record, token, created_ms)
         sender.wake()

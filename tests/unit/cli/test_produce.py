@@ -197,6 +197,29 @@ def test_a_partition_that_is_not_there_names_its_line(oncelog: Oncelog, topic: s
     assert line.startswith(f"line 1: {topic} has no partition 2: it has 0 to 1")
 
 
+@pytest.mark.parametrize(
+    ("line", "what"),
+    [
+        (
+            '{"value": "x", "timestamp": 99999999999999999999}',
+            "timestamp_ms must be a whole number",
+        ),
+        ('{"value": "x", "headers": {"\\ud800": "a"}}', "a header's name must be text"),
+    ],
+)
+def test_a_record_that_cannot_be_encoded_names_its_line(
+    oncelog: Oncelog, topic: str, line: str, what: str
+) -> None:
+    result = oncelog("produce", topic, "--format", "json", stdin=f'{{"value": "a"}}\n{line}\n')
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"Error: line 2: {what}")
+
+
+def test_a_record_without_a_time_can_be_copied(oncelog: Oncelog, topic: str) -> None:
+    line = '{"value": "x", "timestamp": -1}\n'
+    assert oncelog("produce", topic, "--format", "json", stdin=line).exit_code == 0
+
+
 def test_an_unknown_topic_is_not_made_by_a_typing_error(oncelog: Oncelog) -> None:
     oncelog("topics", "create", "arrivals", "--if-not-exists")
     line = error_line(oncelog("produce", "arivals", stdin="a\n"))

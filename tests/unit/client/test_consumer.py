@@ -9,6 +9,7 @@ from oncelog.client import (
     Consumer,
     FatalError,
     IllegalStateError,
+    OffsetAndMetadata,
     OffsetOutOfRangeError,
     RetriableError,
     TopicPartition,
@@ -64,6 +65,20 @@ async def test_records_are_read_from_the_start_and_the_position_follows() -> Non
         assert [r.offset for r in await reading.poll(1_000)] == [2]
         assert await reading.position(TP) == 3
         assert await reading.poll(0) == []
+
+
+def test_a_reset_that_there_is_not_is_refused() -> None:
+    with pytest.raises(ValueError, match="auto_offset_reset 'first'"):
+        Consumer("b:1", auto_offset_reset="first")  # type: ignore[arg-type]
+
+
+async def test_a_position_below_0_is_refused() -> None:
+    async with consumer(broker_with(_0=batch(0, b"a"))) as reading:
+        reading.assign([TP])
+        for below in (-1, OffsetAndMetadata(-1)):
+            with pytest.raises(ValueError, match="offset -1 is below 0"):
+                reading.seek(TP, below)
+        assert [r.value for r in await reading.poll(1_000)] == [b"a"]
 
 
 async def test_records_before_the_position_are_skipped() -> None:
