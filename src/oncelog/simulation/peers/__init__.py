@@ -1,8 +1,8 @@
-"""Scripted clients that speak as stock clients do, at the level of requests.
+"""Scripted clients that send the requests that stock clients send.
 
-Each role (`roles`) is a coroutine `run(context)` that writes down what it sees as events of the
-history. A flavor says which versions a client speaks and what it does its own way; everything below
-is shared: `wire` (connections, metadata, coordinators), `sending` (Produce), `transactional`,
-`fetching`, `membership`. No peer raises for what a broker or a network may do; what a broker may
-never do is written down as `Progress("stuck: ...")`.
+Each role (`roles`) is a coroutine `run(context)` that records its results as events of the history.
+A flavor defines the versions of a client and its differences; the rest is shared: `wire`
+(connections, metadata, coordinators), `sending` (Produce), `transactional`, `fetching`,
+`membership`. Errors that a broker or a network may cause raise no exception in a peer; what a
+broker must never do is recorded as `Progress("stuck: ...")`.
 """

@@ -7,8 +7,8 @@ Parameters: `flavor`, `volatile` (topics that come and go, ("v",)), `growing` (t
 partitions, ()), `trimmed` (topics whose records are deleted, ()), `short_lived` (topics whose
 retention is changed, ()), `partitions_max` (6), `pace_ms` (800), `topic_configs`.
 
-A change of retention is written down as `RecordsDeleted` up to `ANY_OFFSET`: from then on nothing
-of the topic need be there.
+A change of retention is recorded as `RecordsDeleted` up to `ANY_OFFSET`: from then on any record of
+the topic may be deleted.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ _EXPECTED: Final = {
     },
     ApiKey.INCREMENTAL_ALTER_CONFIGS: {ErrorCode.unknown_topic_or_partition},
 }
-"""Refusals that others' doings or an earlier try explain."""
+"""Errors that another client or an earlier try may cause."""
 
 
 async def run(context: ClientContext) -> None:
-    """Change topics until told to stop; then every volatile topic is made once more."""
+    """Change topics until told to stop; then create every missing volatile topic."""
     administrator = _PeerAdministrator(context)
     while not context.stopping():
         await context.pause(0, 2 * float(context.get("pace_ms", 800)))
@@ -75,7 +75,7 @@ class _PeerAdministrator:
         return found
 
     async def change_something(self) -> None:
-        """One change of some topic, as far as the parameters allow any."""
+        """Change one topic, if the parameters allow a change."""
         choices: list[tuple[Callable[[str], Awaitable[None]], Sequence[str]]] = [
             (self._create_or_delete, self._topics("volatile", ("v",))),
             (self._grow, self._topics("growing")),
@@ -88,7 +88,7 @@ class _PeerAdministrator:
             await change(self._context.rng.choice(topics))
 
     async def settle(self) -> None:
-        """Every volatile topic exists in the end, so that its producers can write."""
+        """Create every missing volatile topic, so that its producers can write."""
         for topic in self._topics("volatile", ("v",)):
             attempt = 0
             while not (await self._wire.refresh([topic]) and topic in self._wire.topics):
@@ -143,7 +143,7 @@ class _PeerAdministrator:
             self._context.record(TopicChanged, topic, "partitions", count)
 
     async def _trim(self, topic: str) -> None:
-        """DeleteRecords of one partition, somewhere between its first and last record."""
+        """Delete records of one partition up to a random offset."""
         await self._wire.refresh([topic])
         known = self._wire.partitions([topic])
         if not known:
@@ -178,7 +178,7 @@ class _PeerAdministrator:
         )
 
     async def _shorten(self, topic: str) -> None:
-        """Change how much of a topic is kept, and sometimes leave it to the broker again."""
+        """Change a topic's retention, and sometimes reset it to the broker's default."""
         rng = self._context.rng
         await self._wire.refresh([topic])
         for at in self._wire.partitions([topic]):
@@ -212,7 +212,7 @@ class _PeerAdministrator:
             return None
 
     def _is_done(self, api: ApiKey, codes: Sequence[ErrorCode]) -> bool:
-        """Whether an answer means that the request took effect."""
+        """Return whether a response means that the request took effect."""
         failed = [code for code in codes if code is not ErrorCode.none]
         for code in failed:
             is_known = code.retriable or code in _EXPECTED[api]

@@ -1,9 +1,9 @@
 """Assigns partitions in a group of the classic protocol: subscriptions and assignors.
 
-The three assignors do what Kafka's of these names promise: "range" and "roundrobin" hand
-everything out at once; "cooperative-sticky" lets each member keep a fair part of what it owns, and
-assigns a partition that has to move only after its owner has revoked it, which takes a second
-rebalance (KIP-429). Pure.
+The three assignors behave as Kafka's of these names: "range" and "roundrobin" assign all partitions
+at once; "cooperative-sticky" lets each member keep a fair part of what it owns, and assigns a
+partition that has to move only after its owner has revoked it, which takes a second rebalance
+(KIP-429). Pure.
 
 Layouts: `ConsumerProtocolSubscription.json`, `ConsumerProtocolAssignment.json`.
 """
@@ -37,9 +37,9 @@ Partitions = tuple[TopicPartition, ...]
 
 
 class PeerSubscription(NamedTuple):
-    """A member's subscription, which its leader gets.
+    """A member's subscription, which the group's leader receives.
 
-    `generation` is the one in which it owned `owned`.
+    `generation` is the generation in which it owned `owned`.
     """
 
     topics: tuple[str, ...]
@@ -51,7 +51,7 @@ class PeerSubscription(NamedTuple):
 
 
 def encode_subscription(subscription: PeerSubscription, version: int) -> bytes:
-    """In version 0, 1 (with owned partitions) or 2 (with the generation)."""
+    """Encode it in version 0, 1 (with owned partitions) or 2 (with the generation)."""
     out = [_INT16.pack(version), _INT32.pack(len(subscription.topics))]
     out += [_string(topic) for topic in subscription.topics]
     out.append(_INT32.pack(-1))
@@ -63,7 +63,7 @@ def encode_subscription(subscription: PeerSubscription, version: int) -> bytes:
 
 
 def decode_subscription(data: bytes) -> PeerSubscription:
-    """Raises `ProtocolError` for bytes that are none."""
+    """Decode a subscription. Raises `ProtocolError`."""
     try:
         reader = _Reader(data)
         version = reader.int16()
@@ -77,12 +77,12 @@ def decode_subscription(data: bytes) -> PeerSubscription:
 
 
 def encode_assignment(partitions: Iterable[TopicPartition], version: int = 1) -> bytes:
-    """One member's share."""
+    """Encode one member's assignment."""
     return _INT16.pack(version) + _topics(partitions) + _INT32.pack(-1)
 
 
 def decode_assignment(data: bytes) -> Partitions:
-    """Raises `ProtocolError` for bytes that are none. No bytes are no partitions."""
+    """Decode an assignment; empty bytes are no partitions. Raises `ProtocolError`."""
     if not data:
         return ()
     try:
@@ -148,7 +148,7 @@ class _Reader:
 def assign(
     assignor: str, members: Mapping[str, PeerSubscription], counts: Mapping[str, int]
 ) -> dict[str, Partitions]:
-    """Each member's partitions. `counts` says how many partitions each topic has."""
+    """Return each member's partitions. `counts` are the partition counts of the topics."""
     if assignor == "range":
         shares = _range(members, counts)
     elif assignor == "roundrobin":

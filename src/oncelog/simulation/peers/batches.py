@@ -1,7 +1,7 @@
-"""The records that scripted producers send: one value each, and the corners of the format.
+"""Creates the records that scripted producers send, with all features of the record format.
 
-A value is unique in the run. Around it come keys or none, headers, every codec, timestamps of now,
-of a while ago, or none at all. Pure but for the `rng` it is given.
+A value is unique in the run. Keys, headers, codecs and timestamps vary. Pure but for the `rng`
+argument.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ _RECENT_MS: Final = 60_000
 
 @dataclass(frozen=True, slots=True)
 class Corners:
-    """Which corners of the record format a producer visits."""
+    """The features of the record format that a producer uses."""
 
     codecs: Sequence[str] = ("none",)
     timestamps: Sequence[str] = ("now",)
-    """Of "now", "recent" (up to a minute ago) and "none" (-1)."""
+    """Some of "now", "recent" (up to a minute ago) and "none" (-1)."""
     keys: bool = True
     headers: bool = True
 
     def records(self, rng: random.Random, now_ms: int, values: Sequence[Value]) -> list[Record]:
-        """The records of one batch."""
+        """Return the records of one batch."""
         kind = rng.choice(self.timestamps)
         records = []
         for value in values:
@@ -50,10 +50,10 @@ class Corners:
 
 
 class Batch:
-    """Records for one partition, from the moment they were handed over until their fate is known.
+    """Records for one partition, from the call of `offer` until their outcome is known.
 
-    `order` says which of a producer's batches came first. `perhaps_written`: it was sent once
-    without an answer that denies it, so it may be in the log or still get there.
+    `order` numbers a producer's batches. `perhaps_written`: it was sent without a response that
+    refused it, so it may be in the log or still arrive there.
     """
 
     __slots__ = (
@@ -94,7 +94,7 @@ class Batch:
         self.is_acked = False
 
     def encode(self, transactional: bool) -> bytearray:
-        """The batch as bytes, with the producer and sequence it has now."""
+        """Return the batch as bytes, with its current producer id, epoch and sequence."""
         return build_batch(
             self.records,
             producer_id=self.producer_id,

@@ -17,7 +17,7 @@ __all__ = ["Quiet", "follow_topics", "run"]
 
 
 class Quiet:
-    """Whether a reader has had everything for long enough, after the client was told to stop."""
+    """Decides whether a reader has read everything for long enough once it has to stop."""
 
     def __init__(self, context: ClientContext, settle_ms: float) -> None:
         self._context = context
@@ -25,7 +25,7 @@ class Quiet:
         self._since_s: float | None = None
 
     def reached(self, has_everything: bool) -> bool:
-        """Say after each round whether there is anything left to read; True once it was enough."""
+        """Set after each round whether everything was read; True once that was long enough."""
         if not has_everything or not self._context.stopping():
             self._since_s = None
             return False
@@ -36,7 +36,10 @@ class Quiet:
 
 
 async def follow_topics(fetcher: Fetcher, topics: Sequence[str]) -> bool:
-    """Read all partitions that these topics have now. False if that is not known for sure."""
+    """Read all current partitions of these topics.
+
+    Return False if they are not known for certain.
+    """
     is_told = await fetcher.wire.refresh(topics)
     known = fetcher.wire.partitions(topics)
     for at in known:
@@ -49,12 +52,12 @@ async def follow_topics(fetcher: Fetcher, topics: Sequence[str]) -> bool:
 
 
 async def run(context: ClientContext) -> None:
-    """Read until told to stop, then until there is nothing more to read."""
+    """Read until told to stop, then to the end."""
     incarnation = 0
     while True:
         name = context.name if incarnation == 0 else f"{context.name}.{incarnation}"
         if await _live(context.named(name)):
-            # The last one tells: those before it left off somewhere.
+            # Only the last process reads to the end.
             context.named(name).progress("settled")
             return
         incarnation += 1
@@ -62,7 +65,7 @@ async def run(context: ClientContext) -> None:
 
 
 async def _live(context: ClientContext) -> bool:
-    """One process's life: True once settled."""
+    """Run one process; return True once settled."""
     wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
     committed = context.get("isolation", "committed") == "committed"
     fetcher = Fetcher(context, wire, committed=committed)

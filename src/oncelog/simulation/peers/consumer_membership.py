@@ -1,12 +1,12 @@
-"""One member of a group under KIP-848: heartbeats that say everything, and one step at a time.
+"""Plays one member of a group under KIP-848.
 
-The member joins with epoch 0 and an id of its own, which it keeps through every rejoin. An answer
-with an assignment is worked off: what is not in it is committed and given up first, then what is
-new is taken, and the next heartbeat, sent at once, says what the member owns now. Any other
-heartbeat says only what has changed, and one after a lost answer says everything again. A member
-that is fenced has lost its partitions and joins again; one whose instance id was taken ends.
+The member joins with epoch 0 and its own member id, which it keeps when it rejoins. After a
+response with an assignment it first commits and revokes the partitions that are not in it, then
+adds the new ones, and at once sends a heartbeat with its owned partitions. Any other heartbeat has
+only the fields that have changed, and one after a lost response has all of them. A fenced member
+has lost its partitions and rejoins; one whose instance id was taken ends.
 
-Now and then a member takes long to give partitions up. Its heartbeats go on meanwhile.
+Now and then a member takes long to revoke partitions. Its heartbeats continue meanwhile.
 
 Sources: `ConsumerMembershipManager`, `AbstractHeartbeatRequestManager` (Java).
 """
@@ -47,7 +47,7 @@ _JOIN_EPOCH: Final = 0
 _LEAVE_EPOCH: Final = -1
 _STATIC_LEAVE_EPOCH: Final = -2
 _LOOK_S: Final = 0.5
-"""A member that waits for its group looks at it so often."""
+"""The pause between two checks of a member that waits for its group."""
 
 _Place: TypeAlias = tuple[UUID, int]
 """A partition as this protocol names it."""
@@ -77,15 +77,15 @@ class PeerConsumerMember(GroupClient):
         self._interval_s = 0.3
         self._owned: dict[_Place, TopicPartition] = {}
         self._told: frozenset[_Place] = frozenset()
-        """The assignment that was last told."""
+        """The last assignment that it received."""
         self._unknown: frozenset[_Place] = frozenset()
-        """What of it has no name: its topic is new, or gone already."""
+        """Its partitions whose topics have no name: they are new or were deleted."""
         self._said: tuple[TopicPartition, ...] | None = None
-        """What the coordinator was last told that this member owns; None: it may not know."""
+        """The owned partitions in the last heartbeat; None: the coordinator may not know them."""
         self._is_fresh = False
-        """An assignment was told, and is not worked off yet."""
+        """Whether it has received an assignment that it has not adopted yet."""
         self._must_say = False
-        """The next heartbeat says what this member owns, whether or not it was said before."""
+        """Whether the next heartbeat has to contain the owned partitions."""
         self._looked_s = 0.0
         self._is_whole = False
 
@@ -96,7 +96,7 @@ class PeerConsumerMember(GroupClient):
 
     @property
     def must_join(self) -> bool:
-        """See `GroupClient`. Also while there is an assignment to work off."""
+        """See `GroupClient`. Also True while it has not adopted an assignment."""
         if self.generation < 0 or self._is_fresh:
             return True
         return self._told - self._unknown != self._owned.keys()
@@ -104,7 +104,7 @@ class PeerConsumerMember(GroupClient):
     # --- joining ----------------------------------------------------------------------
 
     async def join(self) -> bool:
-        """Join, or work off the assignment. After False a while has passed."""
+        """Join, or adopt the assignment. It waits before it returns False."""
         is_done = await (self._enroll() if self.generation < 0 else self._reconcile())
         if is_done:
             self._attempt = 0
@@ -138,7 +138,7 @@ class PeerConsumerMember(GroupClient):
         return await self._heartbeat(self.generation)
 
     async def _dawdle(self) -> None:
-        """Take a long time to give partitions up: sometimes longer than there is."""
+        """Take a long time to revoke partitions, sometimes longer than the rebalance timeout."""
         until_s = self.context.elapsed_s() + self.context.rng.uniform(0, 1.3) * (
             self.rebalance_ms / 1000
         )
@@ -147,7 +147,7 @@ class PeerConsumerMember(GroupClient):
             await self.beat()
 
     async def _names(self, places: Collection[_Place]) -> dict[_Place, TopicPartition]:
-        """Those of the partitions whose topics are known, by name."""
+        """Return the partitions whose topic names are known."""
         if not self._ids().keys() >= {topic_id for topic_id, _ in places}:
             await self.wire.refresh(self.topics)
         return self._known(places)
@@ -174,7 +174,7 @@ class PeerConsumerMember(GroupClient):
             await self._heartbeat(self.generation)
 
     async def _heartbeat(self, epoch: int) -> bool:
-        """One heartbeat; True if this member is in the group."""
+        """Send one heartbeat; return True if this member is in the group."""
         self._beat_s = self.context.elapsed_s()
         owned = tuple(sorted(self._owned.values()))
         request = self._request(epoch)
@@ -252,7 +252,7 @@ class PeerConsumerMember(GroupClient):
     # --- looking ----------------------------------------------------------------------
 
     async def watch(self) -> bool:
-        """See `GroupClient`. Once this client is to stop, also whether the group is whole."""
+        """See `GroupClient`. Once this client has to stop, also check the group's assignment."""
         if not await self.wire.refresh(self.topics):
             return False
         if not self.context.stopping():
@@ -263,7 +263,7 @@ class PeerConsumerMember(GroupClient):
         return self._is_whole
 
     async def _look(self) -> bool:
-        """Whether each partition has a member, as the coordinator describes it."""
+        """Return whether ConsumerGroupDescribe shows a member for each partition."""
         request = ConsumerGroupDescribeRequest(group_ids=(self.group_id,))
         answer = await self._ask(ApiKey.CONSUMER_GROUP_DESCRIBE, request, None)
         if answer is None:
@@ -279,7 +279,7 @@ class PeerConsumerMember(GroupClient):
     # --- going ------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Leave for good, or (static) for now."""
+        """Leave the group; a static member may come back."""
         self._revoke(self.assigned)
         if self.generation < 0:
             return
@@ -291,7 +291,7 @@ class PeerConsumerMember(GroupClient):
         """See `GroupClient`."""
         super()._refused(api, code)
         if code is ErrorCode.stale_member_epoch:
-            # The next heartbeat tells the epoch.
+            # The next heartbeat returns the epoch.
             self._beat_s -= self._interval_s
         elif code in (ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch):
             self._revoke(self.assigned)
@@ -308,14 +308,14 @@ _FATAL: Final = frozenset(
     {
         ErrorCode.fenced_instance_id,
         ErrorCode.unreleased_instance_id,
-        # The group has meanwhile become a classic one, or cannot become one of this protocol.
+        # The group has become a classic one meanwhile, or cannot be upgraded.
         ErrorCode.group_id_not_found,
     }
 )
 
 
 def _told(answer: ConsumerGroupHeartbeatResponse) -> frozenset[_Place] | None:
-    """The assignment in an answer; None where it has not changed."""
+    """Return the assignment in a response; None if it has not changed."""
     if answer.assignment is None:
         return None
     return frozenset(

@@ -1,9 +1,9 @@
 """Consume, transform, produce: copies of one topic's records in another, exactly once.
 
-A transaction holds the copies and the offsets after them. After any failure positions come from the
-group's committed offsets, asked for with require_stable (KIP-447), so that no pending commit is
-overlooked. As a member of the group it commits with member id and generation; otherwise it reads
-the partitions it is given, and only its transactional id keeps a second instance out.
+A transaction holds the copies and the offsets after them. After any failure it continues at the
+group's committed offsets, fetched with require_stable (KIP-447), so that it waits for pending
+commits. As a member of the group it commits with member id and generation; otherwise it reads
+assigned partitions, and only its transactional id fences a second instance.
 
 Parameters: `flavor`, `source` ("t"), `target` ("copy"), `group_id` ("copiers"), `as_member` (False;
 the old client cannot, so it has to be alone in its group), `partitions` (indexes of the source that
@@ -48,12 +48,12 @@ async def run(context: ClientContext) -> None:
         await context.pause(1, 1_000)
     for zombie in zombies:
         await zombie
-    # The last one tells: those before it left off somewhere.
+    # Only the last process copies to the end.
     context.named(name).progress("settled")
 
 
 class _PeerCopier:
-    """One process's life. Reader and producer have connections of their own."""
+    """One process. Reader and producer have their own connections."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -72,7 +72,7 @@ class _PeerCopier:
         self.is_zombie = False
 
     async def live(self) -> bool:
-        """True once settled; False when another instance has to take over."""
+        """Run the process; return True once settled, False when another instance has to start."""
         context, producer = self._context, self._producer
         session_ms = self._reader.member.session_ms if self._as_member else 0
         quiet = Quiet(context, float(context.get("settle_ms", 1.5 * session_ms + 3_000)))
@@ -98,13 +98,13 @@ class _PeerCopier:
         return True
 
     def end(self) -> None:
-        """The process is gone."""
+        """Close the process's connections."""
         self._reader.member.die()
         self._producer.give_up("process ended")
         self._wire.close()
 
     async def haunt(self) -> None:
-        """Try to end the transaction although another instance has taken over."""
+        """Try to end the transaction although another instance has started."""
         await self._context.pause(1, 2.0 * self._producer.timeout_ms)
         await self._send_offsets(self._work)
         await self._producer.commit()
@@ -113,7 +113,7 @@ class _PeerCopier:
     # --- reading ----------------------------------------------------------------------
 
     async def _is_ready(self) -> bool:
-        """Know the target and stand at committed positions of what is to be read."""
+        """Find the target and the committed positions; return False if they are unknown."""
         if not self._producer.wire.partitions([self._target]):
             await self._producer.wire.refresh([self._target])
             if not self._producer.wire.partitions([self._target]):
@@ -137,14 +137,14 @@ class _PeerCopier:
         reader.forget_positions()
         if not wanted:
             await self._context.back_off(2)
-            # Without a source there is nothing left to copy.
+            # Without a source there are no records to copy.
             self._has_all = True
             return False
         self._is_positioned = await reader.position(wanted)
         return self._is_positioned
 
     async def _is_at_the_end(self) -> bool:
-        """Whether everything is copied, of the partitions that there are by now."""
+        """Return whether all current partitions are copied to their end."""
         reader = self._reader
         if self._as_member:
             return reader.is_told and not reader.member.must_join and reader.fetcher.is_caught_up()
@@ -163,7 +163,7 @@ class _PeerCopier:
     # --- copying ----------------------------------------------------------------------
 
     async def _copy(self, work: dict[TopicPartition, Read]) -> None:
-        """One transaction, and what this client does wrong in it."""
+        """Run one transaction, with this client's errors."""
         context, producer = self._context, self._producer
         vice = ""
         if context.chance(float(context.get("vice", 0.15))) and not context.stopping():
@@ -187,7 +187,7 @@ class _PeerCopier:
             await self._roll_back()
 
     async def _roll_back(self) -> None:
-        """Abort, and read again from where the group's offsets are."""
+        """Abort, and continue at the group's offsets."""
         self._is_positioned = False
         if self._producer.is_fatal:
             self._producer.give_up("fenced")
@@ -195,14 +195,14 @@ class _PeerCopier:
             await self._producer.abort()
 
     async def _send_offsets(self, work: dict[TopicPartition, Read]) -> None:
-        """The offsets after what is copied, without which the copies may not be committed."""
+        """Send the offsets after the copied records, without which the copies must not commit."""
         if self._producer.error is None and not self._producer.is_fatal:
             member = self._reader.member.membership if self._as_member else NO_MEMBER
             offsets = {at: read.position for at, read in work.items()}
             await self._producer.send_offsets(self._group_id, offsets, member)
 
     async def _send(self, work: dict[TopicPartition, Read]) -> None:
-        """A copy of each record, in the target's partition of the same number."""
+        """Send a copy of each record to the target's partition with the same number."""
         count = len(self._producer.wire.partitions([self._target]))
         number = self._producer.transaction
         for at, read in work.items():

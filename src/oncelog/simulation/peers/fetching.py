@@ -1,12 +1,11 @@
-"""Fetch as stock consumers do it, with sessions or without, and what a reader may see of it.
+"""Fetches as stock consumers do, with or without sessions, and returns the visible records.
 
-The filter of read_committed is this module's own (INV-3): the batches of a producer are left out
-from the first offset of its aborted transaction on, up to its abort marker. It
-checks responses as well: no record is at or above the high watermark, for read_committed the last
-stable offset (INV-7), and offsets ascend.
+It has its own filter for read_committed (INV-3): a producer's batches are left out from the first
+offset of its aborted transaction to its abort marker. It also checks responses: no record is at or
+above the high watermark, for read_committed the last stable offset (INV-7), and offsets ascend.
 
-Where the flavor compares leader epochs (KIP-320), a position whose leader has a new one is
-validated before it is fetched from: did the epoch of the batch before it end at or behind it?
+If the flavor compares leader epochs (KIP-320), a position is validated before a fetch when its
+leader has a new epoch: the epoch of the batch before it must end at or after the position.
 
 Sources: `CompletedFetch`, `FetchSessionHandler`, `OffsetFetcher`, `SubscriptionState` (Java).
 """
@@ -76,21 +75,21 @@ _SESSION_LOST: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """The records of one partition's answer that a reader may see, and the next offset."""
+    """The visible records of one partition's response, and the next offset."""
 
     records: tuple[tuple[int, Value], ...]
     position: int
     leader_epoch: int = -1
-    """Of the last batch, -1 if there was none."""
+    """The leader epoch of the last batch, -1 if there was none."""
 
 
 def read_batches(
     buffer: bytes | memoryview, position: int, aborted: Iterable[tuple[int, int]] | None
 ) -> Read:
-    """The visible records from `position` on; `aborted` holds (producer id, first offset) pairs.
+    """Return the visible records from `position` on; `aborted` holds (producer id, first offset).
 
-    Raises `ProtocolError` for batches that are none, are damaged or do not ascend, `ValueError` for
-    a record that no client of the run wrote.
+    Raises `ProtocolError` for batches that are invalid, damaged or not in order, `ValueError` for a
+    record that no client of the run wrote.
     """
     pending = sorted((first, producer_id) for producer_id, first in aborted or ())
     hidden: set[int] = set()
@@ -126,7 +125,7 @@ def _ends_an_abort(buffer: bytes | memoryview, start: int, header: BatchHeader) 
 
 @dataclass(slots=True)
 class _Session:
-    """A fetch session with one broker (KIP-227), as the client remembers it."""
+    """A fetch session with one broker (KIP-227), as the client keeps it."""
 
     session_id: int = 0
     epoch: int = 0
@@ -135,10 +134,10 @@ class _Session:
 
 
 class Fetcher:
-    """Reads partitions from positions of its own.
+    """Reads partitions from its own positions.
 
-    `high_watermarks` has each partition's last known one, also of those no longer read: a fetch
-    session does not repeat one that has not changed.
+    `high_watermarks` has each partition's last known one, also of partitions no longer read: a
+    fetch session does not repeat an unchanged one.
     """
 
     def __init__(self, context: ClientContext, wire: PeerWire, *, committed: bool) -> None:
@@ -151,7 +150,7 @@ class Fetcher:
         self._epochs: dict[TopicPartition, int] = {}
         """The leader epoch of the batch before each position, where it is known."""
         self._validated: dict[TopicPartition, int] = {}
-        """The leader epoch under which each position was found to be right, or read from."""
+        """The leader epoch under which each position was validated or reached."""
         self._ids: dict[TopicPartition, UUID | None] = {}
         self._sessions: dict[Address, _Session] = {}
         self._to_reset: set[TopicPartition] = set()
@@ -161,7 +160,7 @@ class Fetcher:
     # --- positions --------------------------------------------------------------------
 
     def seek(self, at: TopicPartition, offset: int, reason: str, epoch: int = -1) -> None:
-        """Go on there, behind a batch of that leader epoch."""
+        """Set the position, which follows a batch of that leader epoch."""
         self.positions[at] = offset
         self._epochs[at] = epoch
         self._ids[at] = self.wire.topic_id(at.topic)
@@ -169,17 +168,17 @@ class Fetcher:
         self.context.record(Positioned, at, offset, reason)
 
     def reset(self, at: TopicPartition) -> None:
-        """Go on at the beginning of the log, wherever that is by now."""
+        """Set the position to the log's current start."""
         self._to_reset.add(at)
 
     def drop(self, at: TopicPartition) -> None:
-        """Read this partition no more."""
+        """Stop reading this partition."""
         self.positions.pop(at, None)
         self._to_reset.discard(at)
         self._corrupt.pop(at, None)
 
     def is_caught_up(self) -> bool:
-        """Whether everything was read that there was when each partition was last answered."""
+        """Return whether each partition was read to the end that its last response had."""
         return not any(self._is_there(at) for at in self._to_reset) and all(
             self.high_watermarks.get(at, position + 1) <= position
             or self._corrupt.get(at, 0) >= _CORRUPT_COUNT_MAX
@@ -188,14 +187,14 @@ class Fetcher:
         )
 
     def _is_there(self, at: TopicPartition) -> bool:
-        """Whether the topic, which may have been made again, still has this partition."""
+        """Return whether the topic, which may have been created again, has this partition."""
         view = self.wire.topics.get(at.topic)
         return view is None or at.partition in view.leaders
 
     async def list_offsets(
         self, wanted: Mapping[TopicPartition, int], isolation_level: int = 0
     ) -> dict[TopicPartition, int]:
-        """Offsets by timestamp (or earliest, latest), of those partitions that answered well."""
+        """Return offsets by timestamp (or earliest, latest), without partitions with an error."""
         found: dict[TopicPartition, int] = {}
         leaders: dict[Address, dict[TopicPartition, int]] = {}
         for at in sorted(wanted):
@@ -254,7 +253,7 @@ class Fetcher:
         return given
 
     async def _is_valid(self, leader: Address, at: TopicPartition) -> bool:
-        """Whether the position may be fetched from. One behind a lost tail goes back first."""
+        """Return whether the position is valid. A position above a truncated log is reset first."""
         epoch, now = self._epochs.get(at, -1), self._leader_epoch(at)
         if epoch < 0 or now < 0 or self._validated.get(at) == now:
             self._validated[at] = now
@@ -282,7 +281,7 @@ class Fetcher:
         return self.wire.leader_epoch(at) if self.wire.flavor.compares_epochs else -1
 
     async def _learn(self) -> None:
-        """Metadata of topics that have none; a topic made again is read from its beginning."""
+        """Request metadata of unknown topics; read a topic that is new from its beginning."""
         topics = sorted({at.topic for at in self.positions})
         if any(topic not in self.wire.topics for topic in topics):
             await self.wire.refresh(topics)
@@ -296,7 +295,7 @@ class Fetcher:
     async def _fetch(
         self, leader: Address, partitions: Sequence[TopicPartition], max_wait_ms: int
     ) -> FetchResponse | None:
-        """One request and its answer; None if there was none that can be used."""
+        """Send one request and return its response; None if there is no usable one."""
         try:
             connection = await self.wire.open(leader)
             by_id = all(self.wire.topic_id(at.topic) is not None for at in partitions)
@@ -309,7 +308,7 @@ class Fetcher:
             future = connection.submit(ApiKey.FETCH, version, (frame,))
             body = await self.wire.wait(connection, future, max_wait_ms + self.wire.timeout_ms)
         except LostError:
-            # The session may be there, and may have moved on: begin a new one in its place.
+            # The session's epoch is unknown now, so a new session replaces it.
             if leader in self._sessions:
                 self._sessions[leader].epoch = 0
             return None
@@ -410,7 +409,7 @@ class Fetcher:
     def _give(
         self, at: TopicPartition, answer: FetchPartitionResponse, given: dict[TopicPartition, Read]
     ) -> None:
-        """Hand out what one partition's answer holds."""
+        """Record the records of one partition's response."""
         position = self.positions[at]
         if answer.high_watermark >= 0:
             self.high_watermarks[at] = answer.high_watermark
@@ -440,7 +439,7 @@ class Fetcher:
             given[at] = read
 
     def _cannot_read(self, at: TopicPartition, error: ProtocolError) -> None:
-        """What cannot be read is asked for again; Kafka's consumers never skip it."""
+        """Handle unreadable batches: fetch them again, as Kafka's consumers never skip them."""
         count = self._corrupt.get(at, 0) + 1
         self._corrupt[at] = count
         if error.code is not ErrorCode.corrupt_message:

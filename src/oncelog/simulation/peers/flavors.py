@@ -22,10 +22,10 @@ class Flavor:
 
     `coordinator_lane`: coordinators get a connection of their own (librdkafka's logical brokers);
     otherwise they share the one that produces. `one_partition_per_request`: a Produce request
-    carries one partition. `bumps_locally`: an idempotent producer raises its epoch by itself.
-    `bump_replaces_abort`: where a transaction needs a new epoch, InitProducerId stands in for
-    EndTxn (both TV1). `produce_epoch_is_fatal`: INVALID_PRODUCER_EPOCH to a Produce ends the
-    producer, not the transaction only.
+    carries one partition. `bumps_locally`: an idempotent producer raises its own epoch.
+    `bump_replaces_abort`: where a transaction needs a new epoch, InitProducerId replaces EndTxn
+    (both TV1). `produce_epoch_is_fatal`: INVALID_PRODUCER_EPOCH to a Produce ends the producer, not
+    the transaction only.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Flavor:
     consumer_protocol: bool = True
     """It can be a member under KIP-848."""
     compares_epochs: bool = True
-    """A consumer notices when the log lost what it read (KIP-320)."""
+    """A consumer detects that the log lost records that it had read (KIP-320)."""
 
 
 LIBRDKAFKA: Final = Flavor(
@@ -87,7 +87,7 @@ JAVA: Final = Flavor(
 JAVA_WITHOUT_TV2: Final = MappingProxyType(
     {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
 )
-"""What binds the Java client in a transaction where the cluster has no transaction.version 2."""
+"""The Java client's versions in a transaction if the cluster has no transaction.version 2."""
 
 OLD: Final = Flavor(
     "old",
@@ -96,7 +96,7 @@ OLD: Final = Flavor(
             ApiKey.PRODUCE: 3,
             ApiKey.FETCH: 4,
             ApiKey.LIST_OFFSETS: 1,
-            # Older ones would have the broker create every topic that is asked about.
+            # In older versions the broker creates every requested topic.
             ApiKey.METADATA: 4,
             ApiKey.OFFSET_COMMIT: 3,
             ApiKey.OFFSET_FETCH: 3,

@@ -1,4 +1,4 @@
-"""The common parts of members of both protocols: commit and fetch offsets, lose partitions.
+"""Holds the common parts of members of both protocols: commit and fetch offsets, lose partitions.
 
 Sources: `CommitRequestManager`, `ConsumerCoordinator` (Java).
 """
@@ -36,7 +36,7 @@ class GroupClient(ABC):
     """One process in a group. `generation` is its member epoch under KIP-848; -1: in none.
 
     `former`: the generation before the last change, -1 if there was none. `is_fenced`: the process
-    cannot go on under this identity.
+    cannot continue under this identity.
     """
 
     def __init__(
@@ -65,31 +65,31 @@ class GroupClient(ABC):
     @property
     @abstractmethod
     def is_cooperative(self) -> bool:
-        """Whether partitions stay with their owners through a rebalance."""
+        """Return whether members keep their partitions during a rebalance."""
 
     @property
     @abstractmethod
     def must_join(self) -> bool:
-        """Whether the member has to join (again) before it goes on reading."""
+        """Return whether the member has to join (again) before it continues to read."""
 
     @abstractmethod
     async def join(self) -> bool:
-        """One attempt to know what to read: True once the member knows its partitions."""
+        """Try once to get an assignment; return True once the member has one."""
 
     @abstractmethod
     async def beat(self, *, now: bool = False) -> None:
-        """A heartbeat if one is due."""
+        """Send a heartbeat if one is due."""
 
     @abstractmethod
     async def watch(self) -> bool:
-        """Look whether topics or the group have changed. False if that is not known."""
+        """Check whether topics or the group have changed; return False if that is unknown."""
 
     @abstractmethod
     async def leave(self) -> None:
-        """Leave the group, and give up all partitions."""
+        """Leave the group, and revoke all partitions."""
 
     def _refused(self, api: ApiKey, code: ErrorCode) -> None:
-        """Act on an error: what it means for the membership is for the subclass."""
+        """Handle an error; subclasses define what it means for the membership."""
         if code in _MOVED:
             self.wire.forget_coordinator(GROUP, self.group_id)
         elif code in (ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition):
@@ -97,13 +97,13 @@ class GroupClient(ABC):
 
     @property
     def membership(self) -> tuple[int, str, str | None]:
-        """Generation, member id and instance id, as TxnOffsetCommit carries them."""
+        """Generation, member id and instance id, as in TxnOffsetCommit."""
         return self.generation, self.member_id, self.instance_id
 
     # --- offsets ----------------------------------------------------------------------
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> bool:
-        """One attempt to commit positions as this member of this generation (INV-8)."""
+        """Try once to commit positions as this member of this generation (INV-8)."""
         code = await self._commit(offsets, self.generation)
         if code is None or code is ErrorCode.none:
             return code is not None
@@ -111,14 +111,14 @@ class GroupClient(ABC):
         return False
 
     async def repeat(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit as what this member was before, as one that was on its way might arrive."""
+        """Commit with the former generation, as a delayed request does."""
         if self.former >= 0 and offsets:
             await self._commit(offsets, self.former)
 
     async def _commit(
         self, offsets: Mapping[TopicPartition, int], generation: int
     ) -> ErrorCode | None:
-        """The first error of a commit; None without an answer."""
+        """Return the first error of a commit; None without a response."""
         who = self.group_id, self.member_id, generation
         self.context.record(OffsetsCommitting, *who, dict(offsets))
         request = self._commit_request(offsets, generation)
@@ -137,7 +137,7 @@ class GroupClient(ABC):
         return ErrorCode.none
 
     def _by_name(self, partitions: Iterable[TopicPartition]) -> int | None:
-        """Versions that name topics by their id are for topics whose id is known."""
+        """Choose a version: those with topic ids need topics whose ids are known."""
         is_known = all(self.wire.topic_id(at.topic) is not None for at in partitions)
         return None if is_known else requests.OFFSETS_BY_NAME_MAX
 
@@ -161,7 +161,7 @@ class GroupClient(ABC):
     async def committed(
         self, partitions: Iterable[TopicPartition], *, stable: bool = True
     ) -> dict[TopicPartition, int] | None:
-        """The group's offsets of these partitions; None if they are not available now."""
+        """Return the group's offsets of these partitions; None if they are not available now."""
         asked_s = self.context.now_s()
         wanted = sorted(set(partitions))
         request = self._offsets_request(wanted, stable)
@@ -200,7 +200,7 @@ class GroupClient(ABC):
     def _offsets_of(
         self, answer: offset_fetch.OffsetFetchResponse
     ) -> tuple[ErrorCode, dict[TopicPartition, int]]:
-        """The first error of an OffsetFetch answer, and the offsets in it."""
+        """Return the first error of an OffsetFetch response, and its offsets."""
         names = {view.topic_id: name for name, view in self.wire.topics.items() if view.topic_id}
         group = answer.groups[0]
         offsets: dict[TopicPartition, int] = {}
@@ -217,7 +217,7 @@ class GroupClient(ABC):
         return code, offsets
 
     def _enter(self, generation: int) -> None:
-        """Be in that generation from now on."""
+        """Set the current generation."""
         if generation != self.generation and self.generation >= 0:
             self.former = self.generation
         self.generation = generation
@@ -225,7 +225,7 @@ class GroupClient(ABC):
     # --- losing -----------------------------------------------------------------------
 
     def die(self) -> None:
-        """Give up all partitions without a request to the coordinator."""
+        """Drop all partitions without a request to the coordinator."""
         self._revoke(self.assigned)
 
     def _revoke(self, partitions: Sequence[TopicPartition]) -> None:
@@ -242,7 +242,7 @@ class GroupClient(ABC):
         timeout_ms: float | None,
         at_most: int | None = None,
     ) -> ResponseT | None:
-        """One request to the group's coordinator; None without an answer."""
+        """Send one request to the group's coordinator; return None without a response."""
         address = await self.wire.coordinator(GROUP, self.group_id)
         if address is None:
             await self.context.back_off(self._attempt)

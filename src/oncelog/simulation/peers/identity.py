@@ -1,8 +1,8 @@
 """Identifies a producer: InitProducerId, and the calls to coordinators with retries.
 
-Every call is repeated until it has a final answer or its time is over: after a lost answer, after a
-code that asks for it (`retriable`), and at another broker where the coordinator moved. Between the
-tries the client waits, and after CONCURRENT_TRANSACTIONS only shortly, as Java does.
+Every call is repeated until it has a final response or its time is over: after a lost response,
+after a retriable error, and at another broker if the coordinator moved. Between the tries the
+client waits, after CONCURRENT_TRANSACTIONS only shortly, as Java does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _CONCURRENT_BACKOFF_MS: Final = 20
 class CallOutcome(NamedTuple, Generic[ResponseT]):
     """How a call ended. `code` None: its time was over before it had a final answer.
 
-    `perhaps`: a try without an answer, or with one that leaves it open, may have taken effect.
+    `perhaps`: a try may have taken effect: it had no response, or an inconclusive one.
     """
 
     code: ErrorCode | None
@@ -50,7 +50,7 @@ async def call_coordinator(
     at_most: int | None = None,
     lane: str | None = None,
 ) -> CallOutcome[ResponseT]:
-    """Ask a coordinator until there is a final answer, for at most `time_s`."""
+    """Call a coordinator until there is a final response, for at most `time_s` seconds."""
     if lane is None:
         lane = wire.lane(kind)
     deadline_s = context.elapsed_s() + time_s
@@ -74,7 +74,8 @@ async def call_coordinator(
         if code is ErrorCode.none or not code.retriable:
             return CallOutcome(code, answer, perhaps)
         if code in _MOVED or code is ErrorCode.request_timed_out:
-            # Kafka answers so too when a write of the coordinator failed, which may have happened.
+            # Kafka also returns this after a failed write of the coordinator, which may have been
+            # done.
             perhaps = True
             wire.forget_coordinator(kind, key)
         if code is ErrorCode.concurrent_transactions:
@@ -86,14 +87,14 @@ async def call_coordinator(
 
 
 class IdempotentIdentity:
-    """The producer id of a producer without transactions. Any broker gives one."""
+    """The producer id of a producer without transactions. Any broker returns one."""
 
     def __init__(self, context: ClientContext, wire: PeerWire) -> None:
         self._context = context
         self._wire = wire
 
     async def obtain(self, sender: PeerSender) -> None:
-        """Get a producer id, however long that takes."""
+        """Request a producer id until there is one."""
         request = requests.init_producer_id_request(None, 2**31 - 1, -1, -1)
         attempt = 0
         while True:
@@ -117,7 +118,7 @@ class IdempotentIdentity:
             attempt += 1
 
     async def renew(self, sender: PeerSender) -> None:
-        """Go on after a gap: Java raises the epoch by itself, librdkafka asks for a new id."""
+        """Continue after a gap: Java raises its epoch, librdkafka requests a new id."""
         bumped = sender.epoch + 1
         if self._wire.flavor.bumps_locally and bumped < PRODUCER_EPOCH_MAX:
             sender.identify(sender.producer_id, bumped)

@@ -1,8 +1,8 @@
-"""A consumer that is a member of a group: it reads what it is assigned and commits what it read.
+"""Plays a consumer in a group: it reads its assigned partitions and commits its positions.
 
-It leaves, dies silently, comes back, and as a static member comes back under its instance id while
-the old instance may still be about. Under KIP-848 any process may do so: it was frozen, and goes on
-as the member that it was.
+It leaves, dies without leaving, and comes back, as a static member under its instance id, maybe
+while the old instance still runs. Under KIP-848 any frozen process may continue as its former
+member.
 
 Parameters: `flavor`, `topics`, `group_id` ("g"), `protocol` ("classic", "consumer", or "mixed":
 each process takes one of the two, as while a group is upgraded or downgraded), `assignor`
@@ -33,7 +33,7 @@ __all__ = ["GroupReader", "run"]
 
 
 def _member(context: ClientContext, wire: PeerWire) -> GroupClient:
-    """Who takes part in the group, under the protocol that the parameters name."""
+    """Return a member of the group, for the protocol in the parameters."""
     topics: Sequence[str] = context.get("topics", ("t",))
     group_id: str = context.get("group_id", "g")
     wanted: str | Literal[True] | None = context.parameters.get("instance_id")
@@ -56,9 +56,9 @@ def _member(context: ClientContext, wire: PeerWire) -> GroupClient:
 
 
 class GroupReader:
-    """A member and the fetcher of what it is assigned.
+    """A member, and the fetcher of its assigned partitions.
 
-    `saves`: it commits its positions before it joins again; without, another client commits them.
+    `saves`: it commits its positions before it rejoins; otherwise another client does.
     """
 
     def __init__(
@@ -73,10 +73,10 @@ class GroupReader:
         self.is_told = False
         self._saves = saves
         self._lost: dict[TopicPartition, int] = {}
-        """Where this member stood in what it read last and is not assigned any more."""
+        """Its last positions in partitions that are no longer assigned to it."""
 
     async def ready(self) -> bool:
-        """Be a member with positions. False if that is still to come; then time has passed."""
+        """Join and find the positions. It waits before it returns False."""
         member = self.member
         if member.must_join:
             if self._saves and self.context.chance(0.8):
@@ -93,7 +93,7 @@ class GroupReader:
         return await self.position(member.assigned) and not member.must_join
 
     def forget_positions(self) -> None:
-        """Ask for the committed offsets again before reading on."""
+        """Fetch the committed offsets again before the next poll."""
         self._forget(())
 
     def _forget(self, kept: Sequence[TopicPartition]) -> None:
@@ -103,7 +103,7 @@ class GroupReader:
             self.saved.pop(at, None)
 
     async def position(self, partitions: Sequence[TopicPartition]) -> bool:
-        """Find out where to go on in those of the partitions that are new."""
+        """Find the positions of new partitions."""
         fresh = [at for at in partitions if at not in self.fetcher.positions]
         if not fresh:
             return True
@@ -123,7 +123,7 @@ class GroupReader:
         return True
 
     def unsaved(self) -> dict[TopicPartition, int]:
-        """The positions that are not committed yet."""
+        """Return the positions that are not committed yet."""
         return {
             at: position
             for at, position in self.fetcher.positions.items()
@@ -131,7 +131,7 @@ class GroupReader:
         }
 
     async def repeat(self) -> None:
-        """Commit as the member that it was before, as a commit that was on its way may come."""
+        """Commit with the former generation, as a delayed request does."""
         assigned, positions = self.member.assigned, self.fetcher.positions
         lost = {at: offset for at, offset in self._lost.items() if at not in assigned}
         self._lost.clear()
@@ -139,13 +139,13 @@ class GroupReader:
         await self.member.repeat({at: offset for at, offset in read.items() if offset >= 0})
 
     async def save(self) -> None:
-        """Commit how far this member has read, if there is anything new."""
+        """Commit the positions, if they have changed."""
         offsets = self.unsaved()
         if offsets and await self.member.commit(offsets):
             self.saved.update(offsets)
 
     def has_everything(self) -> bool:
-        """Whether all that is assigned was read and committed."""
+        """Return whether all assigned partitions were read to their end and committed."""
         return (
             self.is_told
             and not self.member.must_join
@@ -155,7 +155,7 @@ class GroupReader:
 
 
 async def run(context: ClientContext) -> None:
-    """Read as a member until told to stop, then until the group has nothing more to read."""
+    """Read as a member until told to stop, then until the group has read everything."""
     incarnation = 0
     ghosts: list[asyncio.Task[None]] = []
     while True:
@@ -172,12 +172,12 @@ async def run(context: ClientContext) -> None:
         await context.pause(1, 2_000)
     for ghost in ghosts:
         await ghost
-    # The last one tells: those before it left off somewhere.
+    # Only the last process reads to the end.
     context.named(name).progress("settled")
 
 
 class _Life:
-    """One process's life."""
+    """One process of the member."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -188,7 +188,7 @@ class _Life:
         self.is_ghost = False
 
     async def live(self) -> bool:
-        """True once settled, False if the process ended early."""
+        """Run the process; return True once settled, False if it ended early."""
         context, reader, member = self._context, self._reader, self._reader.member
         settle_ms = float(context.get("settle_ms", 1.5 * member.session_ms + 2_000))
         quiet = Quiet(context, settle_ms)
@@ -227,7 +227,7 @@ class _Life:
         return self._context.chance(sum(chances))
 
     async def _go(self) -> bool:
-        """Leave as one should, or die without a word."""
+        """Leave the group, or die without leaving."""
         context, member = self._context, self._reader.member
         die = float(context.get("die_chance", 0.01))
         leave = float(context.get("leave_chance", 0.005))
@@ -246,7 +246,7 @@ class _Life:
         return False
 
     async def haunt(self) -> None:
-        """Go on for a while as the member that it was: another process may be in its place."""
+        """Continue for a while as the former member; another process may have replaced it."""
         member = self._reader.member
         is_classic = isinstance(member, Member)
         if not is_classic:
@@ -263,5 +263,5 @@ class _Life:
         self.bury()
 
     def bury(self) -> None:
-        """The process is gone."""
+        """Close the process's connections."""
         self._wire.close()

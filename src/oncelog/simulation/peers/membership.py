@@ -1,7 +1,7 @@
-"""One member of a group of the classic protocol: joining, syncing, heartbeats, commits, leaving.
+"""Plays one member of a group under the classic protocol: join, sync, heartbeat, leave.
 
-Eager members give up all partitions before they join again; cooperative ones keep theirs, learn by
-SyncGroup which to let go of, and join once more to have them moved (KIP-429). A static member is
+Eager members revoke all partitions before they rejoin; cooperative ones keep theirs, revoke those
+that SyncGroup no longer assigns, and rejoin so that these can move (KIP-429). A static member is
 identified by its instance id and does not leave (KIP-345). A member that gets UNKNOWN_MEMBER_ID has
 lost its partitions.
 
@@ -55,7 +55,7 @@ class Member(GroupClient):
         self._interval_s = float(context.get("heartbeat_interval_ms", self.session_ms / 4)) / 1000
         self._must_join = True
         self._counts: dict[str, int] | None = None
-        """The partition counts that a leader's assignment was made for."""
+        """The partition counts for which the leader computed its assignment."""
 
     @property
     def is_cooperative(self) -> bool:
@@ -70,9 +70,9 @@ class Member(GroupClient):
     # --- joining ----------------------------------------------------------------------
 
     async def join(self) -> bool:
-        """One attempt at the next generation: True once the member knows its partitions.
+        """Try once to join the next generation; return True once the member has its assignment.
 
-        After False `must_join` still holds, and a while has passed.
+        It waits before it returns False; `must_join` is still True then.
         """
         if not self.is_cooperative:
             self._revoke(self.assigned)
@@ -136,7 +136,7 @@ class Member(GroupClient):
     async def _lead(
         self, answer: join_group.JoinGroupResponse
     ) -> dict[str, tuple[TopicPartition, ...]] | None:
-        """The generation's assignment, which its leader makes; None without metadata."""
+        """Return the assignment that the leader computes; None without metadata."""
         try:
             members = {
                 str(member.member_id): decode_subscription(bytes(member.metadata))
@@ -158,14 +158,14 @@ class Member(GroupClient):
         return assignment
 
     async def _count(self, topics: Sequence[str]) -> dict[str, int] | None:
-        """How many partitions each topic has; None if that is not known for sure."""
+        """Return the partition count of each topic; None if it is not known for certain."""
         if not await self.wire.refresh(topics):
             return None
         views = self.wire.topics
         return {topic: len(views[topic].leaders) for topic in topics if topic in views}
 
     async def watch(self) -> bool:
-        """A leader joins again when topics came, went or grew. False if that is not known."""
+        """As leader, rejoin when partition counts have changed; False if they are unknown."""
         if self._counts is None:
             return await self.wire.refresh(self.topics)
         counts = await self._count(sorted({*self._counts, *self.topics}))
@@ -212,7 +212,7 @@ class Member(GroupClient):
         lost = tuple(at for at in self.assigned if at not in assigned)
         if lost:
             self._revoke(lost)
-            # Their next owner gets them in the next generation.
+            # The next generation assigns them to their next owner.
             self._must_join = True
         self.assigned = assigned
         self.context.record(Assigned, self.group_id, self.member_id, self.generation, self.assigned)
@@ -220,7 +220,7 @@ class Member(GroupClient):
     # --- staying ----------------------------------------------------------------------
 
     async def beat(self, *, now: bool = False) -> None:
-        """A heartbeat if one is due: it may tell that the member has to join again."""
+        """Send a heartbeat if one is due; its response may require a rejoin."""
         if self.generation < 0:
             return
         if not now and self.context.elapsed_s() - self._beat_s < self._interval_s:
@@ -239,7 +239,7 @@ class Member(GroupClient):
     # --- going ------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Leave the group, as dynamic members do, and give up all partitions."""
+        """Leave the group, as dynamic members do, and revoke all partitions."""
         self._revoke(self.assigned)
         if self.generation < 0 or self.instance_id is not None:
             return

@@ -1,7 +1,7 @@
-"""A client that describes transactions, groups, producers and logs, and checks the answers.
+"""A client that describes transactions, groups, producers and logs, and checks the responses.
 
-It changes nothing. The answers must be consistent in themselves: states that exist, partitions
-named once, leaders that are brokers, offsets in their order.
+It changes nothing. Each response must be consistent: known states, partitions named once, leaders
+that are brokers, offsets in order.
 
 Parameters: `flavor`, `topics`, `groups` (()), `pace_ms` (700).
 """
@@ -49,7 +49,7 @@ _FINE: Final = frozenset({ErrorCode.none, ErrorCode.unknown_server_error})
 
 
 async def run(context: ClientContext) -> None:
-    """Look now and then until told to stop, and once more until everything has answered."""
+    """Describe things at intervals until told to stop, then once more until all have answered."""
     probe = _Probe(context)
     while not context.stopping():
         await context.pause(0, 2 * float(context.get("pace_ms", 700)))
@@ -77,15 +77,15 @@ class _Probe:
         )
 
     def close(self) -> None:
-        """Look no more."""
+        """Close the connections."""
         self._wire.close()
 
     async def look(self) -> None:
-        """One look at something."""
+        """Describe one random thing."""
         await self._context.rng.choice(self._looks)()
 
     async def look_at_everything(self) -> bool:
-        """Whether everything that can be looked at gave an answer."""
+        """Describe everything; return whether all responses arrived."""
         return all([await look() for look in self._looks])
 
     def _expect(self, holds: bool, what: str) -> None:
@@ -93,7 +93,7 @@ class _Probe:
             self._context.stuck(what)
 
     def _is_fine(self, api: ApiKey, code: ErrorCode, *allowed: ErrorCode) -> bool:
-        """Whether an answer is one to look at; codes that Kafka never gives are written down."""
+        """Return whether a response has content; record error codes that Kafka never returns."""
         self._expect(
             code in _FINE or code in allowed or code.retriable, f"{api.name} answered {code.name}"
         )
@@ -110,7 +110,7 @@ class _Probe:
     # --- what there is to see ---------------------------------------------------------
 
     async def _transactions(self) -> bool:
-        """ListTransactions, and what DescribeTransactions says of one of them."""
+        """ListTransactions, and DescribeTransactions of one of them."""
         request = list_transactions.ListTransactionsRequest(
             state_filters=(),
             producer_id_filters=(),
@@ -185,7 +185,7 @@ class _Probe:
         return True
 
     async def _some_partition(self, look: Callable[[TopicPartition], Awaitable[bool]]) -> bool:
-        """Choose one partition, if there is any."""
+        """Return a random partition, if there is any."""
         if not await self._wire.refresh(self._topics):
             return False
         known = self._wire.partitions(self._topics)
@@ -223,8 +223,8 @@ class _Probe:
         if not (at in first and at in stable and at in last):
             return False
         await self._wire.refresh([at.topic])
-        # Another connection may lead to a broker that was restarted, with a shorter log; and
-        # between two requests a topic can be made again.
+        # Another connection may reach a restarted broker with a shorter log, and a topic can be
+        # created again between two requests.
         if connection.is_closed or self._wire.topic_id(at.topic) != topic_id or topic_id is None:
             return True
         self._expect(

@@ -1,7 +1,7 @@
 """A producer without transactions: idempotent with acks=all, or plain with acks 1 or 0.
 
-It sends batches of a few records to several partitions, at its own pace and now and then in bursts,
-up to five requests ahead of the answers. Now and then it starts again as a new process would.
+It sends batches of a few records to several partitions, now and then in bursts, with up to five
+requests in flight. Now and then it restarts as a new process.
 
 Parameters: `flavor`, `topics`, `acks` (-1), `codecs`, `timestamps`, `batch_records_max` (5),
 `delivery_timeout_ms` (10,000), `restart_chance` (0.01), `records_max` (no limit),
@@ -25,7 +25,7 @@ __all__ = ["BatchMaker", "run"]
 
 
 class BatchMaker:
-    """Makes the batches of one client: which partitions, how many records, which corners."""
+    """Creates the batches of one client, with random partitions, record counts and features."""
 
     def __init__(self, context: ClientContext, wire: PeerWire) -> None:
         self._context = context
@@ -42,7 +42,7 @@ class BatchMaker:
         self.sent = 0
 
     async def targets(self) -> list[TopicPartition]:
-        """Some of the partitions that there are, one to three, in order; none if none is known."""
+        """Return one to three of the known partitions, in order; none if none is known."""
         known = self._wire.partitions(self.topics)
         if not known or self._context.chance(0.05):
             await self._wire.refresh(self.topics)
@@ -55,7 +55,7 @@ class BatchMaker:
     def batch(
         self, at: TopicPartition, transaction: int = -1, sources: Sequence[str] = ()
     ) -> Batch:
-        """A batch for a partition: copies of `sources`, or a few records of its own."""
+        """Return a batch for a partition: copies of `sources`, or a few new records."""
         if not sources:
             sources = [""] * self._context.rng.randint(1, self._records_max)
         values = []
@@ -73,7 +73,7 @@ class BatchMaker:
 
 
 async def run(context: ClientContext) -> None:
-    """Produce until told to stop, then see the last records acknowledged."""
+    """Produce until told to stop, then until the last records are acknowledged."""
     incarnation = 0
     while True:
         name = context.name if incarnation == 0 else f"{context.name}.{incarnation}"
@@ -85,7 +85,7 @@ async def run(context: ClientContext) -> None:
 
 
 class _Producer:
-    """One process's life."""
+    """One process of the producer."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -104,7 +104,7 @@ class _Producer:
         await self._identity.renew(self._sender)
 
     async def live(self) -> bool:
-        """True once settled, False if the process ended early."""
+        """Run the process; return True once settled, False if it ended early."""
         context = self._context
         if self._acks == -1:
             await self._identity.obtain(self._sender)
@@ -119,7 +119,7 @@ class _Producer:
         return await self._settle()
 
     async def _step(self) -> None:
-        """Send a burst if one may leave and there is a reason, and take what has been answered."""
+        """Send a burst if one is due and possible, and handle the responses that have arrived."""
         context = self._context
         if self._is_full():
             await context.clock.sleep(200)
@@ -159,7 +159,7 @@ class _Producer:
             self._wire.close()
 
     async def _settle(self) -> bool:
-        """All answers are in, and a last batch is acknowledged wherever a topic is left."""
+        """Wait for all responses, then for the acknowledgement of a last batch to each topic."""
         await self._sender.drain()
         while self._acks == -1 and not self._is_broken():
             if not await self._wire.refresh(self._maker.topics):

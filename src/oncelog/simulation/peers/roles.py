@@ -1,4 +1,4 @@
-"""The roles that a scripted client can play, by name."""
+"""Lists the roles of scripted clients, by name."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
 """Produces as stock clients do: up to five requests in flight, sequences, and their error handling.
 
-Answers are taken in the order of the requests. Once a batch has failed in a way that may be
-retried, nothing new is sent until all that is in flight has come back; then what failed is sent
-again in the old order under the old sequences (INV-2). A batch that can never succeed leaves a gap
-in its partition's sequences: an idempotent producer goes on under a new epoch or id, and sends only
-those batches again that cannot have been written; in a transaction the first such failure is the
-transaction's (`failure`).
+Responses are handled in the order of the requests. After a retriable failure of a batch no new
+batch is sent until all batches in flight are answered; then the failed ones are sent again in the
+old order with the old sequences (INV-2). A batch that can never succeed leaves a gap in its
+partition's sequences: an idempotent producer continues with a new epoch or id, and sends only those
+batches again that cannot have been written; in a transaction the first such failure fails the
+transaction (`failure`).
 
-Java's client differs in one case: it sends a batch again under a new epoch although an earlier try
-had no response. These peers never do, so that a record that is in a log twice is a broker's defect.
+Java's client differs in one case: it sends a batch again with a new epoch although an earlier try
+had no response. These peers never do, so a record that is in a log twice is a broker's defect.
 
 Sources: `PeerSender`, `TransactionManager.canRetry` (Java), `rd_kafka_handle_Produce_error`.
 """
@@ -63,7 +63,7 @@ _UNDECIDED: Final = frozenset(
         ErrorCode.network_exception,
     }
 )
-"""Refusals after which the batch may be in the log all the same."""
+"""Errors after which the batch may still be in the log."""
 _NEVER: Final = frozenset(
     {
         ErrorCode.invalid_record,
@@ -75,7 +75,7 @@ _NEVER: Final = frozenset(
         ErrorCode.invalid_request,
     }
 )
-"""What Kafka never answers to the batches that are sent here."""
+"""Errors that Kafka never returns for these batches."""
 
 _UNASKED: Final = Batch(TopicPartition("", -1), (), [], codec="none", deadline_s=0)
 
@@ -85,7 +85,7 @@ Renew = Callable[[], Awaitable[None]]
 
 
 class _Flight:
-    """One Produce request on its way."""
+    """One Produce request in flight."""
 
     __slots__ = ("answer", "batches", "connection", "give_up_s", "ids", "is_lost", "version")
 
@@ -100,9 +100,11 @@ class _Flight:
 
 
 class PeerSender:
-    """A producer's records on their way. `renew` gets an idempotent producer a new id or epoch.
+    """A producer's unacknowledged records.
 
-    `implicit`: under TV2 a Produce adds its partitions to the transaction by itself.
+    `renew` gets a new id or epoch for an idempotent producer.
+
+    `implicit`: under TV2 a Produce adds its partitions to the transaction.
     """
 
     def __init__(
@@ -123,7 +125,7 @@ class PeerSender:
         self.epoch = -1
         self.failure: ErrorCode | None = None
         self.request_lost = False
-        """A request had no answer since the producer was identified: it may still arrive."""
+        """Whether a request had no response since `identify`, so that it may still arrive."""
         self._renew = renew
         self._next: dict[TopicPartition, int] = {}
         self._flights: deque[_Flight] = deque()
@@ -133,7 +135,7 @@ class PeerSender:
         self._attempt = 0
 
     def identify(self, producer_id: int, epoch: int) -> None:
-        """The producer is this one from now on; its sequences begin at 0 again."""
+        """Set the producer id and epoch; sequences begin at 0 again."""
         self.producer_id, self.epoch = producer_id, epoch
         self.failure = None
         self.request_lost = False
@@ -141,7 +143,7 @@ class PeerSender:
         self._gaps.clear()
 
     def partitions_free_count(self) -> int:
-        """How many batches may be offered together now, for as many partitions."""
+        """Return how many batches may be offered now, for as many partitions."""
         if self._again or len(self._flights) >= IN_FLIGHT_COUNT_MAX:
             return 0
         if self.wire.flavor.one_partition_per_request:
@@ -150,13 +152,16 @@ class PeerSender:
 
     @property
     def is_idle(self) -> bool:
-        """Whether the fate of everything that was offered is known."""
+        """Return whether the outcome of all offered batches is known."""
         return not self._again and not self._flights
 
     # --- in ---------------------------------------------------------------------------
 
     async def offer(self, batches: Sequence[Batch]) -> None:
-        """Send batches, at most one per partition. Call it while there is room only."""
+        """Send batches, at most one per partition.
+
+        Call it only if `partitions_free_count` allows it.
+        """
         for batch in batches:
             batch.order = self._orders
             self._orders += 1
@@ -165,7 +170,7 @@ class PeerSender:
         await self._write(list(batches))
 
     async def attend(self, wait_s: float) -> None:
-        """Take the next answer, for which at most `wait_s` is waited, or mend what failed."""
+        """Handle the next response, waiting at most `wait_s` seconds, or recover from a failure."""
         if not self._flights:
             if self._again:
                 await self._recover()
@@ -186,12 +191,12 @@ class PeerSender:
         self._complete(head)
 
     async def drain(self) -> None:
-        """Return once the fate of everything offered is known."""
+        """Wait until the outcome of all offered batches is known."""
         while not self.is_idle:
             await self.attend(self.wire.timeout_ms / 1000)
 
     def drop(self, error: str) -> None:
-        """Give up what is in flight: it will not be asked for again."""
+        """Drop the batches in flight; they are not sent again."""
         for flight in self._flights:
             for batch in flight.batches:
                 batch.perhaps_written = True
@@ -204,7 +209,7 @@ class PeerSender:
     # --- out --------------------------------------------------------------------------
 
     async def _write(self, batches: list[Batch]) -> None:
-        """Send these now where their leaders are known; the others have to wait."""
+        """Send the batches whose leaders are known; the others wait."""
         if any(self.wire.leader(batch.at) is None for batch in batches):
             await self.wire.refresh(batch.at.topic for batch in batches)
         requests: dict[Address, list[Batch]] = {}
@@ -223,8 +228,8 @@ class PeerSender:
     async def _request(self, leader: Address, batches: list[Batch]) -> None:
         try:
             connection = await self.wire.open(leader)
-            # A batch behind one that has to be sent again, or that another connection has, could
-            # only be out of order, or come before it.
+            # A batch after one that has to be sent again, or that is in flight on another
+            # connection, would be out of order.
             for batch in [b for b in batches if self._would_overtake(b, connection)]:
                 batches.remove(batch)
                 self._put_back(batch)
@@ -262,7 +267,7 @@ class PeerSender:
         if self.producer_id >= 0 and self.wire.delays_request():
             late = partial(self._send, flight.connection, flight.version, encoded)
             self.wire.deliver_late(flight.connection, late)
-            # At once, so that nothing new overtakes it on another connection.
+            # Set at once, so that no new batch overtakes it on another connection.
             self._lose(flight.batches, "on its way")
             return
         flight.answer = self._send(flight.connection, flight.version, encoded)
@@ -273,7 +278,7 @@ class PeerSender:
     def _send(
         self, connection: Connection, version: int, topics: list[_Topic]
     ) -> asyncio.Future[memoryview] | None:
-        """Write one request. There is no answer to come with acks=0."""
+        """Write one request. With acks=0 there is no response."""
         buffers = encode_produce_request(
             version,
             connection.next_correlation_id(),
@@ -291,7 +296,7 @@ class PeerSender:
         return answer
 
     def _number(self, batch: Batch) -> None:
-        """Give a batch its place in its partition's sequence, unless it has one (INV-2)."""
+        """Assign a batch its sequence, unless it has one (INV-2)."""
         if self.producer_id < 0 or batch.sequence >= 0:
             return
         batch.producer_id, batch.epoch = self.producer_id, self.epoch
@@ -382,8 +387,8 @@ class PeerSender:
     def _desynchronized(self, batch: Batch, code: ErrorCode) -> None:
         """All before this batch was acknowledged, and yet the broker expects another sequence.
 
-        librdkafka ends with a fatal error here. It takes a broker that lost something, or a topic
-        that was made again: where neither may be, it is the broker's fault (INV-2).
+        librdkafka ends with a fatal error here. The cause is a broker that lost records, or a topic
+        that was created again; where neither may happen, it is the broker's defect (INV-2).
         """
         if not self.context.get("may_desynchronize", False):
             self.context.stuck(
@@ -392,7 +397,7 @@ class PeerSender:
             )
 
     def _is_behind(self, batch: Batch) -> bool:
-        """Whether an earlier batch of the same partition has to be sent again."""
+        """Return whether an earlier batch of the same partition has to be sent again."""
         return any(b.at == batch.at and b.order < batch.order for b in self._again)
 
     def _would_overtake(self, batch: Batch, connection: Connection) -> bool:
@@ -420,7 +425,7 @@ class PeerSender:
     # --- mending ----------------------------------------------------------------------
 
     async def _recover(self) -> None:
-        """Nothing is in flight: send again what failed, or give it up."""
+        """With no request in flight, send failed batches again, or give them up."""
         if self.failure is not None:
             self.drop(f"behind {self.failure.name}")
             return
@@ -445,7 +450,7 @@ class PeerSender:
             ready = later
 
     def _expire(self) -> None:
-        """Give up the batches whose time is over. Those behind them go on under a new epoch."""
+        """Give up the batches whose time is over. Later ones get a new epoch."""
         now_s = self.context.elapsed_s()
         for batch in [b for b in self._again if b.deadline_s <= now_s]:
             if self._is_behind(batch):
@@ -458,9 +463,9 @@ class PeerSender:
                 self._gaps.add(batch.at)
 
     async def _bump(self) -> None:
-        """A partition's sequence has a gap: go on under a new epoch or producer id.
+        """Continue with a new epoch or producer id: a partition's sequences have a gap.
 
-        Only what cannot have been written is sent again under it.
+        Only batches that cannot have been written are sent again with it.
         """
         for batch in self._again:
             if batch.perhaps_written:

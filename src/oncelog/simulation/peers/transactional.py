@@ -1,8 +1,8 @@
-"""One instance of a transactional producer, as the stock clients run it, under TV1 or TV2.
+"""Plays one instance of a transactional producer, as stock clients do, under TV1 or TV2.
 
 An error fails the transaction (`error`, not `is_fatal`): it can only be aborted, under a new epoch
 if necessary (KIP-360). Or it fails the instance (`is_fatal`): then a new instance has to start. The
-outcome of a transaction is written down once: ended, or unknown for good.
+outcome of a transaction is recorded once: ended, or unknown.
 
 Sources: `TransactionManager` (Java), `rdkafka_txnmgr.c`.
 """
@@ -46,7 +46,7 @@ from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, PeerWir
 __all__ = ["NO_MEMBER", "Membership", "Transactional"]
 
 Membership = tuple[int, str, str | None]
-"""Generation, member id and instance id of the one who commits offsets (KIP-447)."""
+"""Generation, member id and instance id of the member that commits offsets (KIP-447)."""
 
 NO_MEMBER: Final[Membership] = (-1, "", None)
 
@@ -69,7 +69,7 @@ _FATAL_PRODUCE: Final = frozenset(
 
 
 class Transactional:
-    """See the module's docstring. `transaction` is the number of the last one that was begun."""
+    """See the module's docstring. `transaction` is the number of the last one."""
 
     def __init__(self, context: ClientContext, transactional_id: str) -> None:
         self.context = context
@@ -83,7 +83,7 @@ class Transactional:
         self._call_s = float(context.get("call_timeout_ms", 15_000)) / 1000
         self._is_v2 = False
         self._open = False
-        """Whether the outcome of the current transaction still has to be written down."""
+        """Whether the outcome of the current transaction is not recorded yet."""
         self._started = False
         """Whether the coordinator may know of the current transaction."""
         self._bump = False
@@ -93,7 +93,7 @@ class Transactional:
     # --- the beginning ----------------------------------------------------------------
 
     async def start(self) -> bool:
-        """InitProducerId as a process that starts: whatever was there before is fenced (INV-5)."""
+        """Call InitProducerId as a new process, which fences all earlier ones (INV-5)."""
         await self._learn_version()
         outcome = await self._init(-1, -1, time_s=max(60.0, self._call_s))
         if outcome.code is ErrorCode.none:
@@ -148,7 +148,7 @@ class Transactional:
     # --- inside -----------------------------------------------------------------------
 
     async def send(self, batches: Sequence[Batch]) -> None:
-        """Send batches in the transaction, or fail it."""
+        """Send batches in the transaction; an error fails it."""
         if self.error is None and not self._is_v2:
             await self._add_partitions(batch.at for batch in batches)
         waiting = list(batches)
@@ -163,7 +163,7 @@ class Transactional:
             self._check_sender()
 
     async def flush(self) -> None:
-        """See the fate of everything that was sent."""
+        """Wait until the outcome of all sent batches is known."""
         await self.sender.drain()
         self._check_sender()
 
@@ -184,7 +184,7 @@ class Transactional:
     async def send_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Membership = NO_MEMBER
     ) -> None:
-        """Commit a group's offsets in the transaction (INV-6), or fail it."""
+        """Commit a group's offsets in the transaction (INV-6); an error fails it."""
         if self.error is None and not self._is_v2 and group_id not in self._groups:
             await self._add_offsets(group_id)
         if self.error is not None:
@@ -239,7 +239,7 @@ class Transactional:
     # --- the end ----------------------------------------------------------------------
 
     async def commit(self) -> bool:
-        """Flush and commit. False if it is not known to have been committed: abort then."""
+        """Flush and commit. Return False if it is not known to have committed: abort then."""
         await self.flush()
         if self.error is not None:
             return False
@@ -261,7 +261,7 @@ class Transactional:
         return False
 
     async def abort(self) -> None:
-        """End the transaction so that nothing of it is seen; where need be under a new epoch."""
+        """Abort the transaction, if necessary with a new epoch."""
         await self.flush()
         if self.is_fatal:
             self.give_up("fenced")
@@ -287,7 +287,7 @@ class Transactional:
             self._ruin(outcome.code)
 
     async def end_and_leave(self, commit: bool) -> None:
-        """Send EndTxn and go without reading its answer."""
+        """Send EndTxn and end without reading its response."""
         await self.flush()
         if self.error is not None or not self._started:
             self.give_up("left")
@@ -306,7 +306,7 @@ class Transactional:
         self.give_up("left")
 
     def give_up(self, why: str) -> None:
-        """Leave as a process does that ends: what is open is never committed by this instance."""
+        """End as a process does: this instance never commits its open transaction."""
         self.sender.drop(why)
         self._tell(False)
         self.is_fatal = True
@@ -326,7 +326,7 @@ class Transactional:
         )
 
     async def _ended(self, outcome: CallOutcome[EndTxnResponse]) -> None:
-        """Take the epoch that the end brought (TV2), or the one that this client needs (TV1)."""
+        """Set the epoch that the end returned (TV2), or the one that this client needs (TV1)."""
         if not self._is_v2:
             if self._bump:
                 await self._renew_epoch()
@@ -363,7 +363,7 @@ class Transactional:
             self._ruin(code)
 
     def _failed(self, api: ApiKey, code: ErrorCode | None) -> None:
-        """A call ended without success."""
+        """Handle a call that failed."""
         self.error = code or ErrorCode.request_timed_out
         if code is None or code in _NEEDS_BUMP:
             self._bump = not self._is_v2
@@ -374,7 +374,7 @@ class Transactional:
         self._ruin(code)
 
     def _ruin(self, code: ErrorCode | None) -> None:
-        """The instance can do nothing more."""
+        """Fail the instance for good."""
         if not self.is_fatal and code is not None:
             self.context.record(ProducerFenced, self.transactional_id, code.name)
         self.is_fatal = True
@@ -420,7 +420,7 @@ def _name(code: ErrorCode | None) -> str:
 
 
 def _first(errors: Sequence[tuple[TopicPartition, ErrorCode]]) -> ErrorCode:
-    """The error that says most: one that was not only carried along, and a final one first."""
+    """Return the most specific error: a final one, not one that another partition caused."""
     codes = [code for _at, code in errors]
     telling = [code for code in codes if code is not ErrorCode.operation_not_attempted] or codes
     final = [code for code in telling if not code.retriable] or telling

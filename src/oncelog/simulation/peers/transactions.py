@@ -1,12 +1,12 @@
 """A transactional producer that commits, aborts, dies, pauses and restarts.
 
-It leaves transactions in the middle and restarts under the same transactional id, sometimes while
-the old instance is still at it (a zombie), ends a transaction without reading the answer, and lets
-the coordinator's timeout strike. Each instance is a client of its own in the history ("c3", "c3.1",
-...); only the name without a number settles.
+It abandons transactions and restarts under the same transactional id, sometimes while the old
+instance still runs (a zombie), ends a transaction without reading the response, and lets
+transactions time out. Each instance has its own name in the history ("c3", "c3.1", ...); only the
+name without a number settles.
 
 Parameters: those of `producer`, `transactional_id` (its own name), `transaction_timeout_ms`
-(3,000), `call_timeout_ms` (15,000), `vice` (0.25: how many transactions end otherwise than in a
+(3,000), `call_timeout_ms` (15,000), `vice` (0.25: the share of transactions that do not end in a
 commit).
 """
 
@@ -25,7 +25,7 @@ _VICES = ("abort", "abort", "abort", "vanish", "zombie", "leave", "leave", "dall
 
 
 async def run(context: ClientContext) -> None:
-    """Transactions until told to stop; then one more has to commit."""
+    """Run transactions until told to stop; then one more has to commit."""
     zombies: list[asyncio.Task[None]] = []
     incarnation = 0
     while True:
@@ -39,7 +39,7 @@ async def run(context: ClientContext) -> None:
         else:
             instance.producer.give_up("process ended")
         incarnation += 1
-        # Long enough that two clients of one id let each other through.
+        # Long enough that two clients of one id do not block each other.
         await context.pause(1, 2_000 if instance.was_fenced else 300)
     for zombie in zombies:
         await zombie
@@ -47,7 +47,7 @@ async def run(context: ClientContext) -> None:
 
 
 class _Instance:
-    """One process's life."""
+    """One process of the producer."""
 
     def __init__(self, context: ClientContext) -> None:
         self._context = context
@@ -58,7 +58,7 @@ class _Instance:
         self.was_fenced = False
 
     async def live(self) -> bool:
-        """True once settled; False when another instance has to take over."""
+        """Run the process; return True once settled, False when another instance has to start."""
         context, producer = self._context, self.producer
         if not await producer.start():
             self.was_fenced = True
@@ -77,7 +77,7 @@ class _Instance:
         return await self._settle()
 
     async def haunt(self) -> None:
-        """Go on although another instance has taken over: none of it may take effect (INV-5)."""
+        """Continue although another instance has started: no request may take effect (INV-5)."""
         await self._context.pause(1, 2.0 * self.producer.timeout_ms)
         await self._send()
         if await self.producer.commit() or self.producer.is_fatal:
@@ -118,7 +118,7 @@ class _Instance:
         return False
 
     async def _send(self) -> bool:
-        """Some batches. False if there is no partition to send to."""
+        """Send some batches; return False if there is no partition."""
         targets = await self._maker.targets()
         if not targets:
             await self._context.back_off()
@@ -128,7 +128,7 @@ class _Instance:
         return True
 
     async def _settle(self) -> bool:
-        """One more transaction commits, unless there is nothing left to write to."""
+        """Commit one more transaction, unless there is no partition."""
         while not self.producer.is_fatal:
             if not await self.producer.wire.refresh(self._maker.topics):
                 await self._context.back_off(3)

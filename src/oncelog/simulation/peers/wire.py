@@ -1,11 +1,10 @@
 """The connections of one scripted client, and its metadata of the cluster.
 
-A request has a response or raises `LostError`: then it may or may not have taken effect. A request
-that is given up because of its time may stay behind in a connection that is left open, so that it
-arrives after the client's next requests. A broker that breaks the protocol is written down as
-stuck.
+A request returns its response or raises `LostError`: then it may or may not have taken effect. A
+request that has timed out may remain in a connection that is left open, so that it arrives after
+the client's next requests. A broker that breaks the protocol is recorded as stuck.
 
-This module knows addresses, versions, metadata and coordinators, never what a role does.
+This module knows addresses, versions, metadata and coordinators, but no roles.
 """
 
 from __future__ import annotations
@@ -37,22 +36,22 @@ TRANSACTION: Final = 1
 """FindCoordinator's key types."""
 
 LATE_S_MAX: Final = 3.0
-"""The longest that a late request is on its way."""
+"""The longest delay of a late request."""
 _LINGERING_COUNT_MAX: Final = 4
 _NEVER_MS: Final = 600_000
-"""Connections do not time requests out by themselves here: this module does."""
+"""Connections have no request timeout here: this module has its own."""
 _NO_TOPIC: Final = frozenset({ErrorCode.unknown_topic_or_partition, ErrorCode.unknown_topic_id})
 _BROKEN: Final = ("was due", "to nothing", "announced a frame", "INVALID_REQUEST")
 """The error of a connection that closed because its peer broke the protocol."""
 
 
 class LostError(OncelogError):
-    """No answer came. The request may or may not have taken effect, now or later."""
+    """There was no response. The request may or may not have taken effect, now or later."""
 
 
 @dataclass(slots=True)
 class TopicView:
-    """A topic in a Metadata answer: its id, the leaders of its partitions and their epochs."""
+    """A topic in a Metadata response: its id, the leaders of its partitions and their epochs."""
 
     topic_id: UUID | None
     leaders: dict[int, int] = field(default_factory=dict)
@@ -64,7 +63,7 @@ def _send(connection: Connection, api: ApiKey, version: int, request: object) ->
 
 
 def _look(answer: asyncio.Future[memoryview]) -> None:
-    """Take the outcome of a request that was given up, so that asyncio does not warn."""
+    """Read the outcome of a request that was given up, so that asyncio does not warn."""
     if not answer.cancelled():
         answer.exception()
 
@@ -85,7 +84,7 @@ class PeerWire:
         self._impatience = float(context.get("impatience", 0.01))
 
     def another(self) -> PeerWire:
-        """Further connections of the same client, and a view of the cluster of their own."""
+        """Return more connections of the same client, with their own metadata."""
         return PeerWire(self.context, self.flavor)
 
     # --- requests ---------------------------------------------------------------------
@@ -100,7 +99,7 @@ class PeerWire:
         at_most: int | None = None,
         timeout_ms: float | None = None,
     ) -> ResponseT:
-        """The answer to `request`, as the newest class of its API. Raises `LostError`."""
+        """Return the response to `request`. Raises `LostError`."""
         connection = await self.open(to, lane)
         version = self.version(connection, api, at_most)
         if self.delays_request():
@@ -123,7 +122,7 @@ class PeerWire:
         _send(connection, api, version, request)
 
     def version(self, connection: Connection, api: ApiKey, at_most: int | None = None) -> int:
-        """The version that this client speaks there. Raises `LostError` if there is none."""
+        """Return the version that this client uses there. Raises `LostError` if there is none."""
         ours = self.flavor.at_most.get(api)
         if at_most is None or (ours is not None and ours < at_most):
             at_most = ours
@@ -135,7 +134,7 @@ class PeerWire:
     async def wait(
         self, connection: Connection, answer: asyncio.Future[memoryview], timeout_ms: float
     ) -> memoryview:
-        """The body of an answer, or `LostError` when there is none in time."""
+        """Return the body of a response. Raises `LostError` when there is none in time."""
         answer.add_done_callback(_look)
         if not answer.done():
             await asyncio.wait((answer,), timeout=timeout_ms / 1000)
@@ -151,28 +150,29 @@ class PeerWire:
         raise LostError(text) from error
 
     def broken(self, reason: str) -> LostError:
-        """The broker broke the protocol: written down, and the request counts as lost."""
+        """Record that the broker broke the protocol; the request counts as lost."""
         self.context.stuck(reason)
         return LostError(reason)
 
     def _patience_ms(self, timeout_ms: float | None) -> float:
-        """How long a request is waited for: now and then far too short."""
+        """Return the timeout of a request in ms: now and then far too short."""
         if not self.context.stopping() and self.context.chance(self._impatience):
             return self.context.rng.uniform(1, 200)
         return self.timeout_ms if timeout_ms is None else timeout_ms
 
     def produce_patience_ms(self) -> float:
-        """The same for a Produce request."""
+        """Return the timeout of a Produce request in ms."""
         return self._patience_ms(None)
 
     def delays_request(self) -> bool:
-        """Whether the next request is one that the network keeps for a while."""
+        """Return whether the network delays the next request."""
         return not self.context.stopping() and self.context.chance(self._late)
 
     def deliver_late(self, connection: Connection, send: Callable[[], object]) -> None:
-        """Send on this connection some time from now, as if the network had kept the request.
+        """Send on this connection after a delay, as if the network had delayed the request.
 
-        The client does not wait for it: for the broker it comes after what is sent again elsewhere.
+        The client does not wait for it, so the broker gets it after the retry on another
+        connection.
         """
         self.forsake(connection, may_close=False)
 
@@ -186,7 +186,10 @@ class PeerWire:
     # --- connections ------------------------------------------------------------------
 
     async def open(self, to: Address | None = None, lane: str = "") -> Connection:
-        """The connection to a broker for a purpose, opened if there is none. Raises `LostError`."""
+        """Return the connection to a broker for a purpose; open it if there is none.
+
+        Raises `LostError`.
+        """
         key = (to or self.context.bootstrap, lane)
         connection = self._connections.get(key)
         if connection is not None and not connection.is_closed:
@@ -207,7 +210,10 @@ class PeerWire:
         return opened
 
     def forsake(self, connection: Connection, *, may_close: bool = True) -> None:
-        """Use it no more. It closes at once, or later: then what is in it may arrive late."""
+        """Stop using a connection.
+
+        It closes at once, or later: then its requests may arrive late.
+        """
         for key, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[key]
@@ -224,7 +230,7 @@ class PeerWire:
         asyncio.get_running_loop().call_later(delay_s, connection.close)
 
     def close(self) -> None:
-        """Close everything at once; what is unanswered stays so."""
+        """Close all connections at once; unanswered requests are lost."""
         for connection in (*self._connections.values(), *self._lingering):
             connection.close()
         self._connections.clear()
@@ -240,7 +246,7 @@ class PeerWire:
     # --- the cluster ------------------------------------------------------------------
 
     async def refresh(self, names: Iterable[str]) -> bool:
-        """Ask where the leaders of these topics are. False if the answer does not tell yet."""
+        """Request the leaders of these topics; return False if a leader is unknown."""
         asked = sorted(set(names))
         try:
             answer = await self.ask(ApiKey.METADATA, requests.metadata_request(asked, create=False))
@@ -262,24 +268,24 @@ class PeerWire:
         return told_all
 
     def leader(self, at: TopicPartition) -> Address | None:
-        """Where a partition's leader is, as far as known."""
+        """Return the address of a partition's leader, if known."""
         view = self.topics.get(at.topic)
         if view is None:
             return None
         return self._nodes.get(view.leaders.get(at.partition, -1))
 
     def leader_epoch(self, at: TopicPartition) -> int:
-        """The epoch of a partition's leader, -1 where it is not told."""
+        """Return the epoch of a partition's leader, -1 if unknown."""
         view = self.topics.get(at.topic)
         return -1 if view is None else view.epochs.get(at.partition, -1)
 
     def topic_id(self, name: str) -> UUID | None:
-        """A topic's id, where the client speaks versions that tell it."""
+        """Return a topic's id, if the client's versions have it."""
         view = self.topics.get(name)
         return None if view is None else view.topic_id
 
     def partitions(self, names: Iterable[str]) -> list[TopicPartition]:
-        """The known partitions of these topics, in order."""
+        """Return the known partitions of these topics, in order."""
         return [
             TopicPartition(name, index)
             for name in names
@@ -288,7 +294,7 @@ class PeerWire:
         ]
 
     async def coordinator(self, kind: int, key: str) -> Address | None:
-        """The coordinator of a group or a transactional id; None if it is not known now."""
+        """Return the coordinator of a group or a transactional id; None if it is unknown now."""
         known = self._coordinators.get((kind, key))
         if known is not None:
             return known
@@ -308,17 +314,17 @@ class PeerWire:
         return address
 
     def forget_coordinator(self, kind: int, key: str) -> None:
-        """It moved, or is not there: look for it again."""
+        """Forget a coordinator that moved or is unavailable."""
         self._coordinators.pop((kind, key), None)
 
     def lane(self, kind: int) -> str:
-        """Which connection requests to a coordinator of this kind take."""
+        """Return the connection's name for requests to a coordinator of this kind."""
         if kind == GROUP:
             return "group"
         return "transaction" if self.flavor.coordinator_lane else ""
 
     def has_transaction_version_2(self, connection: Connection) -> bool:
-        """Whether client and cluster speak TV2 (KIP-890)."""
+        """Return whether client and cluster use TV2 (KIP-890)."""
         features = connection.support.features
         return (
             self.flavor.transaction_version >= 2

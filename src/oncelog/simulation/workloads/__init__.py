@@ -1,8 +1,8 @@
 """Clients built on our own Producer, Consumer, Admin and TransactionDriver, run in simulation.
 
 Each workload is ``async def run(context)``: it works until `context.stopping()`, settles, and
-records what it did as events of `oncelog.simulation.history`. It survives whatever brokers and the
-network do; what the client library may not do is recorded as ``Progress("stuck: ...")``.
+records what it did as events of `oncelog.simulation.history`. It handles every error of brokers and
+the network; undocumented behaviour of the client library is recorded as ``Progress("stuck: ...")``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""An administrator: topics created, deleted, made again, grown, described and configured.
+"""An administrator that creates, deletes, extends, describes and configures topics.
 
-It works on topics of its own, named after itself, and writes a few records into them, so that
-deletion, retention and growth meet data. Others may read and write them too.
+It has its own topics, named after itself, and writes a few records into them, so that deletion,
+retention and new partitions affect data. Other clients may use them too.
 
 Parameters: `owned`, how many topics; `grown`, names of other topics that get partitions;
 `partitions_max`; `think_s`.
@@ -32,12 +32,12 @@ CONFIGS: Final = (
 
 
 def owned_topics(name: str, count: int) -> list[str]:
-    """The topics of the administrator `name`."""
+    """Return the topics of the administrator `name`."""
     return [f"{name}-{index}" for index in range(count)]
 
 
 async def run(context: ClientContext) -> None:
-    """Administer until it is time to settle."""
+    """Run until it is time to settle."""
     await supervise(context, _work)
 
 
@@ -75,7 +75,7 @@ class _Administrator:
         ]
 
     async def turn(self) -> None:
-        """Do one thing with one topic."""
+        """Do one operation on one topic."""
         actions, weights = zip(*self._actions, strict=True)
         action = self._journal.rng.choices(actions, weights)[0]
         self._journal.begin(action.__name__.strip("_"))
@@ -84,11 +84,11 @@ class _Administrator:
         except IllegalStateError:
             raise
         except ClientError:
-            # Refused, or the outcome is unknown; the next turn sees what is there.
+            # Refused, or the outcome is unknown; the next turn reads the current state.
             return
 
     async def settle(self) -> None:
-        """Wait for the records that are under way."""
+        """Wait for the unacknowledged records."""
         if self._producer is not None:
             self._journal.begin("flush")
             try:

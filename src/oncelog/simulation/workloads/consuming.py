@@ -1,7 +1,7 @@
 """A consumer that assigns itself all partitions of its topics.
 
 It polls, fetches whole batches, seeks now and then, commits its positions, restarts from committed
-offsets, and takes up new partitions. In the end it reads everything there is to read.
+offsets, and adds new partitions. At the end it reads all records.
 
 Parameters: `topics`, {name: partition count} (the counts do not matter); `isolation`,
 read_committed or read_uncommitted; `group_id`, "" for none; `seek`, `commit`, `restart` and
@@ -20,9 +20,9 @@ from oncelog.simulation.workloads.reader import Isolation, Reader
 __all__ = ["DRAIN_ROUNDS_COUNT", "IDLE_ROUNDS_COUNT", "run"]
 
 IDLE_ROUNDS_COUNT: Final = 60
-"""Polls without a record after which a consumer that is not at the end counts as stuck."""
+"""Polls without a record after which a consumer below the end counts as stuck."""
 DRAIN_ROUNDS_COUNT: Final = 5_000
-"""Polls that a consumer may take in all to reach the end once it is time to settle."""
+"""Most polls of a consumer to reach the end once it is time to settle."""
 DISCOVER_EVERY_TURNS: Final = 20
 
 
@@ -80,7 +80,7 @@ async def drain(journal: Journal, reader: Reader, topics: list[str]) -> None:
         if complete and not rows and not (lag := await reader.lag()):
             return
         idle = 0 if rows else idle + 1
-        # A topic that is not there any more has no end to reach.
+        # A deleted topic has no end to reach.
         complete = complete and bool(rows)
         if not reader.positions:
             await journal.think()

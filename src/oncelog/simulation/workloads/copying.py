@@ -1,8 +1,8 @@
 """Consume, transform, produce: copies of a source's records, with their offsets, exactly once.
 
-Each transaction holds the copies of one poll and the offsets behind them. After anything but a
-commit that was answered, the client starts again from the committed offsets, asked for with
-require_stable. A copy carries its source as "topic-partition@offset".
+Each transaction holds the copies of one poll and the offsets after them. Unless a commit succeeded,
+the client continues at the committed offsets, fetched with require_stable. A copy carries its
+source as "topic-partition@offset".
 
 Parameters: `sources` and `topics` (where to), {name: partition count}; `group_id`;
 `transactional_id`; `share`, (index, count) of the sources' partitions that this client reads, as
@@ -32,7 +32,7 @@ from oncelog.simulation.workloads.session import Session
 __all__ = ["run"]
 
 LAST_ATTEMPTS_COUNT: Final = 10
-"""Attempts to start a new producer when it is time to settle, to copy the remaining records."""
+"""Attempts to start a new producer for the remaining records when it is time to settle."""
 
 
 async def run(context: ClientContext) -> None:
@@ -118,7 +118,7 @@ class _Copier:
         return partitions[source.partition % len(partitions)]
 
     def _behind(self, rows: list[Row]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Where to go on, by what was read and what was left out on the way."""
+        """Return the next offset to read, after the records that were read and skipped."""
         return {
             topic_partition: self.reader.at(topic_partition)
             for topic_partition in {row[0]: None for row in rows}

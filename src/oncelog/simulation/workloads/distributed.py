@@ -69,7 +69,7 @@ async def _work(journal: Journal, *, with_workers: bool) -> None:
 
 
 class _Job:
-    """Batches under one transactional id, from driver to driver."""
+    """Runs batches under one transactional id, with one driver after another."""
 
     def __init__(self, journal: Journal, with_workers: bool) -> None:
         self._journal = journal
@@ -86,7 +86,7 @@ class _Job:
     # --- drivers ----------------------------------------------------------------------
 
     async def driver(self) -> TransactionDriver | None:
-        """The driver, open; None when it is time to settle before one could be opened."""
+        """Return an open driver; None when it is time to settle before one could be opened."""
         journal = self._journal
         while self._driver is None and not journal.stopping:
             made = TransactionDriver(
@@ -133,7 +133,7 @@ class _Job:
     # --- one batch --------------------------------------------------------------------
 
     async def batch(self, driver: TransactionDriver) -> None:
-        """One transaction, from its epoch to its end."""
+        """Run one transaction, from its epoch to its end."""
         journal = self._journal
         journal.begin("new_epoch")
         try:
@@ -156,7 +156,7 @@ class _Job:
             await self._abort(driver)
 
     async def _write(self, identity: tuple[int, int]) -> bool:
-        """Let workers write, each into partitions of its own. True if all is acknowledged."""
+        """Let workers write, each into its own partitions. Return True if all is acknowledged."""
         self._journal.begin("writing with workers")
         workers_count = self._journal.rng.randint(2, 3)
         chosen = self._places.some(2 * workers_count)
@@ -207,7 +207,7 @@ class _Job:
         return all(delivery.exception() is None for delivery in deliveries)
 
     async def _mark(self, driver: TransactionDriver) -> bool:
-        """Put the batch's marker into the transaction."""
+        """Add the batch's marker to the transaction."""
         self._journal.begin("txn_offset_commit")
         marker = {self._marker: self._batch + 1}
         try:

@@ -2,8 +2,8 @@
 
 Parameters: `topics`, {name: partition count}; `think_s`; `burst_max`; `acks`, -1 by default (1 and
 0 are not idempotent); `keyed`, the share of records whose partition the key decides; `growing`,
-topics to which none of those go; `renew`, the probability per burst that the client closes its
-producer and makes another.
+topics to which no such record is sent; `renew`, the probability per burst that the client replaces
+its producer.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Sending:
     async def _life(
         self, journal: Journal, producer: Producer, outbox: Outbox, places: Places, acks: int
     ) -> None:
-        """One producer, until it is of no use or it is time to settle."""
+        """Use one producer, until it fails or it is time to settle."""
         try:
             while not journal.stopping and not journal.chance(journal.number("renew", 0.02)):
                 self._burst(journal, producer, outbox, places, acks)
@@ -55,7 +55,7 @@ class _Sending:
         except IllegalStateError:
             raise
         except ClientError:
-            # The buffer is full, or the producer is of no use any more: close it.
+            # The buffer is full, or the producer has failed: close it.
             return
 
     def _burst(
@@ -69,7 +69,7 @@ class _Sending:
             outbox.send(producer, to, key=key, padding=places.size(), acks=acks)
 
     def _note_identity(self, journal: Journal, producer: Producer) -> None:
-        """Record a producer id when the producer has taken a new one by itself."""
+        """Record the producer id if the producer has a new one."""
         identity = (producer.producer_id, producer.producer_epoch)
         if identity[0] >= 0 and identity != self._identity:
             self._identity = identity
@@ -77,7 +77,7 @@ class _Sending:
 
 
 def new_producer(journal: Journal, acks: int = -1) -> Producer:
-    """A producer with settings drawn by the client."""
+    """Return a producer with random settings."""
     rng = journal.rng
     made = Producer(
         journal.bootstrap,

@@ -1,8 +1,8 @@
-"""Records what one client does: events, its current step, and how it ended.
+"""Records one client's events, its current step, and its final state.
 
-`supervise` runs a client's work. It knows none of it, but it notices when a step never ends, and
-when an exception comes out that the client library does not document. Both are defects, and both
-are recorded as ``Progress("stuck: ...")``; a client that ends well records ``Progress("settled")``.
+`supervise` runs a client's work. It detects a step that never ends and an exception that the client
+library does not document. Both are defects, recorded as ``Progress("stuck: ...")``; a client that
+completes records ``Progress("settled")``.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ __all__ = ["Journal", "StuckError", "supervise"]
 
 WATCH_S: Final = 5.0
 STUCK_AFTER_LOOKS: Final = 24
-"""Looks at a client that goes on with one and the same step before it counts as stuck.
+"""Checks that find a client in the same step after which it counts as stuck.
 
-Two minutes: no step of a client may take longer by its own timeouts. A late check does not count:
-the process was frozen.
+Two minutes: no step of a client may take longer by its own timeouts. A late check does not count,
+because the process was frozen.
 """
 FROZEN_FACTOR: Final = 1.5
 CLOSE_S: Final = 10.0
 
 
 class StuckError(Exception):
-    """A workload saw what may not be; the text says what."""
+    """A workload found a violation; the text describes it."""
 
 
 class Closable(Protocol):
@@ -41,9 +41,9 @@ class Closable(Protocol):
 
 
 class Journal:
-    """Records one client's events and draws its choices.
+    """Records one client's events and makes its random choices.
 
-    `step` counts the calls that the client has begun, `doing` names the present one.
+    `step` counts the calls that the client has begun; `doing` names the current one.
     """
 
     __slots__ = ("_open", "context", "doing", "rng", "step", "transaction_version", "who")
@@ -60,11 +60,11 @@ class Journal:
 
     @property
     def stopping(self) -> bool:
-        """Whether the client shall settle."""
+        """Return whether the client has to settle."""
         return self.context.stopping()
 
     def record(self, kind: Callable[..., Event], *values: object) -> None:
-        """Add an event of this client, now."""
+        """Record an event of this client at the current time."""
         self.context.history.record(kind(self.context.now_s(), self.who, *values))
 
     def begin(self, doing: str) -> None:
@@ -73,26 +73,26 @@ class Journal:
         self.doing = doing
 
     def now_s(self) -> float:
-        """Virtual time, as events carry it."""
+        """Return virtual time in seconds, as in events."""
         return self.context.now_s()
 
     def number(self, name: str, default: float) -> float:
-        """A parameter that is a number."""
+        """Return a numeric parameter."""
         value = self.context.parameters.get(name, default)
         if not isinstance(value, int | float):
             raise StuckError(f"parameter {name} is no number: {value!r}")
         return value
 
     def text(self, name: str, default: str) -> str:
-        """A parameter that is a text."""
+        """Return a text parameter."""
         return str(self.context.parameters.get(name, default))
 
     def chance(self, probability: float) -> bool:
-        """Whether something of that probability happens."""
+        """Return True with this probability."""
         return self.rng.random() < probability
 
     async def think(self, mean_s: float | None = None) -> None:
-        """Wait as long as the client's user would; `think_s` is the parameter of its mean."""
+        """Wait as a user does; the parameter `think_s` is the mean."""
         self.begin("thinking")
         mean_s = self.number("think_s", 0.3) if mean_s is None else mean_s
         await self.context.clock.sleep(min(self.rng.expovariate(1 / mean_s), 5 * mean_s) * 1000)
@@ -100,7 +100,7 @@ class Journal:
     # --- clients ----------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
-        """The options that all our clients take."""
+        """Return the options that all our clients accept."""
         context = self.context
         return {
             "client_id": self.who,
@@ -115,12 +115,12 @@ class Journal:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients start."""
+        """Return the bootstrap servers."""
         host, port = self.context.bootstrap
         return f"{host}:{port}"
 
     def opened(self, client: Closable) -> None:
-        """Have `client` closed at the end of the run, unless `close` comes first."""
+        """Close `client` at the end of the run, unless `close` does so before."""
         self._open.append(client)
 
     async def close(self, client: Closable) -> None:
@@ -131,7 +131,7 @@ class Journal:
         await client.close()
 
     async def close_all(self) -> None:
-        """Close what is open."""
+        """Close all open clients."""
         for client in list(self._open):
             await self.close(client)
 
@@ -150,7 +150,7 @@ async def supervise(context: ClientContext, work: Callable[[Journal], Awaitable[
     finally:
         task.cancel()
     if state != "settled":
-        # Its senders would go on forever.
+        # Its senders would run forever.
         closing = asyncio.get_running_loop().create_task(journal.close_all())
         await asyncio.wait([closing], timeout=CLOSE_S)
         closing.cancel()
@@ -158,7 +158,7 @@ async def supervise(context: ClientContext, work: Callable[[Journal], Awaitable[
 
 
 async def _watch(journal: Journal, task: asyncio.Task[None]) -> str:
-    """Wait for the end of `task`; returns the state that the client ends in."""
+    """Wait for the end of `task`; return the client's final state."""
     clock = journal.context.clock
     seen, looks = -1, 0
     while True:
@@ -184,7 +184,7 @@ def _ended(task: asyncio.Task[None]) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Where the exception was raised, as " (file.py:function)"; no lines, which change often."""
+    """Return where the exception was raised, as " (file.py:function)", without the line number."""
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return ""

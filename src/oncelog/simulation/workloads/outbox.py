@@ -1,10 +1,10 @@
-"""Sends numbered records and writes down what became of each.
+"""Sends numbered records and records the outcome of each.
 
-A record's `Sent` stands before the call of `send`, its `Acked` or `SendFailed` when its future is
-done. With a key the producer chooses the partition; the one that must come out is told beforehand.
+`Sent` is recorded before the call of `send`, `Acked` or `SendFailed` when its future is done. With
+a key the producer chooses the partition, and the expected one is recorded before.
 
 Topics that the parameter `compacted` names get records of a few keys, and a tombstone now and then,
-of which nothing is written down: it carries no value to know it by.
+which is not recorded, because it has no value that identifies it.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ been appended.
 
 
 def describe(error: BaseException) -> str:
-    """An error as the history shows it."""
+    """Return an error as text for the history."""
     return f"{type(error).__name__}: {error}"
 
 
 class Outbox:
-    """All records of one client: their numbers go on from producer to producer."""
+    """All records of one client; numbers continue with the next producer."""
 
     __slots__ = ("_compacted", "_journal", "_latest", "_number", "defect", "failed", "waiting")
 
@@ -65,7 +65,7 @@ class Outbox:
         self._number = 0
         self._latest = -1
         self.waiting = 0
-        """Records whose fate is not known yet."""
+        """The count of records without an outcome."""
         self.failed: ClientError | None = None
         """The last failure in the latest transaction since `reset`."""
         self.defect: BaseException | None = None
@@ -86,7 +86,7 @@ class Outbox:
         padding: int = 0,
         acks: int = -1,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send one record; with a `key` the producer must find `to` by itself.
+        """Send one record; with a `key` the producer has to choose `to`.
 
         `padding` is the size of a header that only fills batches. Raises what `Producer.send`
         raises.
@@ -123,7 +123,7 @@ class Outbox:
         try:
             delivery = producer.send(to.topic, None, key=key, partition=to.partition)
         except ClientError:
-            return  # The record behind it will tell.
+            return  # The next record shows it.
         delivery.add_done_callback(_ignored)
 
     def _ended(

@@ -1,7 +1,7 @@
-"""Where a client's records go: partitions, keys and sizes, drawn from its randomness.
+"""Draws the partitions, keys and sizes of a client's records.
 
-The parameter `growing` names the topics whose partition count may change: where a key leads there
-cannot be known before the send.
+The parameter `growing` names the topics whose partition count may change, so that a key's partition
+is unknown before the send.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SIZES = (0, 0, 0, 20, 200, 2_000)
 def topics_of(
     journal: Journal, name: str = "topics", default: Mapping[str, int] = DEFAULT_TOPICS
 ) -> dict[str, int]:
-    """A parameter that tells topics and their partition counts."""
+    """Return a parameter with topics and their partition counts."""
     given = journal.context.parameters.get(name, default)
     if not isinstance(given, Mapping):
         raise StuckError(f"parameter {name} is no mapping: {given!r}")
@@ -43,15 +43,15 @@ class Places:
         ]
 
     def any(self) -> TopicPartition:
-        """One partition."""
+        """Return one partition."""
         return self._rng.choice(self.partitions)
 
     def some(self, count: int) -> list[TopicPartition]:
-        """That many different partitions, or all."""
+        """Return `count` different partitions, or all."""
         return self._rng.sample(self.partitions, min(count, len(self.partitions)))
 
     def by_key(self) -> tuple[TopicPartition, bytes] | None:
-        """One of a few keys, and where it leads; None if all topics grow."""
+        """Return one of a few keys and its partition; None if all topics grow."""
         if not self._steady:
             return None
         topic, count = self._rng.choice(self._steady)
@@ -59,5 +59,5 @@ class Places:
         return TopicPartition(topic, partition_for_key(key, count)), key
 
     def size(self) -> int:
-        """Bytes of padding for one record; mostly none."""
+        """Return the padding of a record in bytes, mostly 0."""
         return self._rng.choice(SIZES)

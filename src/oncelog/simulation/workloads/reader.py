@@ -1,8 +1,8 @@
-"""A consumer whose every position, poll and commit is written down.
+"""A consumer that records its positions, polls and commits.
 
-It reads with ``auto_offset_reset="none"`` and makes each jump itself, so that none is missing from
-the history: a start, a seek, a reset, a return to committed offsets. Whatever comes between two
-`Positioned` events of a partition must connect.
+It reads with ``auto_offset_reset="none"`` and makes each jump itself, so that the history has all
+of them: a start, a seek, a reset, a return to committed offsets. Between two `Positioned` events of
+a partition each poll must continue the previous one.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ NO_GENERATION: Final = -1
 
 Isolation = Literal["read_committed", "read_uncommitted"]
 Row = tuple[TopicPartition, int, Value]
-"""One record as read: where, and what."""
+"""One record as read: its partition and offset, and its value."""
 
 
 class Reader:
-    """Reads `isolation` from partitions that it is given; `group_id` "" for no group."""
+    """Reads assigned partitions with `isolation`; `group_id` is "" for no group."""
 
     def __init__(self, journal: Journal, isolation: Isolation, group_id: str = "") -> None:
         self.positions: dict[TopicPartition, int] = {}
-        """Where each partition stands by the history."""
+        """The position of each partition, as in the history."""
         self._epochs: dict[TopicPartition, int] = {}
-        """The leader epochs of the batches before them, where they are known."""
+        """The leader epochs of the batches before the positions, if known."""
         self._journal = journal
         self._isolation: Isolation = isolation
         self._group_id = group_id
@@ -81,7 +81,7 @@ class Reader:
         return made
 
     async def reopen(self) -> None:
-        """Close the consumer and go on with a new one where it stood."""
+        """Close the consumer and continue at its positions with a new one."""
         await self._journal.close(self._consumer)
         self._consumer = self._new_consumer()
         self._assign()
@@ -92,16 +92,16 @@ class Reader:
             self._consumer.seek(topic_partition, self.at(topic_partition))
 
     def at(self, topic_partition: TopicPartition) -> OffsetAndMetadata:
-        """Where a partition stands, as it is to be committed."""
+        """Return a partition's position for a commit."""
         epoch = self._epochs.get(topic_partition, -1)
         return OffsetAndMetadata(self.positions[topic_partition], "", epoch)
 
     # --- what is read -----------------------------------------------------------------
 
     async def discover(self, topics: Iterable[str]) -> bool:
-        """Take up new partitions of the topics at their start, and drop those of deleted ones.
+        """Add new partitions of the topics from their start, and drop those of deleted topics.
 
-        False when it was not told of all of them.
+        Returns False if the metadata is incomplete.
         """
         complete = True
         there: list[TopicPartition] = []
@@ -152,7 +152,7 @@ class Reader:
     def seek(
         self, topic_partition: TopicPartition, offset: int, reason: str, leader_epoch: int = -1
     ) -> None:
-        """Go on at `offset`, a jump."""
+        """Jump to `offset`."""
         self._position(topic_partition, offset, reason, leader_epoch)
         self._consumer.seek(topic_partition, self.at(topic_partition))
 
@@ -167,7 +167,7 @@ class Reader:
     # --- reading ----------------------------------------------------------------------
 
     async def poll(self, max_records: int = 500) -> list[Row]:
-        """One poll, written down. Nothing is read after an error that a reader survives."""
+        """Poll once and record it. After a documented error the result is empty."""
         self._journal.begin("poll")
         try:
             records = await self._consumer.poll(POLL_MS, max_records=max_records)
@@ -183,7 +183,7 @@ class Reader:
         for record in records:
             topic_partition = TopicPartition(record.topic, record.partition)
             if record.value is None:
-                continue  # A tombstone tells nothing.
+                continue  # A tombstone has no value to record.
             value = _decode(topic_partition, record.offset, record.value)
             by_partition.setdefault(topic_partition, []).append((record.offset, value))
         for topic_partition, at in (await self._consumer.positions()).items():
@@ -203,7 +203,7 @@ class Reader:
             self._damaged.pop(topic_partition, None)
 
     async def fetch_batches(self, topic_partition: TopicPartition) -> None:
-        """One fetch of whole batches at the present position, written down as a poll."""
+        """Fetch whole batches once at the current position, and record them as a poll."""
         self._journal.begin("fetch_batches")
         position = self.positions[topic_partition]
         try:
@@ -229,7 +229,7 @@ class Reader:
         self._consumer.seek(topic_partition, self.at(topic_partition))
 
     async def lag(self) -> str:
-        """Which partition does not stand at its end, in words; "" when all do.
+        """Name a partition that is not at its end; "" if all are.
 
         One that stands behind its end has not noticed yet that the log lost what it read.
         """
@@ -246,7 +246,7 @@ class Reader:
     # --- after errors -----------------------------------------------------------------
 
     async def _survive(self, error: ClientError) -> None:
-        """Do what the documentation says: wait, seek to available records, or restart."""
+        """Handle an error as documented: wait, seek to available records, or restart."""
         if isinstance(error, LogTruncationError):
             await self._leave_lost_records(error)
         elif isinstance(error, OffsetOutOfRangeError):
@@ -258,7 +258,7 @@ class Reader:
         await self._journal.think(0.1)
 
     async def _leave_lost_records(self, error: LogTruncationError) -> None:
-        """Go on where the log still is as it was read, or at its start when that is not known."""
+        """Continue at the offset where the log diverges, or at its start if that is unknown."""
         there, diverging = error.topic_partition, error.diverging
         if diverging is not None:
             self.seek(there, diverging.offset, "truncated", diverging.leader_epoch)
@@ -302,7 +302,7 @@ class Reader:
         self._journal.begin("commit")
         self._journal.record(OffsetsCommitting, *who, offsets)
         try:
-            # Not what the consumer's own positions are by then: they are not known before.
+            # Not the consumer's own positions, which are unknown before the call.
             await self._consumer.commit(at)
         except IllegalStateError:
             raise
@@ -317,7 +317,7 @@ class Reader:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """The group's stable offsets of the partitions. Raises `ClientError`."""
+        """Return the group's stable offsets of the partitions. Raises `ClientError`."""
         asked_s = self._journal.now_s()
         self._journal.begin("committed")
         found = await self._consumer.committed(partitions, require_stable=True)
@@ -326,9 +326,9 @@ class Reader:
         return found
 
     async def restart(self, partitions: list[TopicPartition]) -> bool:
-        """Read these partitions from their committed offsets, or their start; False to ask again.
+        """Continue these partitions at their committed offsets or start; return False to try again.
 
-        A new consumer does it, as a client that was started again.
+        It uses a new consumer, as a restarted client does.
         """
         self.positions = {}
         await self.reopen()

@@ -1,9 +1,9 @@
-"""A transactional producer as a careful application uses it, written down.
+"""Uses a transactional producer as a correct application does, and records it.
 
-What to do after which error is what `oncelog.client.errors` and `Producer` tell users: abort after
-an `AbortableError`, ask once more after a commit whose outcome is unknown, close after a
-`FatalError` and go on with a new producer of the same transactional id. Any other exception leaves
-this module: it is a defect of the client.
+It handles errors as `oncelog.client.errors` and `Producer` document: it aborts after an
+`AbortableError`, repeats a commit whose outcome is unknown, and after a `FatalError` replaces the
+producer by a new one of the same transactional id. Any other exception is a defect of the client
+and is not caught.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ CODECS: Final = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 
 
 class _Zombie(NamedTuple):
-    """A producer that its client has given up in mid-transaction, without closing it."""
+    """A producer that its client abandoned in a transaction, without closing it."""
 
     producer: Producer
     transaction: int
@@ -50,9 +50,9 @@ class _Zombie(NamedTuple):
 
 
 class Session:
-    """Transactions under one transactional id, from producer to producer.
+    """Transactions under one transactional id, with one producer after another.
 
-    `transaction` is the number of the present or last one; `is_open` whether it has not ended.
+    `transaction` is the number of the current or last one; `is_open`: it has not ended.
     """
 
     def __init__(self, journal: Journal, transactional_id: str) -> None:
@@ -66,9 +66,9 @@ class Session:
     # --- producers --------------------------------------------------------------------
 
     async def producer(self, last_attempts: int = 0) -> Producer | None:
-        """The producer, initialized; a new one if there is none.
+        """Return the initialized producer; a new one if there is none.
 
-        None when it is time to settle; `last_attempts` are still made then.
+        Returns None when it is time to settle, after `last_attempts` more attempts.
         """
         if self._producer is not None:
             return self._producer
@@ -113,17 +113,17 @@ class Session:
         return made
 
     async def _discard(self) -> None:
-        """Close the producer; the next call of `producer` makes a new one."""
+        """Close the producer; the next call of `producer` creates a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await self._journal.close(producer)
 
     async def renew(self) -> None:
-        """Close a producer between two transactions, as a client that restarts in good order."""
+        """Close a producer between two transactions, as a client that restarts cleanly does."""
         await self._discard()
 
     async def close(self) -> None:
-        """Close everything; a zombie that never came back has not committed."""
+        """Close everything; a zombie that never continued has not committed."""
         for zombie in self._zombies:
             if zombie.comes_back:
                 self._journal.record(TransactionEnded, zombie.transaction, False)
@@ -134,7 +134,7 @@ class Session:
     # --- one transaction --------------------------------------------------------------
 
     async def begin(self, producer: Producer) -> bool:
-        """Begin the next transaction; False when the producer had to be given up instead."""
+        """Begin the next transaction; return False if the producer had to be discarded instead."""
         self._journal.begin("begin_transaction")
         try:
             await producer.begin_transaction()
@@ -152,14 +152,14 @@ class Session:
     async def send_offsets(
         self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Put consumed offsets into the transaction. Raises `ClientError`."""
+        """Add consumed offsets to the transaction. Raises `ClientError`."""
         self._journal.begin("send_offsets_to_transaction")
         await producer.send_offsets_to_transaction(offsets, group_id)
         sent = {tp: at.offset for tp, at in offsets.items()}
         self._journal.record(TransactionOffsets, self.transaction, group_id, sent)
 
     async def commit(self, producer: Producer) -> bool:
-        """Commit, and abort if that cannot be. True when it is known to have committed."""
+        """Commit, and abort if that fails. Return True if it is known to have committed."""
         self._journal.record(TransactionEnding, self.transaction, True)
         error: ClientError | None = None
         for _ in range(COMMIT_ATTEMPTS_COUNT):
@@ -169,11 +169,11 @@ class Session:
             except IllegalStateError:
                 raise
             except AbortableError:
-                # Nothing was committed, and nothing will be.
+                # The transaction was not committed, and never will be.
                 await self.abort(producer)
                 return False
             except RetriableError as lost:
-                # The outcome is unknown; asking again settles it, if a broker replies.
+                # The outcome is unknown; a repeated commit returns it, if a broker replies.
                 error = lost
             except ClientError as fatal:
                 error = fatal
@@ -208,7 +208,7 @@ class Session:
         await self._discard()
 
     async def recover(self, producer: Producer, error: ClientError) -> None:
-        """After a call in the transaction raised `error`: abort, or give the producer up."""
+        """Handle `error` of a call in the transaction: abort, or discard the producer."""
         if isinstance(error, AbortableError | RetriableError):
             await self.abort(producer)
             return
@@ -227,7 +227,7 @@ class Session:
     # --- zombies ----------------------------------------------------------------------
 
     async def abandon(self, *, comes_back: bool) -> None:
-        """Give the producer up in mid-transaction and leave it running."""
+        """Abandon the producer in a transaction and leave it running."""
         producer, self._producer = self._producer, None
         if producer is None:
             return
@@ -239,10 +239,10 @@ class Session:
             await self._bury(self._zombies.pop(0))
 
     async def haunt(self, outbox: Outbox, to: TopicPartition) -> None:
-        """Let the zombies that come back try to go on with what they had begun.
+        """Let some zombies try to continue their transactions.
 
-        To be called after `producer` gave a new one: with its initialization their transactions
-        have been aborted, so they must not succeed (INV-5).
+        Call it after `producer` returned a new one: its initialization has aborted their
+        transactions, so they must not succeed (INV-5).
         """
         returning = [zombie for zombie in self._zombies if zombie.comes_back]
         self._zombies = [zombie for zombie in self._zombies if not zombie.comes_back]

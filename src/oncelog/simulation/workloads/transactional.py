@@ -1,8 +1,8 @@
 """A transactional producer: bursts into several partitions, committed, aborted or abandoned.
 
 Several clients may share one transactional id: each that starts fences the others, which then start
-again. A client may also give up in mid-transaction without closing its producer; the zombie goes on
-sending, and some come back to commit.
+again. A client may also abandon its producer in a transaction without closing it; the zombie
+continues to send, and some zombies try to commit.
 
 Parameters: `transactional_id`; `topics`, {name: partition count}; `think_s`, the mean pause;
 `burst_max`, records of one burst; `abandon`, `abort` and `renew`, probabilities per transaction;
