@@ -231,8 +231,8 @@ class Producer:
 
         Without `partition` the partitioner decides: by the key (murmur2, as Java's); without a key
         batches rotate over the partitions. Raises at once what `checked_record` finds, outside a
-        transaction (transactional producers), and `RetriableError` when `buffer_memory` is full. The
-        future raises `AbortableError` or `FatalError` when the record failed for good.
+        transaction (transactional producers), and `RetriableError` when `buffer_memory` is full.
+        The future raises `AbortableError` or `FatalError` when the record failed for good.
         """
         sender = self._check_may_send()
         created_ms = self._cluster.clock.monotonic_ms()
