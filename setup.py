@@ -1,10 +1,13 @@
-"""Compiles the hot rooms with mypyc where that is asked for; all else stands in pyproject.toml.
+"""Compiles the hot rooms with mypyc where that is asked for, and makes an index's page of README.md.
+
+All else stands in pyproject.toml.
 
 `ONCELOG_COMPILED=1 pip wheel .` makes a wheel with compiled modules beside the sources; without it
 the wheel is pure. `make compiled` calls `build_ext` for a checkout (tests/support/compiling.py).
 """
 
 import os
+import re
 import shutil
 import sys
 import sysconfig
@@ -29,6 +32,14 @@ CHECKED = (
     f"--cache-dir={os.devnull}",
 )
 """Options of mypy."""
+
+
+LINK_INTO_THE_CHECKOUT = re.compile(r"\[([^\]]+)\]\((?!https?:|#)[^)]+\)")
+
+
+def long_description() -> str:
+    """README.md for a package index, where a link into the checkout would lead nowhere."""
+    return LINK_INTO_THE_CHECKOUT.sub(r"\1", (ROOT / "README.md").read_text(encoding="utf-8"))
 
 
 def groups() -> list[tuple[list[str], str | None]]:
@@ -99,6 +110,8 @@ def modules() -> list[Extension]:
 if __name__ == "__main__":
     given = sys.argv[1:]
     setup(
+        long_description=long_description(),
+        long_description_content_type="text/markdown",
         setup_requires=requirements(given),
         ext_modules=modules() if compiles(given) else [],
         options={"build_ext": {"parallel": os.cpu_count() or 1}},

@@ -3,6 +3,7 @@
 For `make test-full`: pip fetches the libraries.
 """
 
+import zipfile
 from dataclasses import asdict
 from pathlib import Path
 
@@ -52,6 +53,16 @@ def test_a_wheel_of_compiled_modules_is_for_one_platform_and_works(
     assert release.strangers_in_wheel(ROOT, compiled) == set()
     fresh = release.check_wheel(tmp_path, compiled, oncelog.__version__)
     assert fresh.run("oncelog", "--version").strip().endswith(", compiled")
+
+
+def test_the_page_of_an_index_has_no_link_into_a_checkout(dist: tuple[Path, Path]) -> None:
+    _, wheel = dist
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = [name for name in archive.namelist() if name.endswith("/METADATA")]
+        metadata = archive.read(name).decode()
+    assert "Description-Content-Type: text/markdown" in metadata
+    assert metadata.rstrip().endswith(setup.long_description().rstrip())
+    assert setup.LINK_INTO_THE_CHECKOUT.search(metadata) is None
 
 
 def test_an_index_takes_the_metadata(dist: tuple[Path, Path], tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """What keeps a checkout from being released, and what an sdist or a wheel lacks."""
 
 import io
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -12,10 +13,12 @@ from mkdocs.utils.yaml import yaml_load
 from rich.console import Console
 
 import oncelog
+import setup
 from tests.support import release
 from tests.support.fresh_python import StepFailed
 from tests.support.install_size import ROOT
 
+LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 FILES = {
     "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2026-11-22)\n\n- all\n",
     "CITATION.cff": "title: Oncelog\nversion: 1.2.3\n",
@@ -39,6 +42,15 @@ def checkout(tmp_path: Path) -> Path:
     git(tmp_path, "add", ".")
     git(tmp_path, "commit", "-q", "-m", "all")
     return tmp_path
+
+
+def test_the_page_of_an_index_links_nowhere_into_the_checkout() -> None:
+    page, readme = setup.long_description(), (ROOT / "README.md").read_text()
+    assert setup.LINK_INTO_THE_CHECKOUT.search(readme)
+    assert "](docs/" not in page
+    assert page.splitlines()[0] == "# Oncelog"
+    assert len(page.splitlines()) == len(readme.splitlines())
+    assert LINK.sub(r"\1", page) == LINK.sub(r"\1", readme)
 
 
 def test_a_checkout_that_is_ready_has_no_findings(checkout: Path) -> None:
