@@ -1,12 +1,12 @@
-"""Checkers: what a run's history and final state show that the configuration excludes.
+"""Checks a run's history and final state for what its configuration excludes.
 
 `judge` runs all of them; `CHECKERS` names them. Kinds have the names of Jepsen's Kafka workload
-where it has one, else the number of the invariant (docs/decisions.md). Pure: values in,
-anomalies out, so that a test can show of each that it fires, and does not fire beside it.
+where it has one, else the number of the invariant (docs/decisions.md). Checkers are pure functions,
+so tests show for each which histories it accepts and refuses.
 
-Real time decides what is certain: an answer came after what it answers, a request was not carried
-out before it was sent, and one without an answer may be carried out at any time or never. What the
-configuration did not promise is reported too, with the reason in `Anomaly.allowed` (`excuses`).
+Real time decides what is certain: a response follows its effect, a request takes effect only after
+it was sent, and one without a response may take effect at any time or never. What the configuration
+does not promise is reported too, with the reason in `Anomaly.allowed` (`excuses`).
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
 
 
 def judge(history: History, final: FinalState, promise: Promise) -> list[Anomaly]:
-    """Return everything that is wrong with a run, checker by checker, in the order of `CHECKERS`.
+    """Return the anomalies of a run, checker by checker, in the order of `CHECKERS`.
 
-    Anomalies whose `allowed` is not "" are none of the run's promises.
+    Anomalies whose `allowed` is not "" break no promise of the run.
     """
     evidence = Evidence(history, final, promise)
     return [anomaly for check in CHECKERS.values() for anomaly in check(evidence)]

@@ -1,4 +1,4 @@
-"""What a run promises, and what a checker finds. Pure values."""
+"""Defines the promises of a run, and the findings of a checker."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __all__ = ["Anomaly", "Promise", "found"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Promise:
-    """What the run's configuration and its faults leave promised. Times are seconds of the run.
+    """What a run promises, by its configuration and its faults. Times are seconds of the run.
 
-    `power_losses_s`: power was lost, and with it unsynced bytes and names. `damage_s`: bits were
-    flipped or files cut in what had been synced. `storage_failures_s`: a write or an fsync failed,
-    or the disk was full, and the folder is off line until the broker restarts. `last_fault_s` is
-    when the last fault was healed; all clients settle within `settle_bound_s` after it. `retention`
-    has the topics whose segments expire by age or size.
-    A member under KIP-848 may be silent for `member_session_s`.
+    `power_losses_s`: losses of power, each with unsynced bytes and names. `damage_s`: flipped bits
+    and truncated files in synced data. `storage_failures_s`: a failed write or fsync, or a full
+    disk, after which the folder is offline until the broker restarts. `last_fault_s` is when the
+    last fault was healed; all clients settle within `settle_bound_s` after it. `retention` has the
+    topics whose segments expire by age or size. A member under KIP-848 may be silent for
+    `member_session_s`.
     """
 
     flush_every_message: bool
@@ -37,9 +37,9 @@ class Promise:
 class Anomaly:
     """One promise that did not hold.
 
-    `kind` is the checker's name. `detail` begins with what happened, in words that are the same in
-    every run, up to the first colon; then come the particulars. `allowed` is "" or why the run's
-    configuration did not promise it.
+    `kind` is the checker's name. `detail` begins with a text that is the same in every run, up to
+    the first colon; details follow. `allowed` is "" or why the run's configuration did not promise
+    it.
     """
 
     kind: str
@@ -53,7 +53,7 @@ class Anomaly:
 
     @property
     def signature(self) -> str:
-        """The kind and what happened, without particulars: the same for the same defect."""
+        """Return the kind and the fixed part of `detail`: the same for the same defect."""
         return f"{self.kind}: {self.detail.split(':', 1)[0]}"
 
 
@@ -69,6 +69,6 @@ def found(
     values: tuple[Value, ...] = (),
     allowed: str = "",
 ) -> Anomaly:
-    """Return an anomaly; `what` holds no colon and no particulars."""
+    """Return an anomaly; `what` is the fixed part of `detail`, without a colon."""
     detail = f"{what}: {particulars}" if particulars else what
     return Anomaly(kind, detail, at_s, who, topic_partition, offset, values, allowed)

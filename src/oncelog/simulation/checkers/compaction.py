@@ -1,4 +1,4 @@
-"""Checkers of compaction: what it removed, and that nothing newer was lost with it."""
+"""Checks what compaction removed."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ __all__ = ["compactions"]
 
 
 def compactions(evidence: Evidence) -> Iterator[Anomaly]:
-    """Compaction removes what is aborted, what a newer record of its key made obsolete, tombstones.
+    """Compaction removes only aborted and obsolete records, and tombstones.
 
-    The newer record has to be committed, and in the log as it was written: a loss of power excuses
-    nothing, because what makes a record obsolete is synced before that one goes. Excused: a flipped
-    bit, for which recovery may have cut the newer record off.
+    A record is obsolete if a newer one with its key is committed, and in the log as it was written.
+    A loss of power excuses nothing, because the newer record is synced before the older one is
+    removed. Excused: a flipped bit, for which recovery may have cut the newer record off.
     """
     allowed = "what was synced was damaged" if evidence.promise.damage_s else ""
     for partition, records in evidence.final.compacted.items():

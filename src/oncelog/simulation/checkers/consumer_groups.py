@@ -1,10 +1,10 @@
-"""Checkers of groups with members under KIP-848: owners, epochs, commits, expulsions (INV-8).
+"""Checks groups with members under KIP-848: owners, epochs, commits, expulsions (INV-8).
 
-What a coordinator knew is told by its answers alone. A heartbeat that was answered without an error
-found its member in the group; one that was told a partition owned it at a moment between question
-and answer. A heartbeat without an answer may have come at any time, also long after: what it said
-of the partitions that its member owns may have been believed then. Members of the classic protocol
-in such a group are judged where a promise of the broker is at stake, and not by their generations.
+A coordinator's state is known by its responses alone. A heartbeat without an error found its member
+in the group; if its response assigned a partition, the member owned it at some time between request
+and response. A heartbeat without a response may have arrived at any time, also long after, and the
+coordinator may have applied its owned partitions then. Members of the classic protocol in such a
+group are judged only by promises of the broker, not by their generations.
 
 Excused: power or damage took records of `__consumer_offsets`. Deleted topics are left out.
 """
@@ -42,14 +42,14 @@ __all__ = [
 ]
 
 SILENCE_GRACE_S: Final = 2.0
-"""A member may be described so long after its session has ended."""
+"""The time after the end of its session during which a member may still be described."""
 _GroupEvent: TypeAlias = HeartbeatAsked | HeartbeatAnswered | Joined | Assigned | Revoked
 _GONE: Final = frozenset({"unknown_member_id", "fenced_instance_id"})
 
 
 @dataclass(slots=True, eq=False)
 class _Heartbeat:
-    """One heartbeat, and its answer if there was one."""
+    """One heartbeat, and its response if there was one."""
 
     asked: HeartbeatAsked
     answer: HeartbeatAnswered | None = None
@@ -67,7 +67,7 @@ class _Heartbeat:
 class _Holding:
     """A member owns a partition, as far as it knows: from `assigned` until `until_s`.
 
-    Its coordinator said so at a moment after `asked_s`.
+    Its coordinator assigned it at some time after `asked_s`.
     """
 
     member_id: str
@@ -78,7 +78,7 @@ class _Holding:
 
 @dataclass(slots=True, eq=False)
 class _JudgedGroup:
-    """One group: the heartbeats of each member in their order, and who owned what when."""
+    """One group: the heartbeats of each member in order, and the owners of each partition."""
 
     group_id: str
     beats: dict[str, list[_Heartbeat]] = field(default_factory=lambda: defaultdict(list))
@@ -87,14 +87,14 @@ class _JudgedGroup:
     )
 
     def is_in(self, member_id: str, from_s: float, until_s: float) -> bool:
-        """Whether a heartbeat of that time found the member in the group, where it had been."""
+        """Return whether a heartbeat at that time found the member in the group."""
         return any(
             beat.is_accepted and beat.asked.epoch > 0 and from_s <= beat.asked.at_s < until_s
             for beat in self.beats.get(member_id, ())
         )
 
     def may_have_given_up(self, member_id: str, partition: TopicPartition, before_s: float) -> bool:
-        """Whether a heartbeat without an answer says that the member does not own it."""
+        """Return whether a heartbeat without a response says that the member does not own it."""
         return any(
             beat.answer is None
             and beat.asked.at_s < before_s
@@ -163,15 +163,14 @@ def _end(
 def two_owners(evidence: Evidence) -> Iterator[Anomaly]:
     """Under KIP-848 two members never own one partition at a time.
 
-    A member owns a partition from the answer that assigns it until it says itself that it gave it
-    up, whatever its epoch is meanwhile. So no other member may be told that partition while the
-    member is in the group; and it is where a later heartbeat, with which it does not join again,
-    finds it there still holding the partition. Members that were expelled without knowing it may
-    believe what they like: their commits are refused (`member_epochs`). Nor does the coordinator
-    describe two owners.
+    A member owns a partition from the response that assigns it until it reports that it revoked it,
+    whatever its epoch is meanwhile. So no other member may get that partition while the member is
+    in the group; a later heartbeat that is no rejoin and still owns the partition shows that it
+    was. Members that were expelled without knowing it are not judged here: their commits are
+    refused (`member_epochs`). Nor does the coordinator describe two owners.
 
-    Allowed: a heartbeat that came late, and said of a time before the partition was assigned that
-    it was not owned. So does a JoinGroup of a member of the classic protocol.
+    Allowed: a heartbeat or JoinGroup that was sent before the partition was assigned, without it,
+    and arrived after.
     """
     excuses = Excuses(evidence)
     for group in _groups(evidence).values():
@@ -232,16 +231,16 @@ def _described_twice(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def member_epochs(evidence: Evidence) -> Iterator[Anomaly]:
-    """INV-8: no commit is accepted from who is no member, or of an epoch that is over.
+    """INV-8: no commit is accepted from a non-member, or with a past epoch.
 
-    - of a member that was told that it is none, and has not asked to join since;
-    - of an older epoch than the member was told, for a partition that it has said in that epoch, or
-      after it, to own no more. (One that it owned all the time may be committed: KIP-1251.)
-    - for a partition that another member was given, of a member that holds it without having given
-      it up: so it was expelled.
+    - of a member that was fenced and has not sent a join since;
+    - with an older epoch than the member has, for a partition that it has reported as revoked in
+      that epoch or after it. (One that it owned all the time may be committed: KIP-1251.)
+    - for a partition that another member was assigned, of a member that has not revoked it: so it
+      was expelled.
 
-    A member's epoch never goes back while it stays in the group. Excused: power or damage took what
-    the member was told.
+    A member's epoch never goes back while it stays in the group. Excused: power or damage took the
+    member's records.
     """
     excuses = Excuses(evidence)
     groups = _groups(evidence)
@@ -303,7 +302,7 @@ def _judge_commit(
 
 
 def _of_this_group(heard: list[_Heartbeat]) -> list[_Heartbeat]:
-    """The heartbeats since epochs began at 1 again, because the group was made again.
+    """Return the heartbeats since epochs began at 1 again, because the group was created again.
 
     A group that became empty under the classic protocol is replaced when a member joins it by
     KIP-848 (`GroupMetadataManager.maybeDeleteEmptyClassicGroup`).
@@ -319,14 +318,14 @@ def _of_this_group(heard: list[_Heartbeat]) -> list[_Heartbeat]:
 
 
 def _given_up(heard: list[_Heartbeat], epoch: int, partition: TopicPartition) -> _Heartbeat | None:
-    """The heartbeat by which the coordinator knew that this epoch does not own it any more."""
+    """Return the heartbeat that reported that this epoch no longer owns the partition."""
     for index, beat in enumerate(heard):
         owned = beat.asked.owned
         if not beat.is_accepted or owned is None or partition in owned:
             continue
         if beat.asked.epoch < max(epoch, 1):
             continue
-        # In the same epoch it may be given later what it did not have until then.
+        # In the same epoch it may be assigned the partition later.
         said = [each.asked.owned for each in heard[:index] if each.asked.owned is not None]
         if beat.asked.epoch == epoch and partition not in (said[-1] if said else ()):
             continue
@@ -343,7 +342,7 @@ def _taken_by(
     joins_s: list[float],
     answered_s: float,
 ) -> _Holding | None:
-    """Who was given what this member holds, before it asked to commit it."""
+    """Return the member that was assigned this member's partition before its commit."""
     holdings = group.holdings.get(partition, [])
     mine = [h for h in holdings if h.member_id == asked.member_id and h.assigned.at_s <= asked.at_s]
     if not mine or group.may_have_given_up(asked.member_id, partition, asked.at_s):
@@ -354,7 +353,7 @@ def _taken_by(
     for beat in group.beats[asked.member_id]:
         owned = beat.asked.owned
         if since_s < beat.asked.at_s < answered_s and owned is not None and partition not in owned:
-            return None  # It gave the partition up; its own epoch may still commit.
+            return None  # It revoked the partition; its own epoch may still commit.
     for other in holdings:
         is_other = other.member_id != asked.member_id
         if is_other and since_s < other.asked_s and other.assigned.at_s < asked.at_s:
@@ -381,11 +380,11 @@ def _epochs_back(excuses: Excuses, beats: list[_Heartbeat]) -> Iterator[Anomaly]
 
 
 def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
-    """Who is silent for longer than its session is no member any more.
+    """A member that is silent for longer than its session is expelled.
 
-    Looked at after the last fault, where the coordinator describes the group. A session begins
-    again when a broker starts. Nothing else excuses it. Left out are members whose last heartbeat
-    has no answer: only the coordinator knows when it came, if their process was frozen.
+    Judged after the last fault, when the coordinator describes the group. A session restarts when a
+    broker starts. Nothing else excuses it. Left out are members whose last heartbeat has no
+    response: it may have arrived late, if their process was frozen.
     """
     session_s = evidence.promise.member_session_s + SILENCE_GRACE_S
     started = [event.at_s for event in evidence.of(BrokerStarted)]
@@ -418,13 +417,13 @@ def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def early_expulsions(evidence: Evidence) -> Iterator[Anomaly]:
-    """No member is told that it is none before its session is over.
+    """No member is expelled before its session is over.
 
     Between a heartbeat that was answered and the next one, which finds the member gone, is less
-    than a session. Left out are members that have not said yet that they own what they were told,
-    no more and no less: their rebalance timeout may be over. So are those that asked to leave.
-    Excused: power or damage took the member. Allowed: a heartbeat without an answer came late, and
-    was told what to give up; it is not told again.
+    than a session. Left out are members that have not reported exactly their assignment as owned:
+    their rebalance timeout may be over. So are those that sent a leave. Excused: power or damage
+    took the member. Allowed: a heartbeat without a response arrived late, and got the partitions to
+    revoke, which are not sent again.
     """
     excuses = Excuses(evidence)
     for group in _groups(evidence).values():

@@ -1,4 +1,4 @@
-"""Checkers of the transaction coordinator: its log, markers, epochs and producer ids."""
+"""Checks the transaction coordinator: its log, markers, epochs and producer ids."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ _LEGAL_PREVIOUS = {
     "prepareepochfence": frozenset({"ongoing"}),
     "": _AT_REST,
 }
-"""From the states in Kafka's TransactionState, with "" for a tombstone."""
+"""The legal moves of Kafka's TransactionState, with "" for a tombstone."""
 
 _Decision = tuple[int, bool]
-"""Epoch of the marker, whether it is a commit."""
+"""The epoch of a marker, and whether it is a commit."""
 
 _Lane = tuple[TopicPartition, int]
 """A partition and a producer id."""
@@ -41,7 +41,7 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
 
     In `__transaction_state` each id moves as Kafka's table allows, and COMPLETE has the producer id
     and epoch of its PREPARE, but for a fresh id when epochs are used up. No id is left prepared at
-    the end. Each marker in a partition carries out a PREPARE that names the partition, and each
+    the end. Each marker in a partition belongs to a PREPARE that names the partition, and each
     completed PREPARE has its marker on every partition it names. Excused: what power or damage took
     of the transaction log or of the partition; never a move inside the log itself, which recovery
     cuts at one place. Topics that were deleted, and markers below a log start, are left out.
@@ -66,7 +66,7 @@ def decisions(evidence: Evidence) -> Iterator[Anomaly]:
         previous[entry.transactional_id] = entry
     for entry in previous.values():
         if _state(entry).startswith("prepare"):
-            # What is left of it may be older than what its partitions know of the producer.
+            # The rest of it may be older than its partitions' producer state.
             lost = excuses.coordinator(0.0, NEVER, *entry.partitions)
             yield _decided(evidence, "a transaction was left prepared", entry, lost)
     yield from _markers(evidence, excuses, prepared, completed)
@@ -116,7 +116,7 @@ def _markers(
 ) -> Iterator[Anomaly]:
     """Compare the markers of each producer id on each partition with what was prepared for it.
 
-    A coordinator that starts again sends a marker again, so each may stand there repeatedly.
+    A coordinator sends markers again after a restart, so each may be repeated.
     """
     if not evidence.final.transactions:
         return
@@ -167,7 +167,7 @@ def _markers(
 
 
 def _first(evidence: Evidence, log: FinalLog, wanted: list[_Decision]) -> set[int]:
-    """How many decisions may have been carried out before the log begins, less one."""
+    """Return how many decisions may have been applied before the log start, less one."""
     start = log.final.log_start_offset
     if start > 0 or evidence.topics.was_deleted(log.final.topic_partition.topic):
         return set(range(-1, len(wanted)))
@@ -178,10 +178,10 @@ def fencing(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-5: a producer whose epoch was superseded adds no record and ends no transaction.
 
     In each partition the epochs of a producer id never go back. No record is in the log that was
-    sent under an older epoch, or an older producer id of the same transactional id, after the newer
-    one had been handed out. No commit is acknowledged to a client that asked for it after another
-    client had taken over its transactional id. Excused: power took the newer epoch from the
-    transaction log after it was handed out.
+    sent with an older epoch, or an older producer id of the same transactional id, after the newer
+    one had been assigned. No commit is acknowledged that a client sent after another client had
+    initialized its transactional id. Excused: power took the newer epoch from the transaction log
+    after it was assigned.
     """
     excuses = Excuses(evidence)
     yield from _epochs_go_back(evidence)
@@ -247,7 +247,7 @@ def _late_records(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
 def _newer(
     handed_out: list[ProducerInitialized], pair: tuple[int, int], sent_s: float
 ) -> ProducerInitialized | None:
-    """The epoch that had been handed out before the send and superseded `pair`."""
+    """Return the epoch that was assigned before the send and superseded `pair`."""
     own_s = min((e.at_s for e in handed_out if e.producer_id == pair[0]), default=NEVER)
     for event in handed_out:
         if event.at_s >= sent_s:
@@ -271,7 +271,7 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
         if txn.outcome != "committed" or not txn.transactional_id or txn.ending_s == NEVER:
             continue
         if not txn.records and not txn.offsets:
-            # A client that has added nothing need not ask to end it.
+            # A client that has added no partition need not send EndTxn.
             continue
         others = handed_out[txn.transactional_id]
         own = [e for e in others if e.who == txn.client and e.at_s <= txn.began_s]
@@ -279,7 +279,7 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
             continue
         own_pair = (own[-1].producer_id, own[-1].producer_epoch)
         for event in others:
-            # The answers may come in another order than the epochs were handed out.
+            # The responses may arrive in another order than the epochs were assigned in.
             is_newer = (event.producer_id, event.producer_epoch) > own_pair
             if event.who != txn.client and is_newer and event.at_s < txn.ending_s:
                 yield found(
@@ -290,18 +290,18 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
                     at_s=txn.ended_s,
                     who=txn.client,
                     values=tuple(record.value for record in txn.records[:20]),
-                    # Before as well: then an epoch was handed out twice.
+                    # Before as well: then an epoch was assigned twice.
                     allowed=excuses.coordinator(0.0, txn.ended_s),
                 )
                 break
 
 
 def producer_ids(evidence: Evidence) -> Iterator[Anomaly]:
-    """INV-11: no producer id is handed out twice, and no epoch of one.
+    """INV-11: no producer id is assigned twice, and no epoch of one.
 
-    A producer id belongs to one transactional id, or to one idempotent producer. That is kept apart
-    from the logs, so nothing excuses it. The same pair of id and epoch twice for one transactional
-    id is excused by a loss of power in between that took it from the transaction log.
+    A producer id belongs to one transactional id, or to one idempotent producer. The ids are not
+    stored in the logs, so nothing excuses it. The same pair of id and epoch twice for one
+    transactional id is excused by a loss of power in between that took it from the transaction log.
     """
     excuses = Excuses(evidence)
     first: dict[int, ProducerInitialized] = {}

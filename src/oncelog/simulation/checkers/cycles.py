@@ -1,7 +1,7 @@
-"""Checkers of cycles among transactions, by who wrote before whom and who read from whom.
+"""Checks the order of transactions, by their writes and reads, for cycles.
 
-Kafka isolates readers from transactions that are open; it does not isolate writers from each other.
-So most cycles of writes are no defect, and only those are judged that Kafka's order excludes.
+Kafka isolates readers from open transactions; it does not isolate writers from each other. So most
+cycles of writes are no defect, and only those that Kafka excludes are anomalies.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ __all__ = ["g0", "g1c"]
 def g0(evidence: Evidence) -> Iterator[Anomaly]:
     """Write cycles: of two transactions each wrote before the other, on different partitions.
 
-    Between different producers that is allowed, and said: Kafka lets open transactions interleave.
-    Of one producer the transactions follow each other, so on every partition the records of the
-    earlier stand before those of the later, and nothing excuses the contrary.
+    Between different producers that is allowed, and reported so: open transactions interleave. One
+    producer's transactions follow each other, so on every partition the earlier one's records
+    precede the later one's, and nothing excuses the contrary.
     """
     edges: dict[Txn, set[Txn]] = defaultdict(set)
     for partition, log in evidence.logs.items():
@@ -69,10 +69,10 @@ def _out_of_order(
 def g1c(evidence: Evidence) -> Iterator[Anomaly]:
     """Cycles of information: a transaction that read another's records precedes it nowhere.
 
-    A copy shows what its transaction read. Two transactions never read from each other, and on the
-    partition of a copy the transaction that it was read from stands before it, since it had ended
-    when it was read. Excused: power took a marker, and the next one ended too much. Not judged is a
-    copy of an offset that may have gone to another record since.
+    A copy names the record that its transaction read. Two transactions never read from each other,
+    and on the partition of a copy the transaction of its source precedes it, because it had ended
+    before the read. Excused: power took a marker, and the next marker ended two transactions. Not
+    judged is a copy of an offset that may have gone to another record since.
     """
     excuses = Excuses(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)
@@ -86,7 +86,7 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
         if reader is None or reader is writer:
             continue
         if excuses.between(copy.sent_s, evidence.end_s, partition):
-            # The log lost its tail since: what was copied may have been another record.
+            # The log has lost its tail since: the copied record may have been another one.
             continue
         if source.shown:
             edges[writer].add(reader)
@@ -127,9 +127,9 @@ def _last_offsets(evidence: Evidence) -> dict[tuple[Txn, TopicPartition], int]:
 
 
 def _cycles(edges: Mapping[Txn, set[Txn]]) -> Iterator[list[Txn]]:
-    """The strongly connected components of more than one transaction (Tarjan, without recursion).
+    """Return the strongly connected components of several transactions (Tarjan, not recursive).
 
-    Sets of objects have no order of their own, so successors are taken by client and number.
+    Sets of objects have no fixed order, so successors are sorted by client and number.
     """
     order = {node: sorted(after, key=_key) for node, after in edges.items()}
     index: dict[Txn, int] = {}

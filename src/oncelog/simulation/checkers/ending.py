@@ -1,4 +1,4 @@
-"""Checkers of how a run ends: lag, progress, and brokers that stopped of themselves."""
+"""Checks the end of a run: lag, progress, and brokers that stopped."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _STORAGE_WORDS = ("storage", "oserror", "ioerror", "errno", "disk", "fsync", "en
 
 
 def lag_ends(evidence: Evidence) -> Iterator[Anomaly]:
-    """At the end everything can be read and has been.
+    """At the end all records can be read and have been read.
 
     Each partition is read to its end. Its last stable offset is its high watermark, unless the
-    coordinator knows of the open transaction (its last word is Ongoing, with this partition) and
-    it is younger than the time in which everything settles. A reader that says it is settled, or
-    that it is stuck because of a lag, was given every record that was acknowledged before of each
-    partition that it still has, and waits at no offset beyond the end of the log.
+    coordinator has an open transaction (its last record is Ongoing, with this partition) that is
+    younger than the settle bound. A reader that has settled, or is stuck because of a lag,
+    has read every record that was acknowledged before in each partition that it still has, and its
+    position is not beyond the end of the log.
 
     Excused: a folder that is off line since a storage failure, damage, and a transaction that its
     coordinator lost with power.
@@ -64,7 +64,7 @@ def _stuck(evidence: Evidence, excuses: Excuses, log: FinalLog) -> Iterator[Anom
     record = log.record_at(final.last_stable_offset)
     since_s = record.sent_s if record is not None else 0.0
     if final.last_stable_offset == final.log_start_offset:
-        # What holds it may have been deleted.
+        # The records that hold it may have been deleted.
         since_s = 0.0
     batch = log.batch_at(final.last_stable_offset)
     is_young = since_s > evidence.end_s - evidence.promise.settle_bound_s
@@ -159,7 +159,7 @@ def _beyond(
 def _held_back(
     evidence: Evidence, excuses: Excuses, reader: PartitionReader, settled_s: float
 ) -> str:
-    """Why the last stable offset may have held the reader where it was when it settled."""
+    """Return why the last stable offset may have stopped the reader when it settled."""
     partition = reader.topic_partition
     seen = [mark for mark in evidence.watermarks.get(partition, ()) if mark.at_s <= settled_s]
     if not seen or seen[-1].last_stable_offset > reader.position:
@@ -168,9 +168,9 @@ def _held_back(
 
 
 def progress(evidence: Evidence) -> Iterator[Anomaly]:
-    """Every client that tells of its progress settles in time after the last fault was healed.
+    """Every client that records progress settles in time after the last fault has ended.
 
-    Its last word is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
+    Its last event is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
     Excused: a folder that is off line since a storage failure, damage, which may leave a batch that
     cannot be read, and a loss of power without flush: the coordinator may have lost a transaction
     that partitions and groups still hold open.
@@ -222,7 +222,7 @@ def _off_line(evidence: Evidence, excuses: Excuses) -> str:
 
 
 def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
-    """A broker dies of "kill", "power" or "stop" only; any other cause is a defect of its own.
+    """A broker dies of "kill", "power" or "stop" only; any other cause is a defect.
 
     Excused: a cause that names the storage, after a storage failure or damage; and a start that was
     refused after damage.

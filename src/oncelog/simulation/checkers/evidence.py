@@ -1,7 +1,7 @@
-"""Everything a run left behind, indexed once, so that each checker is a short walk.
+"""Indexes the history and the final state of a run once, for all checkers.
 
-A `Tracked` is one record that a client sent, with all that is known of it: its acknowledgement,
-the polls that showed it, and its places in the final log and in its committed view.
+A `Tracked` is one record that a client sent, with its data: its acknowledgement, the polls that
+showed it, and its places in the final log and in its committed view.
 """
 
 from __future__ import annotations
@@ -93,16 +93,16 @@ class Tracked:
     acks: int = 0
     refused: str = ""
     failed_s: float = NEVER
-    """When the producer gave it up."""
+    """The time at which the producer gave it up."""
     polls: list[tuple[float, int, Polled]] = field(default_factory=list)
-    """(time, offset, poll) of each time that a reader was given it."""
+    """(time, offset, poll) of each poll that returned it."""
     places: list[int] = field(default_factory=list)
     """Its offsets in the final log."""
     shown: list[int] = field(default_factory=list)
     """Its offsets in the final committed view."""
 
     def known_s(self, offset: int) -> float:
-        """When a client first knew that it was at this offset."""
+        """Return when a client first knew that it was at this offset."""
         first_s = self.acked_s if self.acked_offset == offset else NEVER
         for at_s, polled_offset, _ in self.polls:
             if polled_offset == offset and at_s < first_s:
@@ -110,13 +110,13 @@ class Tracked:
         return first_s
 
     def was_read_at(self, offset: int) -> bool:
-        """Whether it was seen there itself, and not only its acknowledgement."""
+        """Return whether a reader saw it there, and not only a producer its acknowledgement."""
         return offset in self.places or any(polled == offset for _, polled, _ in self.polls)
 
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """A record that was seen where no client sent it. `at_s` is infinite for the final log."""
+    """A record at a place to which no client sent it. `at_s` is infinite for the final log."""
 
     at_s: float
     who: str
@@ -129,9 +129,9 @@ class Stranger:
 class ReaderPoll:
     """One poll of a reader. `start` is the position before it, -1 if that is not known.
 
-    `fetched_from_s` is the earliest time at which it can have been fetched: a client may hold what
-    it fetched for long, but not hand out a record before that was sent. `before` is the poll that
-    it goes on from, None after a `Positioned`.
+    `fetched_from_s` is the earliest time at which it can have been fetched: a client may buffer
+    fetched records for long, but it cannot return a record before it was sent. `before` is the
+    previous poll, None after a `Positioned`.
     """
 
     poll: Polled
@@ -151,10 +151,10 @@ class PartitionReader:
     fetched_from_s: float = 0.0
     is_assigned: bool = False
     last: Polled | None = None
-    """The poll that the next one goes on from."""
+    """The last poll, which the next one continues."""
     steps: list[ReaderPoll] = field(default_factory=list)
     jumps: list[tuple[int, int]] = field(default_factory=list)
-    """Offsets [from, to) that it was asked to leave out, by a seek or a reset."""
+    """Offsets [from, to) that a seek or a reset skipped."""
     starts: list[int] = field(default_factory=list)
 
 
@@ -172,19 +172,19 @@ class FinalLog:
         self.end = final.high_watermark if is_whole else last
 
     def batch_at(self, offset: int) -> LoggedBatch | None:
-        """The data batch that holds this offset."""
+        """Return the data batch with this offset."""
         index = bisect_left(self.offsets, offset)
         is_there = index < len(self.offsets) and self.offsets[index] == offset
         return self.batches[index] if is_there else None
 
     def record_at(self, offset: int) -> Tracked | None:
-        """The record at this offset."""
+        """Return the record at this offset."""
         index = bisect_left(self.offsets, offset)
         is_there = index < len(self.offsets) and self.offsets[index] == offset
         return self.records[index] if is_there else None
 
     def closing_marker(self, offset: int) -> LoggedBatch | None:
-        """The marker that ended the transaction of the record at this offset."""
+        """Return the marker that ended the transaction of the record at this offset."""
         batch = self.batch_at(offset)
         for marker in () if batch is None else self._markers.get(batch.producer_id, ()):
             if marker.first_offset > offset:
@@ -192,7 +192,7 @@ class FinalLog:
         return None
 
     def known_beyond_s(self, offset: int) -> float:
-        """When a client first knew of any record at a higher offset that is still there."""
+        """Return when a client first knew a record at a higher offset that is still in the log."""
         return self._known_from_s[bisect_right(self.offsets, offset)]
 
     @cached_property
@@ -205,7 +205,7 @@ class FinalLog:
 
     @cached_property
     def _known_from_s(self) -> list[float]:
-        """For each index, the earliest knowledge of the records from there on."""
+        """Return for each index when a client first knew one of the records from there on."""
         earliest = NEVER
         known = [NEVER] * (len(self.offsets) + 1)
         for index in range(len(self.offsets) - 1, -1, -1):
@@ -217,7 +217,7 @@ class FinalLog:
 
 
 class Evidence:
-    """A history and a final state, indexed. Checkers read it and change nothing."""
+    """An indexed history and final state. Checkers only read it."""
 
     def __init__(self, history: History, final: FinalState, promise: Promise) -> None:
         self.history = history
@@ -239,21 +239,21 @@ class Evidence:
             record.incarnation = self.topics.incarnation(
                 record.topic_partition.topic,
                 record.sent_s,
-                # A send without an answer may arrive whenever it likes, but not after the end.
+                # A send without a response may arrive at any time, but not after the end.
                 record.acked_s if record.acked_s < NEVER else self.end_s,
             )
         for partition in final.partitions.values():
             self._index_log(partition)
 
     def is_current(self, record: Tracked) -> bool:
-        """Whether the record was sent to the topic that is there at the end."""
+        """Return whether the record was sent to the topic that exists at the end."""
         last = self.topics.last(record.topic_partition.topic)
         return last is not None and record.incarnation == last and self.has_stayed(record)
 
     def has_stayed(self, record: Tracked) -> bool:
-        """Whether its topic has had one id from the record on, as far as was observed.
+        """Return whether its topic has had one id since the record, as far as observed.
 
-        A deletion that was not answered may take effect at any time, and on the next topic of that
+        A deletion without a response may take effect at any time, also on the next topic of that
         name.
         """
         if not self.topics.was_deleted(record.topic_partition.topic):
@@ -264,7 +264,7 @@ class Evidence:
         return len({look.topic_id for look in looks[max(0, first - 1) :]}) <= 1
 
     def may_start_at(self, topic_partition: TopicPartition, offset: int) -> bool:
-        """Whether a request or the configuration lets the log start as late as this."""
+        """Return whether a request or the configuration allows the log to start at this offset."""
         if offset <= 0 or topic_partition.topic in self.promise.retention:
             return True
         # -1 asks for everything up to the high watermark of that moment.
@@ -273,12 +273,12 @@ class Evidence:
         )
 
     def of(self, kind: type[E]) -> list[E]:
-        """The events of a class that is indexed in no other way, in their order."""
+        """Return the events of a class without another index, in order."""
         return [event for event in self._events[kind] if isinstance(event, kind)]
 
     @cached_property
     def idempotent_clients(self) -> set[str]:
-        """The clients that were given a producer id."""
+        """Return the clients that have a producer id."""
         return {event.who for event in self.initialized}
 
     @cached_property
@@ -292,12 +292,12 @@ class Evidence:
 
     @cached_property
     def consumer_groups(self) -> frozenset[str]:
-        """The groups that had a member under KIP-848. Their epochs are judged by its rules."""
+        """Return the groups that had a member under KIP-848; its rules hold for their epochs."""
         return frozenset(asked.group_id for asked in self.of(HeartbeatAsked))
 
     @cached_property
     def copies(self) -> list[tuple[Tracked, TopicPartition, int]]:
-        """Each record that is a copy, with the place of what it is a copy of."""
+        """Return each record that is a copy, with the place of its source."""
         found = []
         for record in self.tracked.values():
             if record.value.source:
@@ -397,7 +397,8 @@ class Evidence:
 
     def _positioned(self, event: Positioned) -> None:
         reader = self._reader(event.who, event.topic_partition)
-        # A group's next owner goes on where the group is; only a seek or a reset leaves out.
+        # A partition's next owner continues at the group's offset; only a seek or a reset skips
+        # records.
         if "commit" not in event.reason and event.offset > max(reader.position, 0):
             reader.jumps.append((max(reader.position, 0), event.offset))
         reader.position, reader.fetched_from_s = event.offset, event.at_s
@@ -478,7 +479,7 @@ class Evidence:
 
 
 def _is_place_of(record: Tracked, topic_partition: TopicPartition) -> bool:
-    """Whether the record was sent there; a partition that is not known yet may be any."""
+    """Return whether the record was sent there; an unknown partition may be any."""
     sent_to = record.topic_partition
     return sent_to == topic_partition or (
         sent_to.partition < 0 and sent_to.topic == topic_partition.topic

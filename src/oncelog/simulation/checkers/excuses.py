@@ -1,13 +1,13 @@
-"""What the configuration did not promise, told as narrowly as it can be justified.
+"""Decides what the configuration did not promise, as narrowly as possible.
 
 - The death of a process excuses nothing, whatever its moment.
 - A loss of power excuses nothing where every message is flushed. Elsewhere it may take the *tail*
-  of a log: what was written before it and not synced. A log is cut at one place, so a record is
-  excused only if nothing behind it is left that was known before the power went.
-- A failed fsync may take the same: what an fsync left unsynced is undefined from then on. A write
-  that failed was not acknowledged, so it excuses nothing.
-- Damage may take what stands at or behind the damaged place, and it does so when recovery finds
-  it: at a start of the broker. If the fault names a folder, only that partition is excused.
+  of a log: what was written before it and not synced. A log is truncated at one offset, so a record
+  is excused only if no later record is left that was known before the loss.
+- A failed fsync may take the same: which bytes it left unsynced is undefined. A failed write was
+  not acknowledged, so it excuses nothing.
+- Damage may take records at or after the damaged place, when recovery finds it: at a start of the
+  broker. If the fault names a folder, only that partition is excused.
 - With unclean elections a new leader epoch may begin without the tail of the one before.
 """
 
@@ -31,7 +31,7 @@ _FOLDER = re.compile(r"(?:^|[/\s])([A-Za-z0-9._-]+-\d+)/")
 
 
 class Excuses:
-    """Says why something that was known may be gone; "" when nothing excuses it."""
+    """Returns why a known record or state may be lost; "" when nothing excuses it."""
 
     def __init__(self, evidence: Evidence) -> None:
         self._evidence = evidence
@@ -39,7 +39,7 @@ class Excuses:
         faults: list[Fault] = evidence.of(Fault)
         losses: dict[float, str] = {}
         if not promise.flush_every_message:
-            # One that waits for a file operation is planned earlier than it strikes.
+            # A fault that waits for a file operation strikes later than planned.
             died = [e.at_s for e in evidence.of(BrokerDied) if e.cause == "power"]
             for at_s in (*promise.power_losses_s, *died):
                 losses[at_s] = f"power was lost at {at_s:.3f} s, and messages are not flushed"
@@ -54,13 +54,14 @@ class Excuses:
 
     @property
     def any_damage(self) -> bool:
-        """Whether what had been synced was damaged at all."""
+        """Return whether any synced data was damaged."""
         return bool(self._damage)
 
     def between(self, from_s: float, until_s: float, *partitions: TopicPartition | str) -> str:
-        """Why something known at `from_s` may have been gone at `until_s`.
+        """Return why something known at `from_s` may have been lost by `until_s`.
 
-        `partitions` are those that would have to be damaged; a topic's name stands for all of its.
+        `partitions` are those that would have to be damaged; a topic's name means all of its
+        partitions.
         """
         index = bisect_left(self._loss_times, from_s)
         if index < len(self._loss_times) and self._loss_times[index] <= until_s:
@@ -78,21 +79,21 @@ class Excuses:
         return ""
 
     def loss_s(self, from_s: float, until_s: float) -> float:
-        """When unsynced bytes were first lost between the two times; `from_s` if they were not."""
+        """Return when unsynced bytes were first lost between the two times; `from_s` if never."""
         index = bisect_left(self._loss_times, from_s)
         is_between = index < len(self._loss_times) and self._loss_times[index] <= until_s
         return self._loss_times[index] if is_between else from_s
 
     def coordinator(self, from_s: float, until_s: float, *more: TopicPartition) -> str:
-        """The same for what the transaction log, or these partitions, held."""
+        """The same for the content of the transaction log, or of these partitions."""
         return self.between(from_s, until_s, TRANSACTION_STATE_TOPIC, *more)
 
     def offsets(self, from_s: float, until_s: float) -> str:
-        """The same for what the offsets' and the transactions' topics held."""
+        """The same for the content of `__consumer_offsets` and `__transaction_state`."""
         return self.between(from_s, until_s, CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC)
 
     def tail(self, record: Tracked, offset: int) -> str:
-        """Why a record that was known to be at `offset` may be there no longer."""
+        """Return why a record that was known to be at `offset` may be lost."""
         partition = record.topic_partition
         log = self._evidence.logs.get(partition)
         other = None if log is None else log.record_at(offset)
@@ -101,32 +102,32 @@ class Excuses:
             if again:
                 return again
         left_s = NEVER if log is None else log.known_beyond_s(offset)
-        # The cut came after the record was sent, and before all that is left behind it was known.
-        # Not after the record was known: an answer may wait long for a client that is frozen.
+        # The truncation came after the record was sent, and before all later records that are left
+        # were known. It may precede the acknowledgement, which a frozen client gets late.
         return self.between(record.sent_s, left_s, partition)
 
     def repeat(self, record: Tracked, other: Tracked) -> str:
-        """Why the log may have taken `record`, which was acknowledged, for a repeat of `other`.
+        """Return why the broker may have taken `record` for a duplicate of `other`.
 
-        Power took the producer epoch of one of them, and it was handed out again.
+        Power took the producer epoch of one of them, and it was assigned again.
         """
         if not (record.transaction and other.transaction):
             return ""
         return self.coordinator(0.0, record.acked_s)
 
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
-        """The highest leader epoch that a broker was seen to have up to then.
+        """Return the highest leader epoch that was observed up to then.
 
-        Epochs begin at 0 again with a topic that is deleted and made again.
+        Epochs begin at 0 again with a topic that is deleted and created again.
         """
         seen = [mark for mark in self._evidence.watermarks.get(partition, ()) if mark.at_s <= at_s]
         latest = [mark.leader_epoch for mark in seen if mark.topic_id == seen[-1].topic_id]
         return max(latest, default=None)
 
     def epoch_after(self, partition: TopicPartition, at_s: float) -> int | None:
-        """The leader epoch at the next look, if the broker that was looked at lived until then.
+        """Return the next observed leader epoch, if the same broker process lived until then.
 
-        What was written by that time has no higher one.
+        Records written by that time have no higher one.
         """
         for mark in self._evidence.watermarks.get(partition, ()):
             if mark.at_s >= at_s:
@@ -136,7 +137,7 @@ class Excuses:
         return None
 
     def restarted_after(self, at_s: float) -> bool:
-        """Whether a broker started after that."""
+        """Return whether a broker started after that."""
         return self._next_start_s(at_s) < NEVER
 
     def _next_start_s(self, at_s: float) -> float:
@@ -160,7 +161,7 @@ class Excuses:
 
 
 def _folders(faults: list[Fault], at_s: float) -> frozenset[str] | None:
-    """The partitions' folders that the faults of that moment name; None if they name none."""
+    """Return the partition folders that the faults of that time name; None if they name none."""
     named = frozenset(
         folder
         for fault in faults

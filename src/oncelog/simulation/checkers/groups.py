@@ -1,4 +1,4 @@
-"""Checkers of classic consumer groups: generations, assignments and ownership (INV-8)."""
+"""Checks classic consumer groups: generations, assignments and ownership (INV-8)."""
 
 from __future__ import annotations
 
@@ -25,17 +25,16 @@ __all__ = ["generations", "ownership"]
 
 
 ANSWER_S: Final = 5.0
-"""An answer may be so long under way that its broker has died before it arrives."""
+"""The longest time between a response and its arrival, in which its broker may die."""
 
 
 def generations(evidence: Evidence) -> Iterator[Anomaly]:
-    """INV-8: a commit of an older generation is refused, and assignments arrive as they were made.
+    """INV-8: a commit of an older generation is refused, and assignments arrive unchanged.
 
-    A generation is newer for sure when a member had received it before the commit was sent. One
-    that no member had been assigned in is known to the coordinator's memory only: a broker that
-    died since then may have forgotten it, and goes on with the one before. Otherwise excused by
-    nothing but a loss of power or damage that took the generation from `__consumer_offsets`.
-    Groups with members under KIP-848 are left to `consumer_groups`.
+    A generation is certainly newer if a member had received it before the commit was sent. One
+    without an assignment is in the coordinator's memory only: after a broker's death the previous
+    one continues. Otherwise excused only by a loss of power or damage that took the generation from
+    `__consumer_offsets`. Groups with members under KIP-848 are left to `consumer_groups`.
     """
     excuses = Excuses(evidence)
     yield from _old_commits(evidence, excuses)
@@ -46,7 +45,7 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
         if assigned.group_id in evidence.consumer_groups:
             continue
         leaders = made.get((assigned.group_id, assigned.generation), [])
-        # A static member that comes back in the same generation has another id and what it had.
+        # A static member that returns in the same generation has a new id and its old assignment.
         instance = evidence.instances.get(assigned.member_id)
         wanted = [
             set(partitions)
@@ -99,13 +98,13 @@ def _old_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
 def ownership(evidence: Evidence) -> Iterator[Anomaly]:
     """No partition has two owners in one generation of a group, nor across two.
 
-    A member owns from `Assigned` on. Under the eager protocol its next `Joined` ends that, under
-    the cooperative one only `Revoked` does: so a member that has joined a generation and not given
-    up a partition is its only owner in that generation. A member that is not in the generation is a
-    zombie: it may still read, but its commits are refused (INV-8). So is one whose instance id
-    another member has by now. Nor does a leader assign one partition twice. Excused: power took a
-    generation, whose number was then given again. What holds across generations is up to the
-    clients of the classic protocol, so it is no promise of the broker.
+    A member owns its partitions from `Assigned` on. Under the eager protocol its next `Joined` ends
+    that, under the cooperative one only `Revoked` does: so a member that has joined a generation
+    and not revoked a partition is its only owner in that generation. A member that is not in the
+    generation is a zombie: it may still read, but its commits are refused (INV-8). So is one whose
+    instance id another member has taken. Nor does a leader assign one partition twice. Excused:
+    power took a generation, whose number was then assigned again. Ownership across generations
+    depends on the clients of the classic protocol, so it is no promise of the broker.
     """
     excuses = Excuses(evidence)
     yield from _made_twice(evidence)

@@ -1,4 +1,4 @@
-"""Checkers of the final logs alone: offsets, sequences, and what markers make of the records."""
+"""Checks the final logs alone: offsets, sequences, and markers."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-2: sequences of a producer id and epoch are contiguous on a partition, and begin at 0.
 
     They wrap at 2^31. A log whose head was deleted may begin with any; a run is shorter than a
-    producer's state lives. Excused: a loss of power that took the producer's batches, after which
-    a log that knows nothing of it accepts any sequence; so does one that never got the batch before
-    because its producer, in no transaction, gave it up. A repeat is never excused.
+    producer's state lives. Excused: a loss of power that took the producer's batches, after which a
+    log without the producer's state accepts any sequence; so does one that never got the previous
+    batch, because its producer gave it up outside a transaction. A repeated sequence is never
+    excused.
     """
     excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
@@ -62,7 +63,7 @@ def sequences(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _gave_up(evidence: Evidence, batch: LoggedBatch) -> bool:
-    """Whether the client that wrote the batch has had a record fail."""
+    """Return whether a send of the client that wrote the batch has failed."""
     clients = {record.value.client for record in batch.records if record.value is not None}
     return any(
         record.failed_s < NEVER and record.value.client in clients
@@ -71,7 +72,7 @@ def _gave_up(evidence: Evidence, batch: LoggedBatch) -> bool:
 
 
 def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
-    """INV-3: what read_committed shows is exactly what batches and markers say, in offset order.
+    """INV-3: read_committed shows exactly what batches and markers define, in offset order.
 
     That is: every record below the last stable offset that is in no transaction or in one whose
     next marker is a commit, and that compaction did not remove. The last stable offset is where the
@@ -109,7 +110,7 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _decide(final: FinalPartition) -> tuple[list[tuple[int, Value | None]], int, list[LoggedBatch]]:
-    """The visible records, the last stable offset, and the commit markers of a wrong epoch."""
+    """Return the visible records, the last stable offset, and commit markers of a wrong epoch."""
     open_: dict[int, list[LoggedBatch]] = {}
     hidden: set[int] = set()
     odd = []
@@ -127,7 +128,7 @@ def _decide(final: FinalPartition) -> tuple[list[tuple[int, Value | None]], int,
     for batches in open_.values():
         stable = min(stable, max(batches[0].first_offset, final.log_start_offset))
     if final.last_stable_offset == final.log_start_offset > 0:
-        # A transaction that is open since before the log start holds it there.
+        # A transaction that was open before the log start holds it there.
         stable = final.log_start_offset
     visible = [
         (record.offset, record.value)
@@ -173,10 +174,10 @@ def _compare(
 def valid_logs(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-9: each final log is one valid prefix.
 
-    From the log start to the high watermark batches follow each other without hole or overlap, the
-    records inside them too, and leader epochs never go back. Nothing excuses it: recovery cuts a
-    log, and a damaged one, at one place. Only an epoch that goes back is excused, by damage to that
-    log: the CRC of a batch does not cover its leader epoch.
+    From the log start to the high watermark batches and their records follow each other without gap
+    or overlap, and leader epochs never go back. Nothing excuses it: recovery truncates a log, also
+    a damaged one, at one offset. Only an epoch that goes back is excused, by damage to that log:
+    the CRC of a batch does not cover its leader epoch.
     """
     excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():

@@ -1,4 +1,4 @@
-"""Checker of the offsets that members of a group under KIP-848 commit: they never go back."""
+"""Checks that the committed offsets of groups under KIP-848 never go back."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class _PartitionCommits:
 
 
 def monotonic_commits(evidence: Evidence) -> Iterator[Anomaly]:
-    """What the members of a group commit of a partition never goes back.
+    """The offsets that a group's members commit for a partition never go back.
 
-    Each owner goes on where the last one committed, and who lost the partition cannot commit
-    it any more. Left out are groups whose offsets go with transactions (INV-6, copies). Allowed: a
-    commit without an answer, or accepted for some partitions only, is in doubt; an owner may have
-    gone on from there.
+    Each owner continues at the last committed offset, and a member that has lost the partition can
+    no longer commit it. Left out are groups whose offsets are committed in transactions (INV-6,
+    copies). Allowed: a commit without a response, or accepted for some partitions only, is in
+    doubt; an owner may have continued from it.
     """
     excuses = Excuses(evidence)
     in_transactions = {

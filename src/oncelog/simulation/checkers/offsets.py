@@ -1,4 +1,4 @@
-"""Checkers of committed offsets: which were visible when, and whether copies went with them."""
+"""Checks committed offsets: when they were visible, and whether copies agree with them."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ _SURE_REFUSALS = frozenset(
         "UNKNOWN_MEMBER_ID",
     }
 )
-"""Refusals that are decided before anything is appended. After any other the commit is in doubt."""
+"""Errors that are decided before an append. After any other error the commit is in doubt."""
 
 
 @dataclass(slots=True, eq=False)
 class _Commit:
-    """One commit of one partition's offset: when it was appended and when it became visible.
+    """One commit of one partition's offset: when it was appended, and when it became visible.
 
     The group coordinator orders commits by their place in its log, and a transaction's by the
     place of TxnOffsetCommit, not by that of the marker. `is_void`: aborted, refused or never ended.
@@ -61,7 +61,7 @@ class _GroupCommits:
     by_offset: dict[int, list[_Commit]] = field(default_factory=dict)
     sure_times: list[float] = field(default_factory=list)
     sure: list[_Commit] = field(default_factory=list)
-    """By that time, the one appended last of the commits that surely were visible."""
+    """By time: the last appended of the commits that were certainly visible."""
 
     def index(self) -> None:
         for commit in self.commits:
@@ -74,7 +74,7 @@ class _GroupCommits:
             self.sure.append(commit if commit.append_from_s >= last.append_from_s else last)
 
     def latest(self, at_s: float) -> _Commit | None:
-        """Of the commits visible by then, the one appended last."""
+        """Return the last appended of the commits that were visible by then."""
         index = bisect_right(self.sure_times, at_s)
         return self.sure[index - 1] if index else None
 
@@ -85,11 +85,11 @@ _Lanes = Mapping[tuple[str, TopicPartition], _GroupCommits]
 def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-6: offsets sent to a transaction become visible exactly when it commits.
 
-    Each answer to OffsetFetch with require_stable, and the offsets at the end, is the latest
-    commit that real time allows: accepted ones count from their answer, those in doubt at any time
-    or never, those under way either way, and those of an aborted transaction or refused never. So
-    offsets go back only by an explicit commit. Partitions of topics that were deleted are left out.
-    Excused: power or damage took newer commits, or a marker, of the internal topics.
+    Each OffsetFetch response with require_stable, and the final offsets, show the latest commit
+    that real time allows: accepted commits count from their response, those in doubt at any time or
+    never, those in flight either way, and refused or aborted ones never. So offsets go back only by
+    an explicit commit. Partitions of topics that were deleted are left out. Excused: power or
+    damage took newer commits, or a marker, of the internal topics.
     """
     excuses = Excuses(evidence)
     lanes = _lanes(evidence)
@@ -111,7 +111,7 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     for group, offsets in evidence.final.offsets.items():
         for (its_group, partition), lane in lanes.items():
             if its_group == group:
-                # What is committed and left out of the answer is gone.
+                # A committed offset that is not in the response is lost.
                 offset = offsets.get(partition, -1)
                 if offset >= 0 or lane.latest(NEVER) is not None:
                     yield from _judge(
@@ -182,9 +182,9 @@ def _lanes(evidence: Evidence) -> _Lanes:
 def paired_commits(
     evidence: Evidence,
 ) -> list[tuple[OffsetsCommitting, OffsetsCommitted | OffsetsCommitRefused | None]]:
-    """Each commit that was asked for, with its answer if one came.
+    """Return each commit, with its response if there was one.
 
-    A client has one commit of a group under way, or several that are answered in order.
+    A client has one commit of a group in flight, or several that are answered in order.
     """
     answers: dict[tuple[str, str, str, int], list[OffsetsCommitted | OffsetsCommitRefused]]
     answers = defaultdict(list)
@@ -210,7 +210,7 @@ def paired_commits(
             ]
             answer = mine[0] if mine else None
             if answer is not None and answer.at_s > until_s and len(mine) < len(commits) - index:
-                # Later commits have answers of their own; this one had none.
+                # Later commits have their own responses; this one had none.
                 answer = None
             if answer is not None:
                 waiting.remove(answer)
@@ -269,10 +269,10 @@ _REPLACED = ("a committed offset is gone", "an offset that a later commit had re
 def copies(evidence: Evidence) -> Iterator[Anomaly]:
     """A consume-transform-produce job copies each record below its group's offset exactly once.
 
-    Copies belong to the group whose offsets their transaction carried. In the final committed view
-    no record of the source is copied twice, none below the committed offset is missing, and none
-    at or above it is copied (INV-6 seen from the records). Left out are what a reader of the job
-    jumped over, and jobs whose output was partly deleted or could not be read. Excused: a loss of
+    Copies belong to the group whose offsets their transaction contains. In the final committed view
+    no record of the source is copied twice, none below the committed offset is missing, and none at
+    or above it is copied (INV-6 seen from the records). Left out are records that a reader of the
+    job skipped, and jobs whose output was partly deleted or could not be read. Excused: a loss of
     power or damage that took source, offsets and output apart.
     """
     excuses = Excuses(evidence)

@@ -1,4 +1,4 @@
-"""Checkers of what readers were given: skipped, repeated and unseen records."""
+"""Checks the records that readers got: skipped, repeated and unseen ones."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ __all__ = ["nonmonotonic_poll", "skipped_poll", "unseen"]
 def nonmonotonic_poll(evidence: Evidence) -> Iterator[Anomaly]:
     """A reader's offsets rise within a poll and from poll to poll, and so does its position.
 
-    A `Positioned` in between is a new start. Nothing else excuses it: a reader of a truncated log
-    gets an error, and sets its position again. A topic that was deleted is a new log under the same
-    name, so its readers are judged within each poll only.
+    A `Positioned` between two polls is a new start. Nothing else excuses it: a reader of a
+    truncated log gets an error, and sets a new position. A topic that was deleted is a new log
+    under the same name, so its readers are judged within each poll only.
     """
     for reader in evidence.readers.values():
         is_one_log = not evidence.topics.was_deleted(reader.topic_partition.topic)
@@ -63,17 +63,16 @@ def nonmonotonic_poll(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def skipped_poll(evidence: Evidence) -> Iterator[Anomaly]:
-    """A reader that goes on from one position to another was given every record in between.
+    """A reader that advances from one position to another got every record in between.
 
-    The records are those of the final log; for read_committed those of the committed view. The
-    jump is "internal" between two records of a poll and "external" before its first or behind its
-    last. Left out is what compaction removed some time, what DeleteRecords was asked for before the
-    poll, and a record that was sent after the poll: it took the place of another, which is for
-    inconsistent-offsets to judge.
-    Excused: the poll was fetched before power was lost, as a record in it shows that is no longer
-    at its offset, or a later leader epoch that wrote below its position.
-    A reader that compares leader epochs (KIP-320) does not go on behind a tail that was lost: that
-    is judged by itself, and nothing excuses it.
+    The records are those of the final log; for read_committed those of the committed view. The gap
+    is "internal" between two records of a poll and "external" before its first or after its last.
+    Left out are records that compaction removed, those that DeleteRecords covered before the poll,
+    and a record that was sent after the poll: it replaced another one, which inconsistent-offsets
+    judges. Excused: the poll was fetched before power was lost, as a record in it shows that is no
+    longer at its offset, or a later leader epoch that wrote below its position. A reader that
+    compares leader epochs (KIP-320) does not continue above a lost tail: that is judged separately,
+    and nothing excuses it.
     """
     excuses = Excuses(evidence)
     for reader in evidence.readers.values():
@@ -132,10 +131,10 @@ def _skipped_by(
 def _went_on_behind_a_lost_tail(
     evidence: Evidence, excuses: Excuses, log: FinalLog, reader: PartitionReader, step: ReaderPoll
 ) -> Iterator[Anomaly]:
-    """A reader is told that the offsets below its position were given out again in a later epoch.
+    """A reader learns that offsets below its position were assigned again in a later epoch.
 
-    Those records were acknowledged before one was sent that this poll shows, so the broker that
-    answered knew of the later epoch. Not judged where damage may have taken that knowledge.
+    Those records were acknowledged before one was sent that this poll shows, so the leader knew the
+    later epoch. Not judged if damage may have taken that record of it.
     """
     before, partition = step.before, reader.topic_partition
     if before is None or before.leader_epoch < 0 or excuses.any_damage:
@@ -164,11 +163,11 @@ def _went_on_behind_a_lost_tail(
 def _fetched_before_a_loss(
     evidence: Evidence, excuses: Excuses, step: ReaderPoll, log: FinalLog, missing: int
 ) -> str:
-    """Why a poll may show a log that was cut since it was fetched, without the record at `missing`.
+    """Return why a poll may show an earlier log, without the record at `missing`.
 
-    A record in it is no longer at its offset, or what is there now below its position was written
-    in a later leader epoch, or the marker that shows the missing record: the marker that the poll
-    saw, and what it decided, may be gone.
+    Since the fetch the log was truncated: a record of the poll is no longer at its offset, or a
+    record below its position, or the marker that makes the missing one visible, has a later leader
+    epoch. The marker that the poll saw may be lost.
     """
     partition = log.final.topic_partition
     gone = [
@@ -189,7 +188,7 @@ def _fetched_before_a_loss(
 
 
 def _marker_of(log: FinalLog, offset: int) -> LoggedBatch | None:
-    """The marker that ends the transaction of the record at `offset`."""
+    """Return the marker that ends the transaction of the record at `offset`."""
     its = log.batch_at(offset)
     later = (b for b in log.final.batches if b.marker and b.first_offset > offset)
     if its is None or not its.transactional:
@@ -206,12 +205,12 @@ def _covers(deleted_to: int, offset: int) -> bool:
 
 
 def unseen(evidence: Evidence) -> Iterator[Anomaly]:
-    """A visible record that readers went past was given to at least one of them.
+    """At least one of the readers that passed a visible record got it.
 
-    It is judged where some reader began at or before it and some reader ended behind it, whichever
-    consumers of a group they were. Left out is what a reader jumped over by a seek or a reset.
-    Excused: a reader was behind that offset before the record was sent, or by a poll of the log as
-    it was before, and power was lost in between, so that the offset was given again.
+    It is judged if one reader of a group started at or before it and one ended after it. Left out
+    are records that a seek or a reset skipped. Excused: a reader was above that offset before the
+    record was sent, or by a poll of the earlier log, and power was lost in between, so that the
+    offset was assigned again.
     """
     excuses = Excuses(evidence)
     readers: dict[TopicPartition, list[PartitionReader]] = defaultdict(list)

@@ -1,9 +1,9 @@
-"""Which incarnation of a topic a record belongs to, as far as clients can tell.
+"""Finds the incarnation of a topic to which a record belongs, as far as clients know it.
 
-A topic that is deleted and created again is another topic with the same name. Between the moment
-its deletion is asked for and the moment its next creation is answered it is not known which one
-a send meets, so nothing is judged that was sent then. A topic whose deletion was not asked for has
-one incarnation, number 0, from the beginning of the run to its end.
+A topic that is deleted and created again is another topic with the same name. Between the request
+of its deletion and the response of its next creation it is unknown which one a send reaches, so
+records sent then are not judged. A topic whose deletion was not requested has one incarnation,
+number 0, for the whole run.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NEVER = float("inf")
 
 
 class TopicIncarnations:
-    """The incarnations of each topic: the times from and until which they were there for sure."""
+    """The incarnations of each topic: the times from and until which they certainly existed."""
 
     def __init__(self) -> None:
         self._changes: dict[str, list[TopicChanging | TopicChanged]] = defaultdict(list)
@@ -27,15 +27,15 @@ class TopicIncarnations:
         self._ends: dict[str, list[float]] = {}
 
     def add(self, event: TopicChanging | TopicChanged) -> None:
-        """Take note of a change. All are added before anything is asked."""
+        """Add a change. All changes are added before any query."""
         self._changes[event.topic].append(event)
 
     def was_deleted(self, topic: str) -> bool:
-        """Whether its deletion was requested."""
+        """Return whether its deletion was requested."""
         return any(event.change == "delete" for event in self._changes.get(topic, ()))
 
     def incarnation(self, topic: str, from_s: float, until_s: float) -> int | None:
-        """The incarnation that was there from the one time until the other; None if not known."""
+        """Return the incarnation that existed from the one time to the other; None if unknown."""
         if topic not in self._changes:
             return 0
         if topic not in self._starts:
@@ -44,7 +44,7 @@ class TopicIncarnations:
         return index if index >= 0 and until_s <= self._ends[topic][index] else None
 
     def last(self, topic: str) -> int | None:
-        """The incarnation at the end; None if it is not known whether there is one."""
+        """Return the incarnation at the end; None if it is unknown whether there is one."""
         if topic not in self._changes:
             return 0
         if topic not in self._starts:
@@ -62,7 +62,7 @@ class TopicIncarnations:
         for event in changes if self.was_deleted(topic) else ():
             is_open = bool(ends) and ends[-1] == NEVER
             if event.change == "delete":
-                # Asked or answered, it closes: the answer of one that was in doubt may come late.
+                # Request and response both end it: the response of one in doubt may arrive late.
                 create_asked_s = NEVER
                 if is_open:
                     ends[-1] = event.at_s

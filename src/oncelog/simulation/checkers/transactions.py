@@ -1,4 +1,4 @@
-"""Checkers of transactions: what of them was seen, when, and whether all of it (INV-3)."""
+"""Checks transactions: which records were seen, when, and whether all of them (INV-3)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
     """No read_committed reader sees a record of an aborted transaction (Jepsen's G1a, INV-3).
 
     Nor does any reader, or the log, have a record that the broker refused. Excused: power took the
-    abort marker, or what the coordinator knew of the transaction, and the producer id's next commit
-    ended both; so never if the marker that stands behind the record is an abort.
+    abort marker, or the coordinator's record of the transaction, and the producer id's next commit
+    ended both; so never if the next marker after the record is an abort.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -40,11 +40,11 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
-    """No read_committed reader sees a record before the commit of its transaction was asked for.
+    """No read_committed reader sees a record before its transaction's commit was requested.
 
-    This is Jepsen's G1b and its "precommitted read"; the final committed view counts as a reader
-    at the end. Excused: the coordinator's knowledge of the open transaction was lost with power,
-    and the producer id's next commit ended it too.
+    This is Jepsen's G1b and its "precommitted read"; the final committed view counts as a reader at
+    the end. Excused: power took the coordinator's record of the open transaction, and the producer
+    id's next commit ended it too.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -73,16 +73,16 @@ def _unmarked(
     from_s: float,
     until_s: float,
 ) -> str:
-    """Why a record may be seen although its transaction was not to be committed."""
+    """Return why a record may be visible although its transaction's commit was not requested."""
     log = evidence.logs.get(record.topic_partition)
     if log is not None and offset in record.places:
         marker = log.closing_marker(offset)
         seen_in = excuses.epoch_before(record.topic_partition, until_s) or 0
         if marker is not None and marker.marker == "abort" and marker.leader_epoch <= seen_in:
-            # The mark that hides it was there, and durable: no reason to show it.
+            # The abort marker was in the log and durable, so the record must be hidden.
             return ""
         if marker is None and not excuses.between(until_s, NEVER, record.topic_partition):
-            # Nothing has ended it, nor did anything that is lost by now.
+            # No marker has ended it, and none was lost.
             return ""
     return excuses.coordinator(from_s, until_s, record.topic_partition)
 
@@ -117,14 +117,13 @@ def _seen(
 def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
     """A transaction is visible whole or not at all, on every partition (INV-3, INV-4).
 
-    Of one known to be committed every acknowledged record is in the committed view; of one in
-    doubt all are or none is, and the offsets of INV-6 with them. Records below a log start and
-    those in partitions that could not be read are left out, and so are those without an
-    acknowledgement: they may never have arrived. A producer that has given up a record does not
-    commit its transaction. Excused: each missing record was in a tail that power may take, or power
-    was lost after the end was asked for, which took a marker or the decision itself, or earlier,
-    which left an abort marker behind the record and took others; not where a commit marker stands
-    there.
+    If it is known to be committed, every acknowledged record is in the committed view; if it is in
+    doubt, all are or none is, and the same holds for its offsets (INV-6). Records below a log
+    start, in unread partitions and without an acknowledgement are left out. A producer that has
+    given up a record does not commit its transaction. Excused: each missing record was in a tail
+    that power may take, or power was lost after EndTxn was sent and took a marker or the decision,
+    or earlier, and left an abort marker after the record and took others; not if there is a commit
+    marker.
     """
     excuses = Excuses(evidence)
     for txn in evidence.transactions.values():
@@ -195,16 +194,16 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
         return excuses.tail(record, offset)
     log = evidence.logs[partition]
     if offset >= log.final.last_stable_offset:
-        # Another transaction, still open, hides all behind it.
+        # Another open transaction hides all later records.
         blocking = log.record_at(log.final.last_stable_offset)
         blocked_s = blocking.sent_s if blocking is not None else 0.0
         if log.final.last_stable_offset == log.final.log_start_offset:
-            # Its records may have been deleted, and what stands there is of others.
+            # Its records may have been deleted; the records at their offsets are others.
             blocked_s = 0.0
         return excuses.coordinator(blocked_s, NEVER, partition)
     marker = log.closing_marker(offset)
     if marker is not None and marker.marker == "commit":
         return ""
-    # An abort by timeout came before the end: power left its marker, and took the others.
+    # An abort by timeout preceded the end: power left its marker, and took the others.
     since_s = txn.began_s if marker is not None else txn.ending_s
     return excuses.coordinator(since_s, NEVER, partition)

@@ -1,4 +1,4 @@
-"""Checker of high watermarks and last stable offsets, from looks into the brokers (INV-7)."""
+"""Checks high watermarks and last stable offsets, as observed in the brokers (INV-7)."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ __all__ = ["watermarks"]
 def watermarks(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-7: log start <= LSO <= high watermark <= log end, and none goes back in a leader epoch.
 
-    "Back" is judged for one incarnation of a broker in one leader epoch, of one incarnation of the
-    topic. No reader is given an offset that is not below the high watermark (read_committed: the
-    last stable offset): the looks before and after the poll bound it. Nothing excuses the order of
-    the marks; a poll above them is excused when power took the tail before the next look.
+    "Back" is judged for one incarnation of a broker in one leader epoch, and one incarnation of the
+    topic. No reader gets an offset at or above the high watermark (read_committed: the last stable
+    offset); the observations before and after the poll bound it. Nothing excuses a wrong order of
+    the offsets; a poll above them is excused when power took the tail before the next observation.
     """
     for partition, looks in evidence.watermarks.items():
         yield from _order(partition, looks)
@@ -67,7 +67,7 @@ def _steps_back(
         incarnation = evidence.topics.incarnation(partition.topic, look.at_s, look.at_s)
         if incarnation is None:
             continue
-        # A deletion without an answer may take effect at any time: the topic id tells.
+        # A deletion without a response may take effect at any time; the topic id shows it.
         key = (look.who, look.incarnation, look.leader_epoch, incarnation, look.topic_id)
         before = latest.get(key, look)
         if look.high_watermark < before.high_watermark:
@@ -80,7 +80,7 @@ def _steps_back(
 
 
 class _Bounds:
-    """The watermark range a reader could see at a time, by the observations around it."""
+    """The range of a watermark that a reader could see at a time, by the observations around it."""
 
     def __init__(self, evidence: Evidence, partition: TopicPartition, committed: bool) -> None:
         looks = evidence.watermarks.get(partition, [])
@@ -101,19 +101,19 @@ class _Bounds:
         self._final = max([self._final, *self._highest[-1:]])
 
     def at(self, at_s: float) -> float:
-        """No offset at or above this could be read then."""
+        """Return the upper bound, exclusive, of the offsets that could be read then."""
         index = bisect_right(self._times, at_s)
         bound: float = self._highest[index - 1] if index else 0
         for who, looks in self._of_broker.items():
             following = bisect_left(looks, (at_s, -1, -1))
             if following in (0, len(looks)):
-                # It may have gone on after the last look at it, or not have begun.
+                # It may have advanced after its last observation, or not have started.
                 return self._final
             next_s, mark, epoch = looks[following]
             last_s, _, last_epoch = looks[following - 1]
             is_one_life = not any(last_s <= died_s <= next_s for died_s in self._died[who])
             if epoch != last_epoch or not is_one_life:
-                # A new leader may know of a lower mark than the one that served the poll.
+                # A new leader may have a lower watermark than the one that served the poll.
                 return self._final
             bound = max(bound, mark)
         return bound if self._of_broker else self._final

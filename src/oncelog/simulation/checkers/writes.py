@@ -1,4 +1,4 @@
-"""Checkers of what producers were told: lost, misplaced, repeated and reordered records."""
+"""Checks acknowledged records: lost, misplaced, repeated and reordered ones."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["duplicate", "inconsistent_offsets", "lost_write", "never_sent", "non
 def lost_write(evidence: Evidence) -> Iterator[Anomaly]:
     """A record acknowledged with acks=all is in the final log, at its offset (INV-1, INV-9).
 
-    Excused: records below a log start that was requested or made by retention; the tail that a loss
-    of power may take from messages that are not flushed; what damage took. What went to a topic
-    that was being deleted is not judged, nor what could not be read at the end.
+    Excused: records below a log start that a request or retention set; the tail that a loss of
+    power may take from unflushed messages; records that damage took. Records sent to a topic during
+    its deletion are not judged, nor are unread partitions.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -48,7 +48,7 @@ def _lost(evidence: Evidence, record: Tracked, log: FinalLog | None) -> str:
         return "its partition is gone" if is_judged else ""
     start = log.final.log_start_offset
     if offset < 0:
-        # A duplicate so old that its place was forgotten: it must be somewhere.
+        # A duplicate whose offset the broker no longer knew: the record must be in the log.
         is_excused = record.places or not log.is_whole or start > 0
         return "" if is_excused else "it is nowhere in the log"
     if offset in record.places or (offset >= log.end and not log.is_whole):
@@ -69,9 +69,9 @@ def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
     """Every acknowledgement, poll and final log agrees on the record at an offset.
 
     Judged within one incarnation of a topic. Excused: a tail that power took, whose offsets were
-    then given to other records, if one record was known only before and the other only after the
-    loss *and* the leader epoch moved in between. Within one leader epoch nothing excuses it: that
-    is how readers tell the two apart.
+    then assigned to other records, if one record was known only before and the other only after the
+    loss *and* the leader epoch changed in between. Within one leader epoch nothing excuses it,
+    because readers could not distinguish the records.
     """
     excuses = Excuses(evidence)
     holders: dict[tuple[TopicPartition, int, int], Tracked] = {}
@@ -94,8 +94,8 @@ def inconsistent_offsets(evidence: Evidence) -> Iterator[Anomaly]:
 def _inconsistent(
     evidence: Evidence, excuses: Excuses, one: Tracked, other: Tracked, offset: int
 ) -> Anomaly:
-    # What is in the final log came second, even if a reader handed out the other one later: it had
-    # fetched that before the loss.
+    # The record in the final log is the second one, even if a reader returned the other one later,
+    # which it had fetched before the loss.
     first, second = sorted(
         (one, other), key=lambda record: (offset in record.places, record.known_s(offset))
     )
@@ -139,7 +139,7 @@ def _in_this_order(
 
 
 def _given_twice(evidence: Evidence) -> Iterator[Anomaly]:
-    """One offset twice in the final log: no crash of anything makes that a valid log."""
+    """One offset is twice in the final log, which no crash excuses."""
     for partition, log in evidence.logs.items():
         seen: dict[int, Tracked | None] = {}
         for offset, record in zip(log.offsets, log.records, strict=True):
@@ -160,9 +160,9 @@ def _given_twice(evidence: Evidence) -> Iterator[Anomaly]:
 def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
     """No record is at two offsets (INV-2), in the final log or in what readers saw.
 
-    Judged for producers with a producer id; others promise nothing about their retries. Excused:
-    it was seen at the one offset, power took that, and the retry got the other. Two places in the
-    final log are never excused: the producer's state is in the same log as its records.
+    Judged for producers with a producer id; retries of others may duplicate records. Excused: it
+    was seen at one offset, power took that, and the retry got the other. Two offsets in the final
+    log are never excused: the producer's state is in the same log as its records.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -198,9 +198,9 @@ def duplicate(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def never_sent(evidence: Evidence) -> Iterator[Anomaly]:
-    """Every record that carries a client's value was sent, as it is and to that partition.
+    """Every record with a client's value was sent in this form and to this partition.
 
-    Nothing excuses it: no fault makes up a record with a valid checksum.
+    Nothing excuses it: no fault creates a record with a valid checksum.
     """
     for stranger in evidence.strangers:
         known = evidence.tracked.get((stranger.value.client, stranger.value.number))
@@ -223,10 +223,10 @@ def never_sent(evidence: Evidence) -> Iterator[Anomaly]:
 def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
     """Records get offsets in the order in which they were sent (INV-2).
 
-    Of one idempotent producer: of two acknowledged records the one sent first has the lower
-    offset. Of any producers: a record that was sent after another had been acknowledged does not
-    stand before it in the final log. Excused: the first of two was in a tail that power took, so
-    the second got a lower offset; two that both stand in the final log are never excused.
+    For one idempotent producer: of two acknowledged records the one sent first has the lower
+    offset. For all producers: a record that was sent after another had been acknowledged has no
+    lower offset in the final log. Excused: the first of two was in a tail that power took, so the
+    second got a lower offset; two records in the final log are never excused.
     """
     yield from _against_order_of_sending(evidence)
     yield from _against_real_time(evidence)
@@ -240,7 +240,7 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
         if record.acked_offset < 0 or client not in evidence.idempotent_clients:
             continue
         if record.incarnation is None or evidence.topics.was_deleted(record.topic_partition.topic):
-            # A topic that was made again knows nothing of producers, and takes what comes first.
+            # A topic that was created again has no producer state, and accepts any first sequence.
             continue
         key = (client, record.topic_partition, record.incarnation)
         before = highest.setdefault(key, record)
@@ -250,7 +250,7 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
                 allowed = excuses.between(before.sent_s, record.acked_s, record.topic_partition)
             is_there = before.acked_offset in before.places and record.acked_offset in record.places
             if not allowed and before.transaction and not is_there:
-                # One was taken for a repeat, under an epoch that was handed out twice.
+                # One was taken for a duplicate, under an epoch that was assigned twice.
                 allowed = excuses.coordinator(0.0, record.acked_s)
             yield found(
                 "nonmonotonic-send",
