@@ -1,4 +1,4 @@
-"""Compiles the hot rooms with mypyc where that is asked for, and makes an index's page of README.md.
+"""Compiles the hot rooms with mypyc where that is asked for, and makes the page of an index.
 
 All else stands in pyproject.toml.
 
