@@ -109,7 +109,7 @@ class _InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
     event: EventT
     token: Token | None
     parked: _Queued[EventT] | None
-    is_answered: bool = False  # It timed out; nothing more goes to `token`.
+    is_answered: bool = False  # It timed out; no reply goes to `token`.
 
 
 class EventProcessor(Generic[EventT, ResultT, EffectT]):

@@ -56,7 +56,7 @@ class ClassicGroupMember:
 
     @property
     def is_excused(self) -> bool:
-        """Whether it need not send heartbeats, because a request of its own waits."""
+        """Return whether it need not send heartbeats, because one of its requests waits."""
         is_waiting = self.awaits_join or self.sync_token is not None
         return is_waiting and not (self.is_new or self.is_cut_off)
 

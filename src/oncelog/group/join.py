@@ -64,7 +64,7 @@ def _check_request(store: GroupStore, event: Join) -> ErrorCode:
 
 
 def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: str) -> bool:
-    """Whether the group has room for a joining member.
+    """Return whether the group accepts one more joining member.
 
     While members join, only those that have joined count, so the last members to rejoin are
     refused.
@@ -123,7 +123,7 @@ def _add(
     if group.is_initial_rebalance:
         group.new_member_added = True
     group.add(member, event.protocol_type)
-    # It has no id for heartbeats yet. This removes it if its client gave up.
+    # It has no member id for heartbeats yet. The timer removes it if its client gave up.
     timeout_ms = store.config.new_member_join_timeout_ms
     store.timers.set(session_key(group, member_id), builder.now_ms + timeout_ms)
     rebalance_or_complete(store, group, builder)

@@ -283,7 +283,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     # Time.
 
     def tick(self, now_ms: int) -> list[GroupEvent]:
-        """Turn the deadlines that have passed into events."""
+        """Return the events of the deadlines that have passed."""
         if self.store.resumed:
             self.store.resume(now_ms)
         due, self.store.due = self.store.due, []

@@ -30,11 +30,11 @@ MEMBER_TIMERS: Final = (
 
 
 OwnSettings: TypeAlias = Callable[[str], ConsumerGroupConfig | None]
-"""What was set for one group; None where nothing was."""
+"""Returns the configs of one group; None if it has none of its own."""
 
 
 def no_own_settings(_: str) -> None:
-    """Nothing was set for any group."""
+    """Return None: no group has its own configs."""
 
 
 class GroupStore:
@@ -111,7 +111,7 @@ class GroupStore:
     ) -> None:
         """Restart the session of a member whose waiting request is answered.
 
-        If the request's connection has closed, the session goes on that began then.
+        If the request's connection has closed, the session that began then continues.
         """
         if not member.is_cut_off:
             self.renew_session(group, member, now_ms)

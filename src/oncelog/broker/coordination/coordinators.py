@@ -219,7 +219,7 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
 def own_group_config(
     config: BrokerConfig, common: ConsumerGroupConfig, overrides: Mapping[str, str]
 ) -> ConsumerGroupConfig:
-    """The settings of a consumer group that has some of its own."""
+    """Return the configs of a consumer group that has its own."""
     return replace(
         common,
         session_timeout_ms=group_interval_ms(config, overrides, "consumer.session.timeout.ms"),

@@ -219,10 +219,10 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
 
     `topic` is its internal topic, created with `partition_count_default` partitions.
     `make_shard(partition)` returns the shard for one partition of it. `effect_handler(coordinator,
-    effect)` executes the shard's effects. `topic_deleted(topic)` makes the event that all shards
-    get when a topic is deleted. `after_load()` makes the first event after a load, with the topics
-    that exist. A request waits at most
-    `append_wait_ms_max` for its append to be committed (None: without a limit).
+    effect)` executes the shard's effects. `topic_deleted(topic)` returns the event that all shards
+    get when a topic is deleted. `after_load()` returns the first event after a load, with the
+    topics that exist. A request waits at most `append_wait_ms_max` for its append to be committed
+    (None: without a limit).
     """
 
     def __init__(

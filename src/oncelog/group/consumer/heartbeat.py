@@ -290,8 +290,8 @@ def is_outdated(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
 def _may_assign(group: ConsumerGroup, context: ConsumerGroupContext) -> bool:
     """Whether enough time has passed since the last target: members that join together share one.
 
-    The first is made at once (KIP-1263). One from the future, before the clock was set back and the
-    broker restarted, holds nothing up.
+    The first target is computed at once (KIP-1263). A target with a future time (the clock was set
+    back, and the broker restarted) delays nothing.
     """
     if group.assignment_timestamp_ms == 0:
         return True
