@@ -25,7 +25,14 @@ class BackgroundLoop:
         self._thread.start()
 
     def run(self, awaitable: Awaitable[T]) -> T:
-        """Run `awaitable` in the thread and return its result; Ctrl-C cancels it."""
+        """Run `awaitable` in the thread and return its result; Ctrl-C cancels it.
+
+        Raises `RuntimeError` once it is closed.
+        """
+        if self._loop.is_closed():
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            raise RuntimeError("it is closed already: make another one")
 
         async def wait() -> T:
             return await awaitable
@@ -49,17 +56,20 @@ class BackgroundLoop:
         """
         if self._loop.is_closed():
             return
-        self.run(_cancel_others())
+        self.run(_end_others())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._loop.run_until_complete(self._loop.shutdown_asyncgens())
         self._loop.close()
 
 
-async def _cancel_others() -> None:
-    """Cancel all other tasks and wait for them, as `asyncio.run` does at its end."""
+async def _end_others() -> None:
+    """Cancel all other tasks and close generators, as `asyncio.run` does at its end.
+
+    It runs in the loop: a thread that runs another loop, as a notebook's does, cannot run this one.
+    """
     mine = asyncio.current_task()
     others = [task for task in asyncio.all_tasks() if task is not mine]
     for task in others:
         task.cancel()
     await asyncio.gather(*others, return_exceptions=True)
+    await asyncio.get_running_loop().shutdown_asyncgens()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 
 import pytest
 
@@ -45,3 +46,32 @@ def test_what_still_runs_is_cancelled_and_waited_for() -> None:
     loop.run(begin())
     loop.close()
     assert ended == ["in order"]
+
+
+async def test_it_can_be_closed_where_another_loop_runs() -> None:
+    # As in a notebook, whose cells run in a loop.
+    ended: list[str] = []
+    kept: list[AsyncIterator[int]] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            ended.append("in order")
+
+    async def begin() -> int:
+        kept.append(numbers())
+        return await anext(kept[0])
+
+    loop = BackgroundLoop()
+    assert loop.run(begin()) == 1
+    loop.close()
+    assert loop.is_closed
+    assert ended == ["in order"]
+
+
+def test_a_closed_loop_refuses_work_in_one_sentence() -> None:
+    loop = BackgroundLoop()
+    loop.close()
+    with pytest.raises(RuntimeError, match="closed already"):
+        loop.run(asyncio.sleep(0))
