@@ -154,7 +154,7 @@ class Consumer:
 
     async def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all assigned partitions, as `commit` would commit them."""
-        await self._resolve_positions()
+        await self._resolve_positions(self._retry_timeout_ms)
         found = {}
         for tp, position in self._positions.items():
             at = position or Position(0)
@@ -214,7 +214,7 @@ class Consumer:
             if left_ms <= 0 and attempt:
                 return []
             try:
-                await self._resolve_positions()
+                await self._resolve_positions(max(0.0, left_ms))
                 await self._fetch_all(max(0, min(self._wait_ms, int(left_ms))))
                 attempt = max(attempt, 1)
             except RetriableError:
@@ -275,16 +275,17 @@ class Consumer:
                 del self._fetched[topic_partition]
         return records
 
-    async def _resolve_positions(self) -> None:
+    async def _resolve_positions(self, timeout_ms: float) -> None:
+        """Find the positions that are missing. Raises `RetriableError` after `timeout_ms`."""
         missing = [tp for tp, position in self._positions.items() if position is None]
         if missing and self._group_id is not None:
             for tp, committed in (await self.committed(missing)).items():
                 self._positions[tp] = _position(committed)
         missing = [tp for tp in missing if self._positions[tp] is None]
         if missing:
-            await self._reset_positions(missing)
+            await self._reset_positions(missing, timeout_ms)
 
-    async def _reset_positions(self, partitions: list[TopicPartition]) -> None:
+    async def _reset_positions(self, partitions: list[TopicPartition], timeout_ms: float) -> None:
         if self._reset == "none":
             text = f"no offset for {', '.join(map(str, partitions))} and no reset policy"
             raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range, text)
@@ -293,7 +294,7 @@ class Consumer:
             self._cluster,
             dict.fromkeys(partitions, where),
             self._isolation,
-            self._retry_timeout_ms,
+            timeout_ms,
         )
         self._positions.update({tp: _position(at) for tp, at in found.items()})
 
@@ -308,7 +309,7 @@ class Consumer:
         elif self._reset == "none":
             raise truncation(topic_partition, before, found)
         elif found.epoch == NO_EPOCH:
-            await self._reset_positions([topic_partition])
+            await self._reset_positions([topic_partition], self._retry_timeout_ms)
         else:
             self._positions[topic_partition] = Position(found.end_offset, found.epoch)
 
@@ -354,7 +355,7 @@ class Consumer:
             try:
                 fetched = self._visible(topic_partition, position, answer)
             except OffsetOutOfRangeError:
-                await self._reset_positions([topic_partition])
+                await self._reset_positions([topic_partition], self._retry_timeout_ms)
                 continue
             self._positions[topic_partition] = Position(
                 fetched.next_offset, fetched.leader_epoch, position.validated

@@ -1,5 +1,6 @@
 """The consumer against a scripted broker: positions, resets, moved leaders, hidden records."""
 
+import asyncio
 from typing import Any
 from uuid import UUID
 
@@ -65,6 +66,21 @@ async def test_records_are_read_from_the_start_and_the_position_follows() -> Non
         assert [r.offset for r in await reading.poll(1_000)] == [2]
         assert await reading.position(TP) == 3
         assert await reading.poll(0) == []
+
+
+async def test_a_poll_waits_no_longer_for_a_first_position_than_for_records() -> None:
+    broker = broker_with(_0=batch(0, b"a"))
+    async with consumer(broker) as reading:
+        reading.assign([TP])
+        clock = reading._cluster.clock
+        began_ms = clock.monotonic_ms()
+        broker.on(ApiKey.LIST_OFFSETS, *[ErrorCode.not_leader_or_follower] * 100_000)
+        assert await asyncio.wait_for(reading.poll(100), 10) == []
+        assert clock.monotonic_ms() - began_ms < 1_000
+    broker = broker_with(_0=batch(0, b"a"))
+    async with consumer(broker) as reading:
+        reading.assign([TP])
+        assert [r.value for r in await reading.poll(0)] == [b"a"]
 
 
 def test_a_reset_that_there_is_not_is_refused() -> None:
