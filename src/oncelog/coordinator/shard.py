@@ -51,8 +51,9 @@ EffectT_co = TypeVar("EffectT_co", covariant=True)
 class EventContext:
     """The inputs of a decision besides the event and the state.
 
-    `now_ms` is wall-clock time. `token` identifies the event's request, None for an event without
-    one. `fresh_producer_id` is the only source of new producer ids.
+    `now_ms` is in ms since 1970 (UTC), by a clock that never jumps. `token` identifies the event's
+    request, None for an event without one. `fresh_producer_id` is the only source of new producer
+    ids.
     """
 
     now_ms: int
