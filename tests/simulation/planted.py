@@ -13,6 +13,9 @@ seeds on, seeds are run one after another until one has a finding that the code 
 without the bug: the same seed is then run on the sources as they are, and what is found there too
 does not count. Nor does a finding by a checker that the bug does not name, if any seed that was run
 on the sources as they are has shown such a one.
+
+With --evidence, docs/evidence/planted-bugs.json is written as the bugs are searched, and says which
+are still to do. A bug that it has as found on the same sources is not searched again.
 """
 
 import argparse
@@ -25,17 +28,16 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from tests.support import evidence, patches
+from tests.support import campaigns, evidence, patches
 from tests.support.patches import (
     EDIT_KEYS,
     BadPatch,
@@ -51,6 +53,7 @@ ROOT = Path(__file__).resolve().parents[2]
 FOLDER = ROOT / "tests" / "simulation" / "planted"
 WORKER = ROOT / "tests" / "simulation" / "planted_worker.py"
 
+NAME = "planted-bugs"
 SEEDS_APART = 1_000_000
 STARTS_COUNT = 5
 RUNS_MAX = 2_000
@@ -188,9 +191,14 @@ def environment(tree: Path) -> dict[str, str]:
 
 
 def search(
-    bug: Bug, unplanted: Unplanted, starts: Sequence[int], runs_max: int, seconds_max: float
+    bug: Bug,
+    unplanted: Unplanted,
+    starts: Sequence[int],
+    runs_max: int,
+    seconds_max: float,
+    given_up: threading.Event | None = None,
 ) -> Search:
-    """Plant one bug and look for it from each start."""
+    """Plant one bug and look for it from each start, until it is `given_up`."""
     found = Search(bug, dict.fromkeys(starts))
     began = time.monotonic()
     task = _task(bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max)
@@ -204,11 +212,16 @@ def search(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # Ctrl-C ends this process, which gives up its searches.
+            start_new_session=True,
         ) as process:
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
             for line in process.stdout:
+                if given_up is not None and given_up.is_set():
+                    process.kill()
+                    break
                 run = json.loads(line)
                 counts = take(found, run, unplanted)
                 if run["findings"]:
@@ -216,7 +229,7 @@ def search(
                     process.stdin.flush()
             complaints = process.stderr.read()
         if process.returncode:
-            found.problem = complaints.strip().splitlines()[-1]
+            found.problem = (complaints.strip().splitlines() or ["it was ended"])[-1]
     found.seconds = time.monotonic() - began
     return found
 
@@ -248,33 +261,116 @@ def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:
 # --- many bugs ---------------------------------------------------------------------------
 
 
-def search_all(
-    bugs: Sequence[Bug],
-    console: Console,
-    *,
-    starts: Sequence[int],
-    runs_max: int,
-    seconds_max: float,
-    jobs: int,
-) -> list[Search]:
-    """Search for each bug, a few at a time, with a bar that shows how far it is."""
-    unplanted = Unplanted()
-    columns = (TextColumn("planted bugs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    done = []
-    with (
-        Progress(*columns, TextColumn("{task.description}"), console=console) as progress,
-        ThreadPoolExecutor(jobs) as pool,
-    ):
-        task = progress.add_task("", total=len(bugs))
+def search_each(
+    bugs: Sequence[Bug], starts: Sequence[int], runs_max: int, seconds_max: float, jobs: int
+) -> Generator[Search, None, None]:
+    """Search for each bug, a few at a time; what came of each, as they are done.
+
+    When the caller goes away the searches that have been begun are given up.
+    """
+    unplanted, given_up = Unplanted(), threading.Event()
+    pool = ThreadPoolExecutor(jobs)
+    try:
         pending = [
-            pool.submit(search, bug, unplanted, starts, runs_max, seconds_max) for bug in bugs
+            pool.submit(search, bug, unplanted, starts, runs_max, seconds_max, given_up)
+            for bug in bugs
         ]
         for finished in as_completed(pending):
-            done.append(finished.result())
-            progress.update(task, advance=1, description=done[-1].bug.name)
-            if not console.is_terminal:
-                console.print(line(done[-1]), markup=False, highlight=False, soft_wrap=True)
-    return sorted(done, key=lambda search: search.bug.name)
+            yield finished.result()
+    finally:
+        given_up.set()
+        pool.shutdown(cancel_futures=True)
+
+
+class Tally:
+    """What came of all calls on the same sources: the evidence."""
+
+    def __init__(
+        self, starts: Sequence[int], runs_max: int, bug_sources: Mapping[str, str]
+    ) -> None:
+        self._starts = list(starts)
+        self._runs_max = runs_max
+        self._sources = bug_sources
+        """Of every bug: what stands for the code and for the bug itself."""
+        self._known: dict[str, evidence.Entry] = {}
+        self.searches: list[Search] = []
+        """Those of this call."""
+
+    def take_known(self) -> None:
+        """Take over what the evidence has of these sources."""
+        document = evidence.read(NAME)
+        if document.get("start seeds") != self._starts:
+            return
+        for name, known in document.get("bugs", {}).items():
+            sources = known.get("sources", "")
+            # What a work tree held with changes nobody knows.
+            if sources == self._sources.get(name) and not sources.endswith("+changes"):
+                self._known[name] = known
+
+    def is_known(self, bug: Bug) -> bool:
+        """Whether it was found already, and need not be searched again."""
+        return bug.name in self._known and bug.name not in self.missed
+
+    @property
+    def missed(self) -> list[str]:
+        """The bugs that were searched and not found, or not soon."""
+        return [name for name, known in sorted(self._known.items()) if not known["found"]]
+
+    @property
+    def to_do(self) -> list[str]:
+        """The bugs that no call has searched on these sources."""
+        return sorted(self._sources.keys() - self._known.keys())
+
+    @property
+    def count(self) -> int:
+        return len(self.searches)
+
+    @property
+    def failed_count(self) -> int:
+        return sum(not found.is_found for found in self.searches)
+
+    def add(self, part: Search) -> None:
+        self.searches.append(part)
+        self._known[part.bug.name] = {
+            "files": sorted({edit.file for edit in part.bug.edits}),
+            "why": part.bug.why.strip(),
+            "profile": part.bug.profile or "any",
+            "found": part.is_found,
+            "runs until found": list(part.runs.values()),
+            "median": part.median,
+            "seeds": part.seeds,
+            "fired": dict(part.fired.most_common()),
+            "seconds": round(part.seconds),
+            "sources": self._sources[part.bug.name],
+        }
+
+    def entry(self) -> evidence.Entry:
+        """Every bug, how long it took to be found, and which are still to be searched."""
+        return {
+            "count": len(self._known),
+            "start seeds": self._starts,
+            "runs at most": self._runs_max,
+            "not found": self.missed,
+            "still to do": self.to_do,
+            "bugs": dict(sorted(self._known.items())),
+        }
+
+    def keep(self, entries: Sequence[evidence.Entry]) -> None:
+        """Write the evidence."""
+        verdict = "some were missed" if self.missed else "all found"
+        evidence.write(NAME, "not finished" if self.to_do else verdict, entries[-1])
+
+
+def sources_of(at_commit: str, name: str) -> str:
+    """Stands for all sources, the search and one bug at a commit."""
+    searched = ("src", "tests/simulation/planted.py", "tests/simulation/planted_worker.py")
+    own = f"tests/simulation/planted/{name}.toml"
+    return evidence.sources(at_commit, *searched, own).replace("\n", " ")
+
+
+def tell(found: Search, console: Console) -> None:
+    """Print one search."""
+    console.print(line(found), markup=False, highlight=False, soft_wrap=True)
 
 
 def line(found: Search) -> str:
@@ -318,32 +414,6 @@ def show(searches: Sequence[Search], console: Console) -> None:
     console.print(table)
 
 
-def write_evidence(searches: Sequence[Search], runs_max: int) -> None:
-    """Note what was planted, and how long each took to be found."""
-    missed = [found.bug.name for found in searches if not found.is_found]
-    bugs = {
-        found.bug.name: {
-            "files": sorted({edit.file for edit in found.bug.edits}),
-            "why": found.bug.why.strip(),
-            "profile": found.bug.profile or "any",
-            "runs until found": list(found.runs.values()),
-            "median": found.median,
-            "seeds": found.seeds,
-            "fired": dict(found.fired.most_common()),
-            "seconds": round(found.seconds),
-        }
-        for found in searches
-    }
-    facts = {
-        "count": len(searches),
-        "start seeds": list(searches[0].runs) if searches else [],
-        "runs at most": runs_max,
-        "not found": missed,
-        "bugs": bugs,
-    }
-    evidence.write("planted-bugs", "some were missed" if missed else "all found", facts)
-
-
 def main() -> int:
     """Exit code 0 only if every bug was found from every start, and half of them soon."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -356,6 +426,7 @@ def main() -> int:
     parser.add_argument("--evidence", action="store_true", help="write docs/evidence/")
     arguments = parser.parse_args()
     console = Console()
+    all_names = sorted({*names(), *arguments.names})
     try:
         bugs = [load(name) for name in arguments.names or names()]
     except BadPatch as error:
@@ -363,18 +434,23 @@ def main() -> int:
         return 1
     if arguments.profile is not None:
         bugs = [replace(b, profile=arguments.profile) for b in bugs]
-    searches = search_all(
-        bugs,
-        console,
-        starts=[SEEDS_APART * (index + 1) for index in range(arguments.seeds)],
-        runs_max=arguments.runs_max,
-        seconds_max=arguments.seconds_max,
-        jobs=arguments.jobs,
+    starts = [SEEDS_APART * (index + 1) for index in range(arguments.seeds)]
+    at_commit = evidence.commit()
+    tally = Tally(
+        starts, arguments.runs_max, {name: sources_of(at_commit, name) for name in all_names}
     )
-    show(searches, console)
     if arguments.evidence:
-        write_evidence(searches, arguments.runs_max)
-    return 0 if all(found.is_found for found in searches) else 1
+        tally.take_known()
+        bugs = [bug for bug in bugs if not tally.is_known(bug)]
+    code = campaigns.carry_out(
+        search_each(bugs, starts, arguments.runs_max, arguments.seconds_max, arguments.jobs),
+        tally,
+        campaigns.Shown(console, "planted bugs", len(bugs)),
+        tell,
+        tally.keep if arguments.evidence else None,
+    )
+    show(sorted(tally.searches, key=lambda found: found.bug.name), console)
+    return code
 
 
 if __name__ == "__main__":

@@ -1,11 +1,27 @@
 """Every planted bug fits the code as it is, and the simulation finds a few of them at once."""
 
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from oncelog.simulation.checkers import CHECKERS
-from tests.simulation.planted import FOLDER, ROOT, Bug, Search, Unplanted, load, names, search
+from tests.simulation.planted import (
+    FOLDER,
+    ROOT,
+    Bug,
+    Search,
+    Tally,
+    Unplanted,
+    load,
+    names,
+    search,
+)
+from tests.support import campaigns, evidence
+from tests.support.campaigns import INTERRUPTED, Shown
+from tests.support.evidence import Entry
 from tests.support.patches import BadPatch, patched
 
 GOOD = """
@@ -21,6 +37,7 @@ file = "src/a.py"
 before = "y = 1"
 after = "y = 2"
 """
+STARTS = [1, 2]
 SOON = ("recovery_cuts_the_last_batch", "fetch_reads_past_the_stable_offset")
 """Bugs that the first runs find."""
 
@@ -94,6 +111,76 @@ def test_a_bug_is_found_when_every_start_finds_it_and_half_of_them_soon() -> Non
     assert not found(1, 1, None).is_found
     assert found(1, None, 3).median == 3
     assert found(1, None, None).median is None
+
+
+def searched(name: str, *runs: int | None) -> Search:
+    bug = Bug(name, (), "why", ("lost-write",), "")
+    return Search(bug, dict(zip(STARTS, runs, strict=True)))
+
+
+def tally(**sources: str) -> Tally:
+    made = Tally(STARTS, 2000, {"a": "1", "b": "1", "c": "1"} | sources)
+    made.take_known()
+    return made
+
+
+def carry_out(made: Tally, *parts: Search, then: BaseException | None = None) -> int:
+    def going() -> Iterator[Search]:
+        yield from parts
+        if then is not None:
+            raise then
+
+    shown = Shown(Console(quiet=True), "bugs", len(parts))
+    return campaigns.carry_out(going(), made, shown, lambda part, console: None, made.keep)
+
+
+@pytest.fixture
+def kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Entry]:
+    """What stands in the evidence."""
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    return lambda: evidence.read("planted-bugs")
+
+
+def test_a_search_that_is_interrupted_keeps_what_it_has_and_says_what_is_to_do(
+    kept: Callable[[], Entry],
+) -> None:
+    code = carry_out(tally(), searched("a", 3, 4), then=KeyboardInterrupt())
+    assert code == INTERRUPTED
+    assert kept()["verdict"] == "not finished"
+    assert kept()["still to do"] == ["b", "c"]
+    assert kept()["bugs"]["a"]["runs until found"] == [3, 4]
+
+
+def test_a_search_goes_on_where_the_last_one_on_the_same_sources_ended(
+    kept: Callable[[], Entry],
+) -> None:
+    carry_out(tally(), searched("a", 3, 4), searched("b", 1, None), then=KeyboardInterrupt())
+    resumed = tally()
+    assert [name for name in "abc" if resumed.is_known(searched(name, 1, 1).bug)] == ["a"]
+    assert carry_out(resumed, searched("b", 5, 6), searched("c", 7, None)) == 1
+    assert (kept()["verdict"], kept()["not found"]) == ("some were missed", ["c"])
+    assert carry_out(tally(), searched("c", 7, 8)) == 0
+    assert (kept()["verdict"], kept()["still to do"]) == ("all found", [])
+    assert list(kept()["bugs"]) == ["a", "b", "c"]
+
+
+def test_a_bug_is_searched_again_when_its_sources_or_the_starts_are_others(
+    kept: Callable[[], Entry],
+) -> None:
+    carry_out(tally(b="1+changes"), *(searched(name, 1, 1) for name in "abc"))
+    changed = tally(b="1+changes", c="2")
+    assert [name for name in "abc" if changed.is_known(searched(name, 1, 1).bug)] == ["a"]
+    other = Tally([*STARTS, 9], 2000, {"a": "1"})
+    other.take_known()
+    assert other.to_do == ["a"]
+    assert len(kept()["bugs"]) == 3
+
+
+def test_a_search_that_is_given_up_ends_after_its_present_run() -> None:
+    given_up = threading.Event()
+    given_up.set()
+    found = search(load(SOON[0]), Unplanted(), [1_000_000], 2_000, 600, given_up)
+    assert (found.problem, dict(found.tried)) == ("it was ended", {})
 
 
 @pytest.mark.parametrize("name", SOON)

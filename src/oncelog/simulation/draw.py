@@ -39,19 +39,23 @@ PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.
 
 
 def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
-    """The plan of a seed. Profile and duration are drawn unless they are given."""
+    """The plan of a seed. The profile is drawn unless it is given.
+
+    A plan shorter than `DURATION_S` is the beginning of the one of that length.
+    """
     rng = part_rng(seed, "plan")
     drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
     profile = drawn if profile is None else profile
     duration_s = DURATION_S if duration_s is None else duration_s
+    drawn_s = max(duration_s, DURATION_S)
     broker = _settings(rng, profile) | group_settings(part_rng(seed, "group settings"))
     topics = _topics(rng, profile)
-    clients = _clients(part_rng(seed, "clients"), topics, duration_s)
-    clients += consumer_members(part_rng(seed, "consumer groups"), topics, clients, duration_s)
+    clients = _clients(part_rng(seed, "clients"), topics, drawn_s)
+    clients += consumer_members(part_rng(seed, "consumer groups"), topics, clients, drawn_s)
     faults = draw_faults(
-        part_rng(seed, "faults"), profile, duration_s, [client.id for client in clients]
+        part_rng(seed, "faults"), profile, drawn_s, [client.id for client in clients]
     )
-    faults += draw_lost_tails(part_rng(seed, "lost tails"), profile, duration_s, len(faults))
+    faults += draw_lost_tails(part_rng(seed, "lost tails"), profile, drawn_s, len(faults))
     return Plan(
         seed,
         profile,
@@ -59,7 +63,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
         broker,
         tuple(topics),
         tuple(clients),
-        tuple(faults),
+        tuple(fault for fault in faults if fault.at_s < duration_s),
         _restarts(rng, profile),
     )
 

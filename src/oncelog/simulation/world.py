@@ -297,7 +297,8 @@ class BrokerNode:
         try:
             await broker.start()
         except (OncelogError, OSError) as error:
-            process.kill(f"did not start: {error}")
+            # The class tells the checkers whether it was the storage.
+            process.kill(f"did not start: {type(error).__name__}: {error}")
             return
         self.broker = broker
         world.record(BrokerStarted(world.now_s, self.name, self.incarnation))

@@ -34,6 +34,14 @@ def test_parts_can_be_left_out_and_the_rest_stays() -> None:
     assert smaller.final_restarts == plan.final_restarts[1:]
 
 
+def test_a_shorter_run_is_the_beginning_of_the_whole_one() -> None:
+    """So the command that is printed for a smaller plan draws that plan."""
+    for seed in range(20):
+        plan, shorter = draw_plan(seed, "everything"), draw_plan(seed, "everything", 3.0)
+        faults = tuple(fault for fault in plan.faults if fault.at_s < 3.0)
+        assert shorter == replace(plan, duration_s=3.0, faults=faults)
+
+
 def test_losses_of_power_at_a_read_leave_the_other_faults_as_they_were(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
