@@ -222,6 +222,29 @@ def test_an_error_is_red_on_a_terminal(shell: Shell) -> None:
     assert seen.count("\n") == 1
 
 
+def test_who_types_records_is_told_how_to_end(shell: Shell) -> None:
+    shell.aside("topics", "create", "typed")
+    leader, follower = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "oncelog", "produce", "typed"],
+        stdin=follower,
+        stdout=follower,
+        stderr=follower,
+        env=shell.environment,
+    )
+    os.close(follower)
+    try:
+        seen = b""
+        while b"Ctrl-D ends" not in seen:
+            seen += os.read(leader, 65536)
+        os.write(leader, b"hello\n\x04")
+        assert process.wait(WAIT_S) == 0
+    finally:
+        process.kill()
+        os.close(leader)
+    assert shell.aside("consume", "typed", "--from-beginning", "--until-end") == "hello\n"
+
+
 def test_ctrl_c_at_a_prompt_ends_the_command(shell: Shell) -> None:
     shell.aside("topics", "create", "prompt")
     leader, follower = pty.openpty()

@@ -212,6 +212,8 @@ async def _produce(job: Job, stream: BinaryIO) -> None:
         if job.transactional_id is not None:
             await producer.init_transactions()
             await producer.begin_transaction()
+        if stream.isatty():
+            say("each line that you type is a record; Ctrl-D ends", style="dim")
         try:
             with Meter(sent.describe, is_input_terminal=stream.isatty()):
                 await _send_all(job, producer, stream, sent)
