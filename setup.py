@@ -34,7 +34,7 @@ CHECKED = (
 """Options of mypy."""
 
 
-LINK_INTO_THE_CHECKOUT = re.compile(r"\[([^\]]+)\]\((?!https?:|#)[^)]+\)")
+LINK_INTO_THE_CHECKOUT = re.compile(r"!?\[([^\]]+)\]\((?!https?:|#)[^)]+\)")
 
 
 def long_description() -> str:

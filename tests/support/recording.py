@@ -3,8 +3,9 @@
 ``python -m tests.support.recording docs/pictures/demo.svg -- oncelog demo --seed 1 --offline``
 
 The command runs in a pseudo-terminal, and pyte follows its screen. Waits are shortened to
-`WAIT_MAX_S`, and the picture says so. Each line is written once and used by all frames that show
-it; CSS moves a strip of frames past the window, so it plays in a browser and needs no script.
+`WAIT_MAX_S`, a longer recording is played faster, and the picture says so. Each line is written
+once and used by all frames that show it; CSS moves a strip of frames past the window, so it plays
+in a browser and needs no script.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ COLUMNS: Final = 100
 ROWS: Final = 24
 FRAME_S: Final = 0.5
 WAIT_MAX_S: Final = 1.0
+PLAY_S_MAX: Final = 30.0
+PLAYED_FRAME_S_MIN: Final = 0.15
 LAST_FRAME_S: Final = 6.0
 CHARACTER_WIDTH: Final = 7.8
 LINE_HEIGHT: Final = 18
@@ -122,7 +125,9 @@ def _line(screen: pyte.Screen, row: int) -> Line:
 
 def drawn(frames: Sequence[Frame], title: str) -> str:
     """The frames as an SVG that plays them for ever."""
-    starts_s, length_s = _schedule(frames)
+    starts_s, frames, speed = _schedule(frames)
+    length_s = starts_s[-1] + LAST_FRAME_S
+    faster = f", and all is played {speed:.0f} times as fast" if speed > 1 else ""
     width, height = round(COLUMNS * CHARACTER_WIDTH) + 2 * MARGIN, ROWS * LINE_HEIGHT + 2 * MARGIN
     ids: dict[Line, str] = {}
     for frame in frames:
@@ -137,7 +142,7 @@ def drawn(frames: Sequence[Frame], title: str) -> str:
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
             f'width="{width}" height="{height}" role="img" font-family="{FONT}" font-size="13">',
-            f"<title>{escape(title)}. Waits are shortened to {WAIT_MAX_S:g} s.</title>",
+            f"<title>{escape(title)}. Waits are shortened to {WAIT_MAX_S:g} s{faster}.</title>",
             f"<style>@keyframes play{{{steps}}}.strip{{animation:play {length_s:.1f}s steps(1,end) "
             "infinite}text{white-space:pre}</style>",
             "<defs>",
@@ -153,12 +158,19 @@ def drawn(frames: Sequence[Frame], title: str) -> str:
     )
 
 
-def _schedule(frames: Sequence[Frame]) -> tuple[list[float], float]:
-    """When each frame begins to play, and how long all of it takes, in seconds."""
-    starts_s = [0.0]
-    for before, after in pairwise(frames):
-        starts_s.append(starts_s[-1] + min(after.at_s - before.at_s, WAIT_MAX_S))
-    return starts_s, starts_s[-1] + LAST_FRAME_S
+def _schedule(frames: Sequence[Frame]) -> tuple[list[float], list[Frame], float]:
+    """When each frame begins to play, in seconds, the frames that do, and the speed."""
+    waits_s = [min(after.at_s - before.at_s, WAIT_MAX_S) for before, after in pairwise(frames)]
+    speed = max(1.0, sum(waits_s) / PLAY_S_MAX)
+    now_s, starts_s, played = 0.0, [0.0], [frames[0]]
+    for wait_s, frame in zip(waits_s, frames[1:], strict=True):
+        now_s += wait_s / speed
+        if now_s - starts_s[-1] < PLAYED_FRAME_S_MIN:
+            played[-1] = frame
+        else:
+            starts_s.append(now_s)
+            played.append(frame)
+    return starts_s, played, speed
 
 
 def _text(line: Line, name: str) -> str:

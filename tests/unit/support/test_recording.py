@@ -3,7 +3,15 @@
 import sys
 from xml.etree import ElementTree
 
-from tests.support.recording import COLUMNS, LAST_FRAME_S, WAIT_MAX_S, Frame, drawn, record
+from tests.support.recording import (
+    COLUMNS,
+    LAST_FRAME_S,
+    PLAY_S_MAX,
+    WAIT_MAX_S,
+    Frame,
+    drawn,
+    record,
+)
 
 PRINTS = "print('\\033[1;32mdone\\033[0m <1> & more'); print('x' * 120)"
 
@@ -33,3 +41,12 @@ def test_waits_are_shortened_and_each_line_is_written_once() -> None:
     lines = ["".join(text.itertext()) for text in root.iter(f"{name}text")]
     assert lines == ["a", "<b>"]
     assert len(list(root.iter(f"{name}use"))) == 4
+
+
+def test_a_long_recording_is_played_faster_and_ends_with_its_last_frame() -> None:
+    frames = [Frame(second, (plain(f"line {second}"),)) for second in range(1001)]
+    picture = drawn(frames, "a title")
+    assert f"play {PLAY_S_MAX + LAST_FRAME_S - 0.1:.1f}s" in picture
+    assert "played 33 times as fast" in picture
+    assert "line 1000" in picture
+    assert picture.count("<use") <= PLAY_S_MAX / 0.15 + 1

@@ -18,7 +18,7 @@ from tests.support import release
 from tests.support.fresh_python import StepFailed
 from tests.support.install_size import ROOT
 
-LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
+LINK = re.compile(r"!?\[([^\]]+)\]\([^)]+\)")
 FILES = {
     "CHANGELOG.md": "# Changelog\n\n## 1.2.3 (2026-11-22)\n\n- all\n",
     "CITATION.cff": "title: Oncelog\nversion: 1.2.3\n",
