@@ -62,6 +62,8 @@ class Append:
         first = log.segment_base_offsets[0]
         if known.batches and known.batches[-1].base < first <= known.last_offset:
             return  # A marker is left: whether the last sequence is known is not certain.
+        if known.open and known.last_offset < first:
+            return  # Retention took all of a transaction: a restart may not know that it is open.
         epoch = max(ledger.epoch(self.producer_id), known.epoch)
         transactional = self.transactional and self.producer_id > 0
         wanted, sequence = ErrorCode.none, known.next_sequence
