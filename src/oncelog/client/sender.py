@@ -136,7 +136,7 @@ class Sender:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        self.settle(self._machine.abandon(error))
+        self.settle(self._machine.end(error))
 
     def wake(self) -> None:
         """There may be something to send."""
@@ -189,7 +189,8 @@ class Sender:
         text = f"the sender failed: {type(error).__name__}: {error}"
         self.failure = FatalError(ErrorCode.unknown_server_error, text)
         self.failure.__cause__ = error
-        self._give_up(self.failure)
+        self._delegate.batch_failed(self.failure)
+        self.settle(self._machine.end(self.failure))
 
     async def _pass(self) -> None:
         now_ms = self._looked_at_ms = self._cluster.clock.monotonic_ms()

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import oncelog.client.machines.producer as producer_machine
 from oncelog.client import (
     AbortableError,
     ClientError,
@@ -438,6 +439,30 @@ async def test_records_that_wait_for_metadata_count_for_the_buffer_too() -> None
         await made.wait_for_memory()
         await made.send("t", b"y")
         assert made._held_size == 0
+
+
+async def test_a_sender_that_breaks_leaves_no_record_without_an_outcome(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One batch is drained, the next cannot be encoded, the third is queued behind them."""
+    broker = ScriptedBroker()
+
+    def build(records: list[Record], **options: Any) -> bytearray:
+        if records[0].value == b"bad":
+            raise MemoryError
+        return build_batch(records, **options)
+
+    monkeypatch.setattr(producer_machine, "build_batch", build)
+    made = producer(broker, linger_ms=1)
+    await made.start()
+    await made.send("t", b"v", partition=0)
+    values = ((0, b"v"), (1, b"bad"), (1, b"v"))
+    sent = [made.send("t", value, partition=index) for index, value in values]
+    answers = await asyncio.wait_for(asyncio.gather(*sent, return_exceptions=True), 5)
+    assert [type(answer) for answer in answers] == [FatalError] * 3
+    with pytest.raises(FatalError, match="the sender failed: MemoryError"):
+        made.send("t", b"v", partition=0)
+    await made.close()
 
 
 async def test_a_closed_producer_fails_what_is_left_and_takes_nothing_more() -> None:

@@ -256,8 +256,8 @@ class ProducerMachine:
             if used and used + batch.size > self.settings.request_size_max:
                 continue
             size_by_node[node_id] = used + batch.size
-            lane.queue.popleft()
             self._number(lane, batch)
+            lane.queue.popleft()
             lane.node_id = node_id
             lane.in_flight.append(batch)
             by_node.setdefault(node_id, []).append(batch)
@@ -305,10 +305,8 @@ class ProducerMachine:
 
         Whether they are in the log is unknown, so they are sent again with the same sequences.
         """
-        outcomes: list[BatchEnd] = []
-        for batch in batches:
-            outcomes += self.answered(batch, ErrorCode.network_exception, now_ms)
-        return outcomes
+        lost = ErrorCode.network_exception
+        return [end for batch in batches for end in self.answered(batch, lost, now_ms)]
 
     def expire(self, now_ms: float) -> list[BatchEnd]:
         """Fail the queued batches whose delivery timeout has passed.
@@ -332,19 +330,25 @@ class ProducerMachine:
         Batches in flight are not retried.
         """
         self._abandoned = error
-        outcomes: list[BatchEnd] = []
-        for lane in self._lanes.values():
-            while lane.queue:
-                outcomes.append(self._failed(lane.queue.popleft(), error))
-        return outcomes
+        return [end for lane in self._lanes.values() for end in self._drop(lane.queue, error)]
+
+    def end(self, error: ClientError) -> list[BatchEnd]:
+        """Fail all batches, also those in flight: their answers are no longer believed."""
+        queued = self.abandon(error)
+        sent = [end for lane in self._lanes.values() for end in self._drop(lane.in_flight, error)]
+        return queued + sent
 
     def reject(self, topic: str, error: ClientError) -> list[BatchEnd]:
         """Fail all queued batches of a topic that cannot be produced to."""
-        outcomes: list[BatchEnd] = []
-        for topic_partition, lane in self._lanes.items():
-            while topic_partition.topic == topic and lane.queue:
-                outcomes.append(self._failed(lane.queue.popleft(), error))
-        return outcomes
+        lanes = [lane for tp, lane in self._lanes.items() if tp.topic == topic]
+        return [end for lane in lanes for end in self._drop(lane.queue, error)]
+
+    def _drop(
+        self, batches: list[ProducerBatch] | deque[ProducerBatch], error: ClientError
+    ) -> list[BatchEnd]:
+        failed = [self._failed(batch, error) for batch in batches]
+        batches.clear()
+        return failed
 
     def resume(self) -> None:
         """Undo `abandon`: the producer continues with the same id and epoch, without a gap."""
