@@ -9,8 +9,16 @@ from click.testing import CliRunner, Result
 
 from oncelog import EmbeddedBroker
 from oncelog.cli.main import main
+from tests.support.root_logger import root_logger_as_before
 
 Oncelog = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def _root_logger_as_before() -> Iterator[None]:
+    """What a command that serves sets up would show in the output of later tests."""
+    with root_logger_as_before():
+        yield
 
 
 @pytest.fixture(scope="module")

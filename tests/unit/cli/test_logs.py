@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
 
 import click
 import pytest
@@ -12,14 +11,11 @@ from click.testing import CliRunner
 
 from oncelog.cli.logs import StderrHandler, logging_options
 from oncelog.cli.main import COMMANDS, main
-from tests.support.root_logger import root_logger_as_before
 
 
 @pytest.fixture(autouse=True)
-def _root_as_before() -> Iterator[None]:
-    with root_logger_as_before():
-        logging.getLogger("oncelog").setLevel(logging.NOTSET)  # Another test may have set it.
-        yield
+def _no_level_of_ours() -> None:
+    logging.getLogger("oncelog").setLevel(logging.NOTSET)  # Another test may have set it.
 
 
 @click.command()
