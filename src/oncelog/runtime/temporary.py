@@ -11,7 +11,6 @@ import atexit
 import os
 import shutil
 import tempfile
-from pathlib import Path
 
 __all__ = ["make_temporary_folder", "remove_temporary_folder"]
 
@@ -75,7 +74,8 @@ def remove_temporary_folder(folder: str) -> None:
         return
     for _ in range(_REMOVALS_COUNT_MAX):
         shutil.rmtree(folder, ignore_errors=True)
-        if not Path(folder).exists():
+        # Not by a Path: Python 3.12 keeps the parts of each path for ever, as interned strings.
+        if not os.path.exists(folder):
             break
     _guard.folders.discard(folder)
 
