@@ -210,8 +210,9 @@ def install(checkout: Path, name: str) -> None:
         copy = Path(folder) / "checkout"
         ignored = shutil.ignore_patterns("*.egg-info", "__pycache__")
         shutil.copytree(checkout / "src", copy / "src", ignore=ignored)
-        for file in ("pyproject.toml", "README.md", "LICENSE"):
-            shutil.copy(checkout / file, copy / file)
+        for file in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+            if (checkout / file).exists():  # An older checkout may do without one.
+                shutil.copy(checkout / file, copy / file)
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         if not fresh:
             pip += ["--no-deps", "--force-reinstall"]
