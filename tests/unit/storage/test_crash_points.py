@@ -320,16 +320,22 @@ def test_a_log_survives_a_death_at_some_operations(flushed: bool) -> None:
         survive(operation, RATES[operation % len(RATES)], flushed=flushed)
 
 
-@pytest.mark.parametrize("seed", range(6))
-def test_what_a_start_sees_after_a_failed_fsync_reaches_the_disk(seed: int) -> None:
-    """The system may show bytes that it will never write by itself."""
-    life = Life(Machine(), flushed=False)
+def life_before_a_failed_sync(count: int, seed: int, *, flushed: bool) -> Life:
+    """So many records are written; the next sync of a `.log` fails."""
+    life = Life(Machine(), flushed=flushed)
     life.start()
     life.create()
-    for _ in range(9):
+    for _ in range(count):
         life.write()
     faults = life.machine.whole.faults
     faults.fail(FaultKind.FSYNC, random.Random(seed), matches=lambda path: path.endswith(".log"))
+    return life
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_a_start_sees_after_a_failed_fsync_reaches_the_disk(seed: int) -> None:
+    """The system may show bytes that it will never write by itself."""
+    life = life_before_a_failed_sync(9, seed, flushed=False)
     with pytest.raises(StorageFailure):
         life.held.flush()
     life.machine.restart()
@@ -343,13 +349,7 @@ def test_what_a_start_sees_after_a_failed_fsync_reaches_the_disk(seed: int) -> N
 
 def test_a_truncation_that_could_not_be_synced_is_lasting_after_the_next_start() -> None:
     """Neither the bytes nor the end of the file would reach the disk by themselves."""
-    life = Life(Machine(), flushed=True)
-    life.start()
-    life.create()
-    for _ in range(3):
-        life.write()
-    faults = life.machine.whole.faults
-    faults.fail(FaultKind.FSYNC, random.Random(0), matches=lambda path: path.endswith(".log"))
+    life = life_before_a_failed_sync(3, 0, flushed=True)
     life.held.recovery_point = 0
     life.manager.checkpoint()
     with pytest.raises(StorageFailure):
