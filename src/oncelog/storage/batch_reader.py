@@ -3,7 +3,9 @@
 A batch is sound if its header is plausible at its position and its CRC is right. The CRC does not
 cover offset and leader epoch, so an offset that jumps is accepted only if the next batch continues
 from it; or at the end of the file on a compacted topic, unless it jumps over an offset where a
-batch is known to have ended. Recovery decides what to do with damage.
+batch is known to have ended. Behind damage offsets have to jump: there it suffices that the next
+batch does not contradict, or, without one, that the jump is no longer than the damage allows.
+Recovery decides what to do with damage.
 """
 
 from typing import NamedTuple
@@ -156,13 +158,14 @@ class BatchReader:
             end = position + header.length
             if end == self.size and self._is_plausible(header, expected, header.length):
                 return end, None
-            following = self._sound_after_damage(end, expected)
-            if following is not None:
-                return end, following.base_offset
-        return self._search(position + 1, expected)
+            offset = self._offset_after_damage(position, end, expected)
+            if offset is not None:
+                return end, offset
+        return self._search(position, expected)
 
-    def _search(self, position: int, expected: int) -> tuple[int, int | None]:
-        """The next sound batch, wherever it begins."""
+    def _search(self, damage: int, expected: int) -> tuple[int, int | None]:
+        """The next sound batch behind position `damage`, wherever it begins."""
+        position = damage + 1
         highs = {
             (offset >> 32).to_bytes(_HIGH_BYTES, "big") for offset in (expected, self._limit - 1)
         }
@@ -174,19 +177,33 @@ class BatchReader:
             while found >= 0:
                 start = found - _MAGIC_POSITION
                 if chunk[start : start + _HIGH_BYTES] in highs:
-                    header = self._sound_after_damage(position + start, expected)
-                    if header is not None:
-                        return position + start, header.base_offset
+                    offset = self._offset_after_damage(damage, position + start, expected)
+                    if offset is not None:
+                        return position + start, offset
                 found = chunk.find(_MAGIC_BYTE, found + 1)
             position += len(chunk) - _MAGIC_POSITION
         return self.size, None
 
-    def _sound_after_damage(self, position: int, expected: int) -> BatchHeader | None:
+    def _offset_after_damage(self, damage: int, position: int, expected: int) -> int | None:
+        """Return the base offset of the sound batch at `position`, behind the damage at `damage`.
+
+        None if there is none, or its offset cannot be believed: the header after it contradicts,
+        or none confirms it and the offset is beyond all that is known to have been there.
+        """
         header = self._header_at(position)
         if header is None or not self._is_plausible(header, expected, self.size - position):
             return None
         place = self._load(position, header.length)
-        return header if check_crc(self._chunk, place, header) else None
+        if not check_crc(self._chunk, place, header):
+            return None
+        following = self._following(position, header)
+        if following is not None and following.base_offset >= expected:
+            is_believed = following.base_offset >= header.next_offset
+        else:
+            # A record takes at least a byte, unless it is compressed: then this batch is lost too.
+            known_end = max(self._certain_end, expected + position - damage)
+            is_believed = header.base_offset <= known_end
+        return header.base_offset if is_believed else None
 
     def _header_at(self, position: int) -> BatchHeader | None:
         if position + HEADER_SIZE > self.size:
@@ -208,11 +225,17 @@ class BatchReader:
 
     def _goes_on(self, position: int, header: BatchHeader, expected: int) -> bool:
         """Whether the header after a batch whose offset jumps agrees with the jump."""
+        following = self._following(position, header)
+        if following is None:
+            return self._compact and not expected < self._certain_end < header.next_offset
+        return not expected <= following.base_offset < header.next_offset
+
+    def _following(self, position: int, header: BatchHeader) -> BatchHeader | None:
+        """Return the header after the batch at `position`, whatever it says; None at the end."""
         end = position + header.length
         if end + HEADER_SIZE > self.size:
-            return self._compact and not expected < self._certain_end < header.next_offset
-        following = parse_header(self._file.pread(HEADER_SIZE, end), 0)
-        return not expected <= following.base_offset < header.next_offset
+            return None
+        return parse_header(self._file.pread(HEADER_SIZE, end), 0)
 
     def _load(self, position: int, size: int) -> int:
         """Read `size` bytes from `position` on; return where in the chunk they begin."""

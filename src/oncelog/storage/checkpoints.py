@@ -18,6 +18,7 @@ __all__ = [
     "format_partition_metadata",
     "format_properties",
     "kafka_uuid",
+    "log_start_in",
     "parse_epochs",
     "parse_kafka_uuid",
     "parse_offsets",
@@ -117,3 +118,9 @@ def parse_properties(data: bytes | None, separator: str = "=") -> dict[str, str]
         if found and not line.startswith("#"):
             fields[key.strip()] = value.strip()
     return fields
+
+
+def log_start_in(note: Mapping[str, str]) -> int:
+    """Return the log start offset that a note in a moved or stray folder keeps; 0 without one."""
+    start = note.get("log-start-offset", "")
+    return int(start) if start.isdecimal() else 0

@@ -421,17 +421,16 @@ class PartitionLog(CleanableLog):
                 dirty = [s for s in self._segments if s.end_offset >= self.recovery_point]
                 folder_changed, self._folder_changed = self._folder_changed, False
                 syncs = [(segment, segment.kept.sync_plan()) for segment in dirty]
-            try:
-                for segment, sync in syncs:
-                    self._sync_segment(segment, sync, is_sealed=segment is not active)
-                if folder_changed:
-                    self._files.sync_names()
-            except StorageFailure as failure:
-                if self.is_deleted:
-                    return
-                self._failure = failure
-                self._files.note_failed_sync(failure)
-                raise
+            with self._failing():
+                try:
+                    for segment, sync in syncs:
+                        self._sync_segment(segment, sync, is_sealed=segment is not active)
+                    if folder_changed:
+                        self._files.sync_names()
+                except StorageFailure:
+                    if self.is_deleted:
+                        return
+                    raise
             self.recovery_point = max(self.recovery_point, end)
 
     def _sync_segment(self, segment: Segment, sync: Callable[[], None], *, is_sealed: bool) -> None:

@@ -22,6 +22,7 @@ from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.checkpoints import (
     format_partition_metadata,
     format_properties,
+    log_start_in,
     parse_properties,
 )
 from oncelog.storage.files import MOVE_NOTE_NAME, PARTITION_METADATA_NAME
@@ -174,8 +175,7 @@ def finish_moves(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> 
             note = parse_properties(disk.read(f"{path}/{MOVE_NOTE_NAME}"))
             partition = parse_folder_name(note.get("partition", parsed.name))
             if partition is not None and "from" in note:
-                start = note.get("log-start-offset", "0")
-                folder.expect(partition, int(start) if start.isdecimal() else 0)
+                folder.expect(partition, log_start_in(note))
                 _drop_old(disk, folders, partition, note["from"])
                 disk.rename(path, folder.path_of(partition))
                 folder.sync_names()

@@ -15,6 +15,7 @@ from oncelog.runtime.disk import Disk
 from oncelog.storage.checkpoints import (
     format_offsets,
     format_partition_metadata,
+    log_start_in,
     parse_offsets,
     parse_partition_metadata,
     parse_properties,
@@ -112,7 +113,6 @@ def _look_at(disk: Disk, directory: str, name: str) -> Stray:
     note = parse_properties(disk.read(f"{path}/{STRAY_NOTE_NAME}"))
     parsed = parse_suffixed_name(name)
     noted = note.get("partition", parsed.name if parsed is not None else "")
-    start = note.get("log-start-offset", "0")
     return Stray(
         directory,
         name,
@@ -120,7 +120,7 @@ def _look_at(disk: Disk, directory: str, name: str) -> Stray:
         parse_partition_metadata(disk.read(f"{path}/{PARTITION_METADATA_NAME}")),
         _log_bytes(disk, path),
         note.get("reason"),
-        int(start) if start.isdecimal() else 0,
+        log_start_in(note),
     )
 
 

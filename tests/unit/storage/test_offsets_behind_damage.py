@@ -1,0 +1,91 @@
+"""No CRC covers a batch's base offset: which one a start believes behind damage, and which not."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oncelog.storage import CorruptBatch
+from tests.unit.storage.context import LogContext
+
+MakeLog = Callable[..., LogContext]
+
+BATCHES_COUNT = 6
+OFFSET_SIZE = 8
+COMPACT = frozenset({"compact"})
+DELETE = frozenset({"delete"})
+
+
+def written(ctx: LogContext) -> tuple[Path, list[bytearray]]:
+    """The file of the active segment, and its batches of one record each."""
+    for _ in range(BATCHES_COUNT):
+        ctx.append_well()
+    data = ctx.all_bytes()
+    size = len(data) // BATCHES_COUNT
+    (path,) = ctx.folder.glob("*.log")
+    return path, [bytearray(data[at : at + size]) for at in range(0, len(data), size)]
+
+
+def refused(ctx: LogContext) -> list[int]:
+    """The offsets that the log answers with an error."""
+    end = ctx.log.log_end_offset
+    found = []
+    for offset in range(end):
+        try:
+            ctx.log.read(offset, 1, upper_bound=end)
+        except CorruptBatch:
+            found.append(offset)
+    return found
+
+
+@pytest.mark.parametrize("policy", [DELETE, COMPACT])
+@pytest.mark.parametrize("recovery_point", [4, BATCHES_COUNT])
+def test_a_jump_that_the_next_batch_contradicts_is_damage(
+    make_log: MakeLog, recovery_point: int, policy: frozenset[str]
+) -> None:
+    """INV-9: a batch whose first bytes are another's has a sound CRC, and any offset."""
+    ctx = make_log(cleanup_policy=policy)
+    path, batches = written(ctx)
+    batches[1][:OFFSET_SIZE] = (0x1A00).to_bytes(OFFSET_SIZE, "big")
+    torn = batches[1][:40]
+    path.write_bytes(b"".join([batches[0], torn, *batches[1:]]))
+    for _ in range(3):
+        ctx.open(recovery_point=recovery_point)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == [1]
+        assert bytes(ctx.log.read(2, 1, upper_bound=3)) == batches[2]
+
+
+@pytest.mark.parametrize("policy", [DELETE, COMPACT])
+@pytest.mark.parametrize("offset", [0x1A00, 2**40])
+def test_a_long_jump_of_the_last_batch_is_damage(
+    make_log: MakeLog, offset: int, policy: frozenset[str]
+) -> None:
+    """Compaction too leaves the segment alone that is being written."""
+    ctx = make_log(cleanup_policy=policy)
+    path, batches = written(ctx)
+    batches[4][30] ^= 1
+    batches[5][:OFFSET_SIZE] = offset.to_bytes(OFFSET_SIZE, "big")
+    path.write_bytes(b"".join(batches))
+    for _ in range(3):
+        ctx.open(recovery_point=BATCHES_COUNT)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == [4, 5]
+
+
+@pytest.mark.parametrize("recovery_point", [2, 4, BATCHES_COUNT])
+@pytest.mark.parametrize("damaged", [[1], [1, 2, 3, 4]])
+def test_the_last_batch_is_found_behind_damage(
+    make_log: MakeLog, recovery_point: int, damaged: list[int]
+) -> None:
+    """Also beyond the recovery point: it may have reached the disk before the loss of power."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    for number in damaged:
+        batches[number][30] ^= 1
+    path.write_bytes(b"".join(batches))
+    for _ in range(3):
+        ctx.open(recovery_point=recovery_point)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == damaged
+        assert bytes(ctx.log.read(5, 1, upper_bound=6)) == batches[5]
