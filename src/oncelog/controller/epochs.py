@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from oncelog.controller.image import TopicImage
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import INT32_MAX
 
 __all__ = ["raise_epochs", "without_leader"]
 
@@ -20,15 +21,20 @@ def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int])
     """Return the topic with a new leader epoch for each partition in `latest_epochs`.
 
     The new epoch is above the one in the metadata and above the newest one in the log, which
-    `latest_epochs` has; -1 for a log without epochs.
+    `latest_epochs` has; -1 for a log without epochs. A damaged batch may have the largest epoch
+    there is: it stays.
     """
     partitions = tuple(
-        replace(partition, leader_epoch=max(partition.leader_epoch, latest_epochs[label]) + 1)
+        replace(partition, leader_epoch=_above(partition.leader_epoch, latest_epochs[label]))
         if label in latest_epochs
         else partition
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True)
     )
     return topic if partitions == topic.partitions else replace(topic, partitions=partitions)
+
+
+def _above(stored: int, latest: int) -> int:
+    return min(max(stored, latest) + 1, INT32_MAX)
 
 
 def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:

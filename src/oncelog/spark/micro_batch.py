@@ -14,7 +14,6 @@ from pyspark.sql import DataFrame
 
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Blob, Encoder
 from oncelog.spark.errors import (
-    StoppedError,
     TooLargeError,
     UnknownTargetError,
     WriteStageError,
@@ -77,9 +76,7 @@ class SparkBatch(QueryBatch):
             raise
         except WriteStageError:
             run.forget_targets()
-            if self.is_stopping():
-                text = f"the query was stopped while it wrote batch {self.batch_id}"
-                raise StoppedError(f"{text}; nothing of it is committed") from None
+            self.raise_if_stopped()
             raise
         run.wrote(kafka_offsets(self.source_lines()), sum(r.record_count for r in reports))
         return reports

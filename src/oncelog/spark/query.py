@@ -5,6 +5,7 @@ Each sink writes the rows itself: `oncelog.spark.run` and `oncelog.spark.micro_b
 """
 
 import dataclasses
+import logging
 import os
 import re
 import threading
@@ -21,7 +22,7 @@ from pyspark.sql import DataFrame
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.commit_log import text_of, watermark_after
-from oncelog.spark.errors import DrainError
+from oncelog.spark.errors import DrainError, StoppedError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.parties import MicroBatch
 from oncelog.spark.progress import CrashPoint, ProgressLog
@@ -41,6 +42,16 @@ __all__ = [
     "run_of",
 ]
 
+
+log = logging.getLogger(__name__)
+
+INTERRUPTED: Final = (
+    "py4j.protocol.Py4JJavaError: An error occurred while calling the sink: "
+    "java.lang.InterruptedException"
+)
+"""A text by which Spark knows that its own `stop` ended the function, so that the query did not
+fail (`StreamExecution.isInterruptionException`, SPARK-39218). Its pattern overflows the JVM's stack
+on the traceback of a cancelled job, which is much longer."""
 
 DESCRIPTION: Final = "spark.job.description"
 
@@ -188,6 +199,7 @@ class QueryBatch:
             with described(context, text):
                 self._df.write.format("noop").mode("overwrite").save()
         except (Py4JError, PySparkException) as error:
+            self.raise_if_stopped()
             raise DrainError(self.batch_id, str(failure_of(error))) from error
 
     def _logged(self) -> LoggedOffsets:
@@ -197,6 +209,12 @@ class QueryBatch:
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""
         return self._query.is_stopping()
+
+    def raise_if_stopped(self) -> None:
+        """Raise `StoppedError` if the query is being stopped: Spark has cancelled its jobs then."""
+        if self.is_stopping():
+            text = f"the query was stopped while it wrote batch {self.batch_id}"
+            raise StoppedError(f"{text}; nothing of it is committed") from None
 
 
 class SinkRun(Protocol):
@@ -237,7 +255,11 @@ class RunningSink(Generic[R]):
         context = df.sparkSession.sparkContext
         query = self._spark.streams.get(context.getLocalProperty("sql.streaming.queryId"))
         run = self.run_of(query, context)
-        run.process(self._batch(run, df, batch_id))
+        try:
+            run.process(self._batch(run, df, batch_id))
+        except StoppedError as error:
+            log.warning("%s", error)
+            raise StoppedError(INTERRUPTED) from None
 
     def run_of(self, query: Any, context: Any) -> R:
         """Return the run of this query, created on first use."""

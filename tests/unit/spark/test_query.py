@@ -1,5 +1,7 @@
 """What needs no Spark: how checkpoints are read."""
 
+import re
+import traceback
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,8 +10,8 @@ import pytest
 from py4j.protocol import Py4JError
 
 from oncelog.spark import query
-from oncelog.spark.errors import DrainError
-from oncelog.spark.query import QueryBatch, described, read_text
+from oncelog.spark.errors import DrainError, StoppedError
+from oncelog.spark.query import QueryBatch, RunningSink, described, read_text
 
 
 def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:
@@ -56,14 +58,19 @@ class Frame:
         raise Py4JError("DataLossError: in-0 no longer has offset 3")
 
 
-@pytest.fixture
-def batch() -> QueryBatch:
+def run_of_a_query(*, is_stopping: bool = False) -> Any:
     context = SimpleNamespace(
         getLocalProperty=lambda name: None, setLocalProperty=lambda name, value: None
     )
-    run: Any = SimpleNamespace(query_id="q", context=context, checkpoint="/c")
+    return SimpleNamespace(
+        query_id="q", context=context, checkpoint="/c", is_stopping=lambda: is_stopping
+    )
+
+
+@pytest.fixture
+def batch() -> QueryBatch:
     frame: Any = Frame()
-    return QueryBatch(run, frame, 7)
+    return QueryBatch(run_of_a_query(), frame, 7)
 
 
 def test_a_committed_batch_without_state_needs_no_records_any_more(
@@ -79,3 +86,38 @@ def test_a_committed_batch_whose_state_cannot_be_made_again_says_so(
     monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
     with pytest.raises(DrainError, match=r"batch 7 is committed.*no longer has offset 3"):
         batch.drain()
+
+
+def test_a_drain_that_a_stop_cancels_is_no_lost_state(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
+    frame: Any = Frame()
+    with pytest.raises(StoppedError):
+        QueryBatch(run_of_a_query(is_stopping=True), frame, 7).drain()
+
+
+def test_a_stopped_query_has_not_failed(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Spark knows its own interruption by the text of the error, within few bytes of stack."""
+
+    def process(batch: object) -> None:
+        raise StoppedError("the query was stopped while it wrote batch 7")
+
+    run: Any = SimpleNamespace(process=process)
+    spark = SimpleNamespace(streams=SimpleNamespace(get=lambda query_id: None))
+    batch: Any = object()
+    sink: RunningSink[Any] = RunningSink(spark, lambda *_: run, lambda *_: batch)
+    monkeypatch.setattr(sink, "run_of", lambda query, context: run)
+    context = SimpleNamespace(getLocalProperty=lambda name: "q")
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    with pytest.raises(StoppedError) as raised:
+        sink(frame, 7)
+    text = "".join(traceback.format_exception(raised.value))
+    assert re.search(
+        r"py4j\.protocol\.Py4JJavaError: An error occurred while calling"
+        r"((.|\r\n|\r|\n)*)java\.lang\.InterruptedException",
+        text,
+    )
+    assert [record.getMessage() for record in caplog.records] == [
+        "the query was stopped while it wrote batch 7"
+    ]

@@ -194,6 +194,7 @@ class JdbcBatch(QueryBatch):
             with described(run.context, text):
                 rows = tagged(run.context, tag, self._stage(identity))
         except (Py4JError, PySparkException) as error:
+            self.raise_if_stopped()
             raise failure_of(error) from error
         run.transaction.staged = [StagedRows(row["task_attempt_id"], row["rows"]) for row in rows]
         return [

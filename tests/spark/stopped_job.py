@@ -1,0 +1,54 @@
+"""A streaming job whose query is stopped while its write stage runs, as from a notebook.
+
+Arguments: the job's options, and a file that the write task makes when it has begun.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyspark import TaskContext
+
+from oncelog.spark import CrashPoint, OncelogSource
+from tests.spark.job import JobOptions, small_builder, start
+
+TASK_S = 300
+"""Longer than any test waits."""
+BEGIN_TIMEOUT_S = 120
+
+
+@dataclass(frozen=True, slots=True)
+class Stall(CrashPoint):
+    """Kills nothing: a write task in an executor makes a file, and goes on for minutes."""
+
+    begun: str = ""
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        return TaskContext.get() is not None and CrashPoint.is_at(self, name, batch_id)
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        Path(self.begun).touch()
+        time.sleep(TASK_S)
+
+
+def main() -> None:
+    options, begun = JobOptions.decode(sys.argv[1]), Path(sys.argv[2])
+    spark = small_builder().getOrCreate()
+    spark.dataSource.register(OncelogSource)
+    query = start(spark, replace(options, fault=Stall("mid_task", 0, begun=str(begun))))
+    deadline_s = time.monotonic() + BEGIN_TIMEOUT_S
+    while not begun.exists():
+        if time.monotonic() > deadline_s:
+            raise TimeoutError("the write stage does not begin")
+        time.sleep(0.05)
+    began_s = time.monotonic()
+    query.stop()
+    print(f"stopped after {time.monotonic() - began_s:.1f} s, error: {query.exception()}")
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
