@@ -1,6 +1,9 @@
 from oncelog.core.errors import ErrorCode
 from oncelog.group import events as e
+from oncelog.group.config import GroupConfig
+from oncelog.group.consumer.events import Beat
 from oncelog.group.results import DeleteResult, DescribeResult, ListResult
+from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import T1, Context, subscription
 
 
@@ -60,6 +63,19 @@ def test_groups_are_listed_by_state_and_type() -> None:
     assert listed(c, "Dead") == []
     assert len(listed(c, types=("Classic",))) == 2
     assert listed(c, types=("consumer",)) == []
+
+
+def test_groups_of_the_new_protocol_are_listed_by_state_and_type() -> None:
+    c = Context(GroupConfig(), topics=FakeTopics({"t": 1}))
+    names = frozenset({"t"})
+    c.submit(Beat("new", "m", 0, rebalance_timeout_ms=1, topic_names=names, owned=frozenset()))
+    c.commit(1, group_id="simple")
+    line = ("new", "consumer", c.shard.store.consumer_groups["new"].state.value)
+    assert listed(c) == [("simple", "", "Empty"), line]
+    assert listed(c, line[2].upper()) == [line]
+    assert listed(c, "Dead") == []
+    assert listed(c, types=("Consumer",)) == [line]
+    assert listed(c, line[2], types=("classic",)) == []
 
 
 def test_a_deleted_group_takes_all_its_offsets_with_it() -> None:

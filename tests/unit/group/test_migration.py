@@ -7,7 +7,8 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
-from oncelog.group.results import JoinResult
+from oncelog.group.events import Leave, LeavingMember
+from oncelog.group.results import JoinResult, LeaveResult
 from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import Context
 
@@ -17,7 +18,7 @@ def context(**settings: object) -> Context:
     return Context(GroupConfig(consumer=consumer), topics=FakeTopics({"t": 4}))
 
 
-def beat(c: Context, member_id: str = "new") -> BeatResult:
+def beat(c: Context, member_id: str = "new", instance_id: str | None = None) -> BeatResult:
     event = Beat(
         "g",
         member_id,
@@ -25,6 +26,7 @@ def beat(c: Context, member_id: str = "new") -> BeatResult:
         rebalance_timeout_ms=60_000,
         topic_names=frozenset({"t"}),
         owned=frozenset(),
+        instance_id=instance_id,
     )
     result = c.replies[c.submit(event)]
     assert isinstance(result, BeatResult)
@@ -93,3 +95,18 @@ def test_a_downgraded_group_waits_no_more_for_what_its_classic_members_were_call
     assert list(c.group().members) == [classic_id]
     c.advance(300_000)
     assert "g" not in c.shard.store.consumer_groups
+
+
+def test_a_group_is_downgraded_without_the_classic_members_that_leave_in_the_same_request() -> None:
+    c = context()
+    assert beat(c, "new", instance_id="n").error is ErrorCode.none
+    c.join(version=3)
+    c.join(version=3)
+    gone, left = sorted(set(c.consumer_group().members) - {"new"})
+    request = Leave("g", (LeavingMember(gone), LeavingMember("", "n")))
+    result = c.replies[c.submit(request)]
+    assert isinstance(result, LeaveResult)
+    assert [member.error for member in result.members] == [ErrorCode.none] * 2
+    assert list(c.group().members) == [left]
+    c.restart()
+    assert list(c.group().members) == [left]
