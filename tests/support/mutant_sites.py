@@ -28,7 +28,7 @@ _OTHER_OPERATOR: dict[type[ast.cmpop], tuple[str, str]] = {
 _NOTHING = {"effects": "()", "replies": "()", "id": "None", "resume": "None"}
 """Parts of a `Decision`, and what stands for their absence."""
 _ANOTHER_ERROR = "unknown_server_error"
-_CHECKS = frozenset({"require", "super"})
+_CHECKS = frozenset({"assert_never", "require", "super"})
 """Calls that are no behaviour of their own."""
 _LOGGING = frozenset({"debug", "info", "warning", "error", "exception"})
 

@@ -126,6 +126,7 @@ def test_a_refused_marker_of_an_open_transaction_is_told_once_and_asked_again(
     context.answer_markers(error)
     (notice,) = context.notices
     command = f"oncelog transactions abort --topic t --partition 0 --producer-id {context.ids[0]}"
+    assert notice.is_warning
     assert f"{command} --as-decided" in notice.text
     described = context.describe()
     assert described.trouble in notice.text
