@@ -212,6 +212,8 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
         raise  # Busy, or a failing disk: that says nothing about the pages.
     except sqlite3.DatabaseError as error:
         verdict = str(error)
+    except UnicodeDecodeError:
+        verdict = "a name in it is no text"  # SQLite quotes it in what it says of the damage.
     if verdict != "ok":
         text = " ".join(verdict.split())
         raise StoreFailure(f"metadata store {path} is damaged ({text}): put back a copy of it")

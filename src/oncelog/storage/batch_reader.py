@@ -138,14 +138,18 @@ class BatchReader:
             return None
         return PlainRun(position + place - first, next_offset, max_ms, max_offset)
 
-    def is_torn_at(self, position: int) -> bool:
-        """Whether the file ends within a batch that begins at `position`."""
+    def is_torn_at(self, position: int, expected: int) -> bool:
+        """Whether the file ends within the batch at `position`, where offset `expected` is due.
+
+        If a sound batch follows within the file, the length is damaged.
+        """
         header = self._header_at(position)
-        return header is None or (
+        may_be_torn = header is None or (
             header.magic == MAGIC
             and self._base_offset <= header.base_offset < self._limit
             and header.length > self.size - position
         )
+        return may_be_torn and self._search(position, expected)[1] is None
 
     def behind(self, position: int, expected: int) -> tuple[int, int | None]:
         """Return (end, offset) of the damage at `position`, where offset `expected` was due.

@@ -439,7 +439,7 @@ class _Recovery:
         """Whether a bad place is the end of its segment."""
         if expected >= floor or expected == following:
             return True
-        return following is None and reader.is_torn_at(position)
+        return following is None and reader.is_torn_at(position, expected)
 
     def _cut(self, segment: Segment, position: int, expected: int, floor: int) -> None:
         size = segment.size - position

@@ -204,6 +204,21 @@ async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_
     assert path.read_bytes() == before
 
 
+async def test_a_file_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
+    """Python cannot decode what SQLite says of them."""
+    path = tmp_path / "m.sqlite"
+    store = SqliteStore(str(path))
+    await store.create("/topics/t", b"t")
+    await store.close()
+    data = path.read_bytes()
+    assert b"ON node (" in data
+    path.write_bytes(data.replace(b"ON node (", b"ON nod\xf2 ("))
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFailure, match="is damaged"):
+        await store.list("/topics/")
+    await store.close()
+
+
 async def test_a_follower_that_is_cancelled_as_a_change_arrives_is_stopped(
     store: MetadataStore,
 ) -> None:

@@ -89,3 +89,24 @@ def test_the_last_batch_is_found_behind_damage(
         assert ctx.log.log_end_offset == BATCHES_COUNT
         assert refused(ctx) == damaged
         assert bytes(ctx.log.read(5, 1, upper_bound=6)) == batches[5]
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("byte", [OFFSET_SIZE, OFFSET_SIZE + 1, OFFSET_SIZE + 2])
+def test_a_damaged_length_is_no_end_of_the_file(
+    make_log: MakeLog, byte: int, *, clean: bool
+) -> None:
+    """Below the recovery point: a batch that was cut there has no sound one behind it."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    if clean:
+        ctx.log.close()
+    batches[2][byte] ^= 1
+    path.write_bytes(b"".join(batches))
+    for suffix in (".index", ".timeindex"):
+        path.with_suffix(suffix).unlink(missing_ok=True)
+    for _ in range(3):
+        ctx.open(clean=clean, recovery_point=4)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == [2]
+        clean = False
