@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer, KafkaError, Message
+    from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 
 POLL_S = 0.2
 PYTHON_POLL_MS = 30_000
@@ -98,6 +98,8 @@ class ConfluentMember:
         self._topic = topic
         self._notes = notes
         self._batch: list[tuple[int, int]] = []
+        self._due: dict[int, int] = {}
+        """What is processed and not committed: it is refused while the group rebalances."""
         settings: dict[str, object] = {
             "bootstrap.servers": servers,
             "group.id": group,
@@ -144,20 +146,29 @@ class ConfluentMember:
         from confluent_kafka import KafkaException, TopicPartition
 
         batch, self._batch = self._batch, []
-        if not batch:
-            return
         self._notes.processed(batch)
-        places = [TopicPartition(self._topic, *place) for place in ends(batch).items()]
+        self._due |= ends(batch)
+        if not self._due:
+            return
+        places = [TopicPartition(self._topic, *place) for place in self._due.items()]
         try:
             self._consumer.commit(offsets=places, asynchronous=False)
+            self._due.clear()
         except KafkaException as reason:
             self._notes.refused(reason)
 
-    def _revoked(self, _consumer: Consumer, _partitions: object) -> None:
+    def _revoked(self, _consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         self._finish()
+        self._forget(partitions)
 
-    def _lost(self, _consumer: Consumer, _partitions: object) -> None:
+    def _lost(self, _consumer: Consumer, partitions: Iterable[TopicPartition]) -> None:
         self._batch.clear()
+        self._forget(partitions)
+
+    def _forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Another member has these partitions now, and may have committed more."""
+        for place in partitions:
+            self._due.pop(place.partition, None)
 
 
 class KafkaPythonMember:

@@ -9,10 +9,12 @@ import java.io.FileOutputStream;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
+import org.apache.kafka.clients.consumer.ConsumerRebalanceListener;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.ConsumerRecords;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
@@ -61,11 +63,21 @@ public class Members {
     static void consume(Properties settings, String topic) {
         KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
                 settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
-        consumer.subscribe(List.of(topic));
+        // A cooperative consumer reads on while it rebalances, but may not commit: what is refused
+        // is due again, unless the partition goes.
+        Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
+        consumer.subscribe(List.of(topic), new ConsumerRebalanceListener() {
+            @Override
+            public void onPartitionsRevoked(Collection<TopicPartition> partitions) {
+                ends.keySet().removeAll(partitions);
+            }
+
+            @Override
+            public void onPartitionsAssigned(Collection<TopicPartition> partitions) {}
+        });
         while (true) {
             ConsumerRecords<byte[], byte[]> records = poll(consumer);
             StringBuilder told = new StringBuilder();
-            Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
             for (ConsumerRecord<byte[], byte[]> record : records) {
                 told.append("processed ").append(record.partition());
                 told.append(' ').append(record.offset()).append('\n');
@@ -77,6 +89,7 @@ public class Members {
             try {
                 if (!ends.isEmpty()) {
                     consumer.commitSync(ends);
+                    ends.clear();
                 }
             } catch (KafkaException refused) {
                 write("refused " + refused.getClass().getSimpleName() + "\n");
