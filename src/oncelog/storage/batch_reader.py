@@ -191,23 +191,32 @@ class BatchReader:
     def _offset_after_damage(self, damage: int, position: int, expected: int) -> int | None:
         """Return the base offset of the sound batch at `position`, behind the damage at `damage`.
 
-        None if there is none, or its offset cannot be believed: the header after it contradicts,
+        None if there is none, or its offset cannot be believed: the batch after it contradicts,
         or none confirms it and the offset is beyond all that is known to have been there.
         """
         header = self._header_at(position)
         if header is None or not self._is_plausible(header, expected, self.size - position):
             return None
-        place = self._load(position, header.length)
-        if not check_crc(self._chunk, place, header):
+        if not self._has_sound_crc(position, header):
             return None
         following = self._following(position, header)
-        if following is not None and following.base_offset >= expected:
-            is_believed = following.base_offset >= header.next_offset
-        else:
-            # A record takes at least a byte, unless it is compressed: then this batch is lost too.
-            known_end = max(self._certain_end, expected + position - damage)
-            is_believed = header.base_offset <= known_end
-        return header.base_offset if is_believed else None
+        if following is not None and following.base_offset < header.next_offset:
+            end = position + header.length
+            if following.base_offset >= expected or self._is_sound(end, following):
+                return None
+        elif following is not None:
+            return header.base_offset
+        # A record takes at least a byte, unless it is compressed: then this batch is lost too.
+        known_end = max(self._certain_end, expected + position - damage)
+        return header.base_offset if header.base_offset <= known_end else None
+
+    def _is_sound(self, position: int, header: BatchHeader) -> bool:
+        is_plausible = self._is_plausible(header, self._base_offset, self.size - position)
+        return is_plausible and self._has_sound_crc(position, header)
+
+    def _has_sound_crc(self, position: int, header: BatchHeader) -> bool:
+        place = self._load(position, header.length)
+        return check_crc(self._chunk, place, header)
 
     def _header_at(self, position: int) -> BatchHeader | None:
         if position + HEADER_SIZE > self.size:

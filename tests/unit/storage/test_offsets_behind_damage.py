@@ -18,8 +18,8 @@ DELETE = frozenset({"delete"})
 
 def written(ctx: LogContext) -> tuple[Path, list[bytearray]]:
     """The file of the active segment, and its batches of one record each."""
-    for _ in range(BATCHES_COUNT):
-        ctx.append_well()
+    for number in range(BATCHES_COUNT):
+        ctx.append_well(value=b"%d" % number)
     data = ctx.all_bytes()
     size = len(data) // BATCHES_COUNT
     (path,) = ctx.folder.glob("*.log")
@@ -40,13 +40,14 @@ def refused(ctx: LogContext) -> list[int]:
 
 @pytest.mark.parametrize("policy", [DELETE, COMPACT])
 @pytest.mark.parametrize("recovery_point", [4, BATCHES_COUNT])
+@pytest.mark.parametrize("offset", [3, 0x1A00])
 def test_a_jump_that_the_next_batch_contradicts_is_damage(
-    make_log: MakeLog, recovery_point: int, policy: frozenset[str]
+    make_log: MakeLog, recovery_point: int, policy: frozenset[str], offset: int
 ) -> None:
     """INV-9: a batch whose first bytes are another's has a sound CRC, and any offset."""
     ctx = make_log(cleanup_policy=policy)
     path, batches = written(ctx)
-    batches[1][:OFFSET_SIZE] = (0x1A00).to_bytes(OFFSET_SIZE, "big")
+    batches[1][:OFFSET_SIZE] = offset.to_bytes(OFFSET_SIZE, "big")
     torn = batches[1][:40]
     path.write_bytes(b"".join([batches[0], torn, *batches[1:]]))
     for _ in range(3):
@@ -54,6 +55,20 @@ def test_a_jump_that_the_next_batch_contradicts_is_damage(
         assert ctx.log.log_end_offset == BATCHES_COUNT
         assert refused(ctx) == [1]
         assert bytes(ctx.log.read(2, 1, upper_bound=3)) == batches[2]
+
+
+def test_a_due_offset_that_an_older_batch_contradicts_is_damage(make_log: MakeLog) -> None:
+    """INV-9: a piece of the file stands in it twice, and its first batch got the offset due."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    spliced = batches[4][:OFFSET_SIZE] + batches[1][OFFSET_SIZE:]
+    torn = batches[4][:40]
+    path.write_bytes(b"".join([*batches[:4], torn, spliced, *batches[2:]]))
+    for _ in range(3):
+        ctx.open(recovery_point=BATCHES_COUNT)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert bytes(ctx.log.read(4, 1, upper_bound=5)) == batches[4]
+        assert bytes(ctx.log.read(5, 1, upper_bound=6)) == batches[5]
 
 
 @pytest.mark.parametrize("policy", [DELETE, COMPACT])
