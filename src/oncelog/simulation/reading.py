@@ -234,6 +234,11 @@ class _Reading:
             stuck = [tp for tp, position in pending.items() if positions[tp] == position]
             for tp in stuck:
                 failures[tp] = failures.get(tp, 0) + 1
+                # Retention may have removed what was about to be read.
+                for now in (await self._marks([tp])).values():
+                    if now.log_start_offset > positions[tp]:
+                        marks[tp], positions[tp] = now, now.log_start_offset
+                        logs[tp].clear()
                 if failures[tp] >= FAILURES_COUNT_MAX:
                     self._unread[tp] = f"{reasons[tp]} at offset {positions[tp]}"
             if stuck:
@@ -305,7 +310,7 @@ class _Reading:
         if code is not ErrorCode.none:
             reasons[tp] = code.name.upper()
             self._cluster.metadata.mark_stale(tp.topic)
-            if not code.retriable:
+            if not code.retriable and code is not ErrorCode.offset_out_of_range:
                 self._unread[tp] = f"{reasons[tp]} at offset {position}"
             return position
         reasons[tp] = "no batch"

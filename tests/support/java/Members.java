@@ -21,6 +21,7 @@ import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.UnreleasedInstanceIdException;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
 public class Members {
@@ -29,12 +30,31 @@ public class Members {
             "roundrobin", "org.apache.kafka.clients.consumer.RoundRobinAssignor",
             "sticky", "org.apache.kafka.clients.consumer.StickyAssignor",
             "cooperative-sticky", "org.apache.kafka.clients.consumer.CooperativeStickyAssignor");
+    static final long RETRY_MS = 500;
     static FileOutputStream notes;
 
     public static void main(String[] args) throws Exception {
         notes = new FileOutputStream(args[6], true);
         for (String name : Arrays.copyOfRange(args, 7, args.length)) {
-            new Thread(() -> consume(settings(args, name), args[1]), name).start();
+            new Thread(() -> live(settings(args, name), args[1]), name).start();
+        }
+    }
+
+    // A killed consumer holds its instance id until its session ends. Whoever comes too early waits
+    // alone: if its process ended, the consumers beside it would hold their ids in the same way.
+    static void live(Properties settings, String topic) {
+        while (true) {
+            try (KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
+                    settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+                consume(consumer, topic);
+            } catch (UnreleasedInstanceIdException early) {
+                write("refused " + early.getClass().getSimpleName() + "\n");
+            }
+            try {
+                Thread.sleep(RETRY_MS);
+            } catch (InterruptedException never) {
+                return;
+            }
         }
     }
 
@@ -60,9 +80,7 @@ public class Members {
         return settings;
     }
 
-    static void consume(Properties settings, String topic) {
-        KafkaConsumer<byte[], byte[]> consumer = new KafkaConsumer<>(
-                settings, new ByteArrayDeserializer(), new ByteArrayDeserializer());
+    static void consume(KafkaConsumer<byte[], byte[]> consumer, String topic) {
         // A cooperative consumer reads on while it rebalances, but may not commit: what is refused
         // is due again, unless the partition goes.
         Map<TopicPartition, OffsetAndMetadata> ends = new HashMap<>();
@@ -100,6 +118,8 @@ public class Members {
     static ConsumerRecords<byte[], byte[]> poll(KafkaConsumer<byte[], byte[]> consumer) {
         try {
             return consumer.poll(Duration.ofMillis(200));
+        } catch (UnreleasedInstanceIdException early) {
+            throw early;
         } catch (KafkaException error) {
             // This consumer is at its end: the process is started again, with all of its consumers.
             error.printStackTrace();
