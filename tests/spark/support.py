@@ -81,10 +81,13 @@ class Job:
 
     def start(self, **others: Any) -> "subprocess.Popen[bytes]":
         """Start it in a session of its own, so that its JVM and its workers can be killed too."""
-        command = [sys.executable, "-m", "tests.spark.job", self.options(**others).encode()]
+        return self.start_module("tests.spark.job", self.options(**others).encode())
+
+    def start_module(self, module: str, *arguments: str) -> "subprocess.Popen[bytes]":
+        """Start another program in place of `tests.spark.job`."""
         with self.output.open("wb") as output:
             return subprocess.Popen(
-                command,
+                [sys.executable, "-m", module, *arguments],
                 stdout=output,
                 stderr=output,
                 env={**os.environ, **worker_environment()},

@@ -199,7 +199,9 @@ class QueryBatch:
             with described(context, text):
                 self._df.write.format("noop").mode("overwrite").save()
         except (Py4JError, PySparkException) as error:
-            self.raise_if_stopped()
+            if self.is_stopping():
+                text = f"the query was stopped while it computed batch {self.batch_id} again"
+                raise StoppedError(f"{text} for its state; the batch is committed") from None
             raise DrainError(self.batch_id, str(failure_of(error))) from error
 
     def _logged(self) -> LoggedOffsets:

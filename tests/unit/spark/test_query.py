@@ -91,7 +91,7 @@ def test_a_committed_batch_whose_state_cannot_be_made_again_says_so(
 def test_a_drain_that_a_stop_cancels_is_no_lost_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
     frame: Any = Frame()
-    with pytest.raises(StoppedError):
+    with pytest.raises(StoppedError, match="batch 7 again for its state; the batch is committed"):
         QueryBatch(run_of_a_query(is_stopping=True), frame, 7).drain()
 
 
