@@ -101,13 +101,16 @@ class Tracked:
     shown: list[int] = field(default_factory=list)
     """Its offsets in the final committed view."""
 
+    def known_times(self, offset: int) -> list[float]:
+        """Return when a client knew that it was at this offset, earliest first."""
+        times = [at_s for at_s, polled_offset, _ in self.polls if polled_offset == offset]
+        if self.acked_offset == offset:
+            times.append(self.acked_s)
+        return sorted(times)
+
     def known_s(self, offset: int) -> float:
         """Return when a client first knew that it was at this offset."""
-        first_s = self.acked_s if self.acked_offset == offset else NEVER
-        for at_s, polled_offset, _ in self.polls:
-            if polled_offset == offset and at_s < first_s:
-                first_s = at_s
-        return first_s
+        return next(iter(self.known_times(offset)), NEVER)
 
     def was_read_at(self, offset: int) -> bool:
         """Return whether a reader saw it there, and not only a producer its acknowledgement."""
@@ -191,10 +194,6 @@ class FinalLog:
                 return marker
         return None
 
-    def known_beyond_s(self, offset: int) -> float:
-        """Return when a client first knew a record at a higher offset that is still in the log."""
-        return self._known_from_s[bisect_right(self.offsets, offset)]
-
     @cached_property
     def _markers(self) -> dict[int, list[LoggedBatch]]:
         markers: dict[int, list[LoggedBatch]] = defaultdict(list)
@@ -202,18 +201,6 @@ class FinalLog:
             if batch.marker:
                 markers[batch.producer_id].append(batch)
         return markers
-
-    @cached_property
-    def _known_from_s(self) -> list[float]:
-        """Return for each index when a client first knew one of the records from there on."""
-        earliest = NEVER
-        known = [NEVER] * (len(self.offsets) + 1)
-        for index in range(len(self.offsets) - 1, -1, -1):
-            record = self.records[index]
-            if record is not None:
-                earliest = min(earliest, record.known_s(self.offsets[index]))
-            known[index] = earliest
-        return known
 
 
 class Evidence:

@@ -21,7 +21,7 @@ from oncelog.core.ids import (
     TRANSACTION_STATE_TOPIC,
     TopicPartition,
 )
-from oncelog.simulation.checkers.evidence import Evidence, Tracked
+from oncelog.simulation.checkers.evidence import Evidence, FinalLog, Tracked
 from oncelog.simulation.checkers.topics import NEVER
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault
 
@@ -50,6 +50,7 @@ class Excuses:
         self._loss_times = sorted(losses)
         self._losses = losses
         self._starts = sorted(event.at_s for event in evidence.of(BrokerStarted))
+        self._known_from_s: dict[TopicPartition, list[float]] = {}
         self._damage = [(at_s, _folders(faults, at_s)) for at_s in sorted(promise.damage_s)]
 
     @property
@@ -101,10 +102,44 @@ class Excuses:
             again = self.repeat(record, other)
             if again:
                 return again
-        left_s = NEVER if log is None else log.known_beyond_s(offset)
+        left_s = self.known_beyond_s(partition, offset)
         # The truncation came after the record was sent, and before all later records that are left
         # were known. It may precede the acknowledgement, which a frozen client gets late.
         return self.between(record.sent_s, left_s, partition)
+
+    def known_beyond_s(self, partition: TopicPartition, offset: int) -> float:
+        """Return when a client first knew a record at a higher offset that is still in the log."""
+        log = self._evidence.logs.get(partition)
+        if log is None:
+            return NEVER
+        known = self._known_from_s.get(partition)
+        if known is None:
+            known = self._known_from_s[partition] = self._known_from(log)
+        return known[bisect_right(log.offsets, offset)]
+
+    def placed_s(self, record: Tracked, offset: int) -> float:
+        """Return when a client first knew the place that the record has in the final log.
+
+        A producer sends a record again until it is acknowledged. So what a reader saw before a
+        loss, when the record was not yet acknowledged, may have been its place before the loss.
+        """
+        times = record.known_times(offset)
+        done_s = min(record.acked_s, record.failed_s)
+        for at_s in times:
+            if at_s >= done_s or not self.between(at_s, done_s, record.topic_partition):
+                return at_s
+        return NEVER
+
+    def _known_from(self, log: FinalLog) -> list[float]:
+        """Return for each index when a client first knew one of the records from there on."""
+        earliest = NEVER
+        known = [NEVER] * (len(log.offsets) + 1)
+        for index in range(len(log.offsets) - 1, -1, -1):
+            record = log.records[index]
+            if record is not None:
+                earliest = min(earliest, self.placed_s(record, log.offsets[index]))
+            known[index] = earliest
+        return known
 
     def repeat(self, record: Tracked, other: Tracked) -> str:
         """Return why the broker may have taken `record` for a duplicate of `other`.

@@ -111,13 +111,14 @@ def _in_this_order(
     evidence: Evidence, excuses: Excuses, first: Tracked, second: Tracked, offset: int
 ) -> Anomaly:
     partition = first.topic_partition
-    again_s = second.known_s(offset)
+    is_left = offset in second.places
+    again_s = excuses.placed_s(second, offset) if is_left else second.known_s(offset)
     allowed = ""
     if offset not in first.places:
         allowed = excuses.between(first.sent_s, again_s, partition)
     what = "two records were seen at one offset"
     log = evidence.logs.get(partition)
-    batch = log.batch_at(offset) if log and offset in second.places else None
+    batch = log.batch_at(offset) if log and is_left else None
     before = excuses.epoch_before(partition, excuses.loss_s(first.sent_s, again_s))
     epoch = excuses.epoch_after(partition, again_s) if batch is None else batch.leader_epoch
     if epoch is not None and before is not None and epoch <= before:
@@ -268,10 +269,11 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _against_real_time(evidence: Evidence) -> Iterator[Anomaly]:
+    excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
         reported: dict[str, int] = defaultdict(int)
         for offset, record in zip(log.offsets, log.records, strict=True):
-            if record is None or log.known_beyond_s(offset) >= record.sent_s:
+            if record is None or excuses.known_beyond_s(partition, offset) >= record.sent_s:
                 continue
             if reported[record.value.client]:
                 continue

@@ -32,17 +32,6 @@ def test_a_record_is_found_wherever_it_was_seen() -> None:
     assert evidence.logs[T0].record_at(1) is None
 
 
-def test_what_is_left_behind_a_place_is_known_since() -> None:
-    model = Model()
-    producer = model.producer("p")
-    for _ in range(3):
-        producer.send(T0)
-    evidence = Evidence(model.history, model.final(), PROMISE)
-    log = evidence.logs[T0]
-    acked_s = [evidence.tracked["p", number].acked_s for number in range(3)]
-    assert [log.known_beyond_s(offset) for offset in range(-1, 3)] == [*acked_s, float("inf")]
-
-
 def test_a_copy_names_its_source() -> None:
     model = Model()
     producer = model.producer("p")

@@ -2,18 +2,23 @@
 
 import pytest
 
+from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers import Evidence, Promise
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Event, Fault, History, Watermarks
 from tests.unit.simulation.checkers.model import T0, T1, Model
 
 
-def excuses(*events: Event, **promise: object) -> Excuses:
+def excuses(*events: Event, **stated: object) -> Excuses:
     history = History()
     for event in events:
         history.record(event)
-    stated = {"flush_every_message": False, "settle_bound_s": 1.0} | promise
-    return Excuses(Evidence(history, Model().final(), Promise(**stated)))  # type: ignore[arg-type]
+    promised = {"flush_every_message": False, "settle_bound_s": 1.0} | stated
+    return Excuses(Evidence(history, Model().final(), Promise(**promised)))  # type: ignore[arg-type]
+
+
+def promise(*power_losses_s: float) -> Promise:
+    return Promise(flush_every_message=False, settle_bound_s=1.0, power_losses_s=power_losses_s)
 
 
 def test_the_death_of_a_process_excuses_nothing() -> None:
@@ -43,6 +48,47 @@ def test_power_is_lost_when_the_broker_dies_of_it() -> None:
 def test_of_storage_failures_only_a_failed_fsync_excuses(kind: str, is_excused: bool) -> None:
     found = excuses(Fault(5.0, "", kind, "disk"), storage_failures_s=(5.0,))
     assert bool(found.between(4.0, 6.0, T0)) is is_excused
+
+
+def test_what_is_left_behind_a_place_is_known_since() -> None:
+    model = Model()
+    producer = model.producer("p")
+    for _ in range(3):
+        producer.send(T0)
+    evidence = Evidence(model.history, model.final(), promise())
+    known = Excuses(evidence)
+    acked_s = [evidence.tracked["p", number].acked_s for number in range(3)]
+    found = [known.known_beyond_s(T0, offset) for offset in range(-1, 3)]
+    assert found == [*acked_s, float("inf")]
+    assert known.known_beyond_s(TopicPartition("another", 0), 0) == float("inf")
+
+
+def test_a_record_that_is_not_acknowledged_may_have_two_places_in_time() -> None:
+    """Power took what a reader had seen, and the producer's retry got the same offset."""
+    model = Model()
+    producer, reader = model.producer("p"), model.reader("r")
+    value = producer.hand_over(T0)
+    producer.land(T0, value)
+    reader.poll(T0)
+    polled_s = model.now_s
+    model.cut(T0, 0)
+    lost_s = model.now_s
+    producer.ack(T0, producer.land(T0, value), value)
+    evidence = Evidence(model.history, model.final(), promise(lost_s))
+    record = evidence.tracked["p", 0]
+    assert record.known_s(0) == polled_s
+    assert Excuses(evidence).placed_s(record, 0) == record.acked_s > lost_s
+    kept = Evidence(model.history, model.final(), promise())
+    assert Excuses(kept).placed_s(kept.tracked["p", 0], 0) == polled_s
+
+
+def test_what_was_seen_after_the_acknowledgement_is_its_place() -> None:
+    model = Model()
+    model.producer("p").send(T0)
+    lost_s = model.now_s + 0.005
+    evidence = Evidence(model.history, model.final(), promise(lost_s))
+    record = evidence.tracked["p", 0]
+    assert Excuses(evidence).placed_s(record, 0) == record.acked_s < lost_s
 
 
 def test_damage_strikes_when_a_broker_starts() -> None:

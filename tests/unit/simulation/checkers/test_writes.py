@@ -127,6 +127,27 @@ def test_an_offset_may_be_given_again_in_a_later_epoch_after_power_took_it() -> 
     assert lost in {value for a in found for value in a.values}
 
 
+def test_a_record_seen_before_a_loss_may_be_at_the_same_offset_again_after_another() -> None:
+    """Its first place says nothing of the loss that took what stood there in between."""
+    model = Model()
+    one, other, reader = model.producer("one"), model.producer("other"), model.reader("r")
+    again = one.hand_over(T0)
+    one.land(T0, again)
+    reader.poll(T0)
+    model.cut(T0, 0)
+    first_s = model.now_s
+    other.send(T0)
+    model.look()
+    model.cut(T0, 0)
+    second_s = model.now_s
+    one.ack(T0, one.land(T0, again), again)
+    losses = {"flush_every_message": False, "power_losses_s": (first_s, second_s)}
+    assert model.kinds(**losses) == set()
+    # Without the second loss nothing took the record in between.
+    losses["power_losses_s"] = (first_s,)
+    assert "lost-write" in model.kinds(**losses)
+
+
 def test_an_acknowledgement_may_arrive_after_its_offset_was_assigned_again() -> None:
     model = Model()
     slow, other = model.producer("p"), model.producer("q")
