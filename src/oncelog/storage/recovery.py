@@ -4,7 +4,7 @@ Everything below the recovery point was synced, and no batch of it is removed:
 
 - an index file that is missing or differs from its sealed state is rebuilt from its own segment,
   without reading another one;
-- damage, a gap, or a segment that is missing or too short remains: its offsets are an error
+- damage, or a segment that is missing or too short, remains: its offsets are an error
   (`CorruptBatch`), and the batches after it are served.
 
 Above it a power loss may have destroyed any byte. Every batch from the segment of the recovery
@@ -390,6 +390,8 @@ class _Recovery:
             sound = reader.sound_at(position, expected)
             if sound is not None:
                 header = sound.header
+                if header.base_offset > expected and not self._compact:
+                    self._report.skipped(segment.path, expected, header.base_offset)
                 placed = PlacedBatch(
                     0, header.length, header.base_offset, header.last_offset, header.max_timestamp
                 )
@@ -469,8 +471,7 @@ class _Recovery:
 
     def _note_damage(self, segment: Segment, place: DamagedPlace) -> None:
         segment.note_damage(place)
-        size = place.end_position - place.position
-        self._report.damaged(segment.path, place.position, size, place.offset, place.end_offset)
+        self._report.damaged(segment.path, place)
 
     # ---- writing back ----
 

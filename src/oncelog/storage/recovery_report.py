@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass, field
 
 from oncelog.core.limits import RECOVERY_PROGRESS_SIZE_BYTES
+from oncelog.storage.header_walk import DamagedPlace
 
 __all__ = ["RecoveryReport"]
 
@@ -35,6 +36,7 @@ class RecoveryReport:
     The leader epoch must rise then, after a clean stop too.
     """
     reasons: list[str] = field(default_factory=list)
+    _with_gaps: set[str] = field(default_factory=set)
 
     @property
     def unclean(self) -> bool:
@@ -62,13 +64,24 @@ class RecoveryReport:
             f"the log ends before {path}; its {size} bytes from offset {offset} on are {what}"
         )
 
-    def damaged(self, path: str, position: int, size: int, offset: int, end_offset: int) -> None:
+    def damaged(self, path: str, place: DamagedPlace) -> None:
         """A place below the recovery point holds no sound batch."""
+        size = place.end_position - place.position
         self.damaged_bytes += size
         self.warn(
-            f"{path} is damaged or too short at byte {position} ({size} bytes): offsets {offset} "
-            f"to {end_offset - 1} cannot be read; everything around them is served"
+            f"{path} is damaged or too short at byte {place.position} ({size} bytes): offsets "
+            f"{place.offset} to {place.end_offset - 1} cannot be read; everything around them is "
+            "served"
         )
+
+    def skipped(self, path: str, offset: int, end_offset: int) -> None:
+        """No batch of a log that is not compacted has these offsets; told once for each file."""
+        if path not in self._with_gaps:
+            self._with_gaps.add(path)
+            self.warn(
+                f"no batch of {path} has the offsets {offset} to {end_offset - 1}: they are lost, "
+                "unless the topic was compacted before; other gaps of this file are not listed"
+            )
 
     def scanned(self, size: int) -> None:
         """Count bytes, and log the progress of a long scan."""

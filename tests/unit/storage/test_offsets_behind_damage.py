@@ -125,3 +125,27 @@ def test_a_damaged_length_is_no_end_of_the_file(
         assert ctx.log.log_end_offset == BATCHES_COUNT
         assert refused(ctx) == [2]
         clean = False
+
+
+@pytest.mark.parametrize("recovery_point", [0, BATCHES_COUNT])
+def test_whole_batches_that_are_missing_are_told_once_for_each_file(
+    make_log: MakeLog, recovery_point: int
+) -> None:
+    """Compaction leaves such gaps too, so nothing is cut and nothing is refused."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    path.write_bytes(b"".join([batches[0], batches[2], batches[4], batches[5]]))
+    for _ in range(2):
+        ctx.open(recovery_point=recovery_point)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == []
+        (said,) = ctx.log.recovery.reasons
+        assert f"no batch of {path} has the offsets 1 to 1: they are lost, unless" in said
+
+
+def test_gaps_of_a_compacted_log_are_not_told(make_log: MakeLog) -> None:
+    ctx = make_log(cleanup_policy=COMPACT)
+    path, batches = written(ctx)
+    path.write_bytes(b"".join([batches[0], *batches[3:]]))
+    ctx.open(recovery_point=BATCHES_COUNT)
+    assert ctx.log.recovery.reasons == []
