@@ -78,8 +78,8 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
     next marker is a commit, and that compaction did not remove. The last stable offset is where the
     first transaction without a marker begins. A marker ends only transactions of its own epoch or
     the one before (KIP-890 bumps it); an abort ends any older one. Nothing excuses it, since it
-    compares the log with itself; only a marker of another epoch is excused, by a loss of power that
-    took the right one.
+    compares the log with itself; only a marker of another epoch is excused, if power or damage took
+    the right one, or the coordinator's record of the transaction, which then wrote none.
     """
     excuses = Excuses(evidence)
     for partition, log in evidence.logs.items():
@@ -95,7 +95,7 @@ def committed_views(evidence: Evidence) -> Iterator[Anomaly]:
                 at_s=evidence.end_s,
                 topic_partition=partition,
                 offset=marker.first_offset,
-                allowed=excuses.between(0.0, evidence.end_s, partition),
+                allowed=excuses.coordinator(0.0, evidence.end_s, partition),
             )
         if stable != log.final.last_stable_offset:
             yield found(

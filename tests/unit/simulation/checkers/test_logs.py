@@ -123,6 +123,11 @@ def test_a_commit_marker_ends_its_own_epoch_or_the_one_before() -> None:
     change(model, 1, producer_epoch=5)
     expected = "INV-3: a commit marker of another epoch ended a transaction"
     assert expected in model.signatures()
+    for folder, is_excused in (("__transaction_state-0", True), ("t-0", True), ("t-1", False)):
+        model.record(Fault, "", "flip-bit", f"/data/{folder}/0.log: bit 0 of byte 9 flipped")
+        damaged_s = model.history.events[-1].at_s
+        model.record(BrokerStarted, "broker-0", 1)
+        assert (expected not in model.signatures(damage_s=(damaged_s,))) is is_excused
 
 
 def hole(model: Model) -> str:
