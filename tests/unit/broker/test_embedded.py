@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from oncelog.broker import apis
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.broker.net.request import Api
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
@@ -175,6 +177,23 @@ async def test_a_folder_whose_metadata_is_gone_is_not_served(tmp_path: Path) -> 
     with pytest.raises(FolderMismatch, match="metadata"):
         async with running(tmp_path):
             pass
+
+
+async def test_without_the_first_folder_which_holds_the_metadata_the_others_stay_as_they_are(
+    tmp_path: Path,
+) -> None:
+    folders = {"log.dirs": f"{tmp_path}/a,{tmp_path}/b"}
+    async with running(tmp_path, folders) as context:
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
+    kept = {path: path.read_bytes() for path in (tmp_path / "b").rglob("*") if path.is_file()}
+    assert any(path.suffix == ".log" for path in kept)
+    shutil.rmtree(tmp_path / "a")
+    for _ in range(2):
+        (tmp_path / "a").mkdir(exist_ok=True)
+        with pytest.raises(FolderMismatch, match="metadata that names their topics is gone"):
+            async with running(tmp_path, folders):
+                pass
+        assert {path: path.read_bytes() for path in kept} == kept
 
 
 async def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
