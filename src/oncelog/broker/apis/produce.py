@@ -49,6 +49,7 @@ _HEADER_SIZE = 61
 _TV2_SINCE = 12
 
 NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
+NONE_VERIFIED: frozenset[Partition] = frozenset()
 
 
 class Waiting(NamedTuple):
@@ -77,12 +78,14 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     A request has one producer (Kafka's rule).
     """
     transactional: list[tuple[Partition, BatchHeader]] = []
+    found: set[Partition] = set()
     for topic in produce.topics:
         name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
         for index, records in topic.partitions:
             partition = None if name is None else context.partitions.get(name, index)
             if partition is None or records is None:
                 continue
+            found.add(partition)
             try:
                 header = read_header(records)
             except ProtocolError:
@@ -91,6 +94,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
                 transactional.append((partition, header))
     if not transactional:
         return _append(context, request, produce, NOTHING_REFUSED)
+    verified = frozenset(found)
     producers = {(header.producer_id, header.producer_epoch) for _, header in transactional}
     if len(producers) > 1:
         return refuse_all(request, produce, ErrorCode.invalid_producer_id_mapping)
@@ -105,7 +109,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     )
     verifies = context.config.get_bool("transaction.partition.verification.enable")
     if support is not TransactionSupportedOperation.ADD and not verifies:
-        return _append(context, request, produce, NOTHING_REFUSED, verified=True)
+        return _append(context, request, produce, NOTHING_REFUSED, verified)
     return verify_and(
         context.transactions,
         transactional_id=produce.transactional_id or "",
@@ -113,7 +117,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
         producer_epoch=producer_epoch,
         batches=[(partition, header.base_sequence) for partition, header in transactional],
         support=support,
-        then=lambda verdict: _append(context, request, produce, verdict, verified=True),
+        then=lambda verdict: _append(context, request, produce, verdict, verified),
     )
 
 
@@ -122,10 +126,13 @@ def _append(
     request: Request[memoryview],
     produce: ProduceRequest,
     refused: Mapping[TopicPartition, ErrorCode],
-    *,
-    verified: bool = False,
+    verified: frozenset[Partition] = NONE_VERIFIED,
 ) -> Answer:
-    """Append every partition's batch in the order of the request, and reply."""
+    """Append every partition's batch in the order of the request, and reply.
+
+    Transactional batches are for the partitions in `verified` alone, those that were there when the
+    coordinator was asked.
+    """
     acks = produce.acks
     now_ms = context.clock.now_ms()
     partitions = context.partitions
@@ -184,7 +191,7 @@ def _check(
     records: memoryview | None,
     acks: int,
     refused: Mapping[TopicPartition, ErrorCode],
-    verified: bool,
+    verified: frozenset[Partition],
 ) -> ErrorCode:
     """Return the error that keeps a batch from its log, before the log's own checks."""
     if partition is None:
@@ -200,9 +207,10 @@ def _check(
         return ErrorCode.invalid_topic_exception
     if records is None or len(records) < _HEADER_SIZE:
         return ErrorCode.invalid_record
-    if not verified and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT:
-        # Without verification this transaction would hang (KIP-890).
-        return ErrorCode.invalid_txn_state
+    if partition not in verified and records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT:
+        # Without verification this transaction would hang (KIP-890), or the marker of the next one
+        # would decide it (INV-3). A partition that was made meanwhile is verified at the retry.
+        return ErrorCode.unknown_topic_or_partition if verified else ErrorCode.invalid_txn_state
     return ErrorCode.none
 
 

@@ -14,8 +14,10 @@ from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import parse_response_header
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages import offset_fetch, txn_offset_commit
+from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.runtime.clock import SystemClock
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, fetch, init_producer, produce, values
@@ -82,6 +84,27 @@ class Producing:
         if error_of(answer) is ErrorCode.none:
             self.sequence += 1
         return error_of(answer)
+
+    async def produce_to(self, *topics: str) -> list[ErrorCode]:
+        """One request of the newer protocol with the first batch of each topic."""
+        records = batch(
+            producer_id=self.producer_id, epoch=self.epoch, sequence=0, transactional=True
+        )
+        frame = encode_produce_request(
+            12,
+            77,
+            "test",
+            transactional_id=ID,
+            acks=-1,
+            timeout_ms=5000,
+            topics=[(topic, None, [(0, records)]) for topic in topics],
+        )
+        await self.client.send(b"".join(frame))
+        answer = await self.client.receive()
+        assert answer is not None
+        _, offset = parse_response_header(ApiKey.PRODUCE, 12, answer)
+        found = parse_produce_response(answer, 12, offset).topics
+        return [ErrorCode(topic.partitions[0].error) for topic in found]
 
     async def end(self, commit: bool, version: int = 4) -> ErrorCode:
         answer = await self.client.ask(
@@ -311,6 +334,33 @@ async def test_what_partition_leaders_ask_for_is_late_on_no_connection(context: 
     assert await asking.produce(12) is ErrorCode.none
     assert await producing.end(commit=True) is ErrorCode.none
     assert await asking.add(version=5) == [ErrorCode.none]
+
+
+@pytest.mark.parametrize("was_there", [False, True])
+async def test_inv3_a_partition_made_while_another_is_verified_is_not_taken_for_verified(
+    context: Running, was_there: bool
+) -> None:
+    """Else its batch is in no transaction, and the marker of a later one decides it."""
+    controller = context.broker.controller
+    if was_there:
+        await controller.create_topics([TopicToCreate("made")])
+    producing = await started(context)
+    coordinator = context.broker.transactions
+    state = replicated(context, TRANSACTION_STATE_TOPIC, coordinator.partition_of(ID))
+    end = state.log.log_end_offset
+    waiting = asyncio.create_task(producing.produce_to("t", "made"))
+    await until(lambda: state.log.log_end_offset > end)
+    if was_there:
+        before = controller.image.topics.get("made")
+        assert before is not None
+        await controller.delete_topic(before.topic_id)
+    await controller.create_topics([TopicToCreate("made")])
+    state.follower_fetched(FOLLOWER, state.log.log_end_offset)
+    refusal = ErrorCode.invalid_txn_state if was_there else ErrorCode.not_leader_or_follower
+    assert await waiting == [ErrorCode.none, refusal]
+    made = context.broker.partitions.get("made", 0)
+    assert made is not None
+    assert made.log.log_end_offset == 0
 
 
 @pytest.mark.parametrize("is_ended", [True, False])
