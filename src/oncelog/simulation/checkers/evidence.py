@@ -194,6 +194,28 @@ class FinalLog:
                 return marker
         return None
 
+    def open_since_s(self, offset: int) -> float:
+        """Return when the first transaction began that the next marker ended with this record's.
+
+        There are several if the coordinator's records were lost: it gave the epoch out again.
+        """
+        batch = self.batch_at(offset)
+        since_s = NEVER
+        for index in range(bisect_left(self.offsets, offset), -1, -1):
+            if batch is None or index == len(self.offsets):
+                break
+            held, record = self.batches[index], self.records[index]
+            if held.producer_id != batch.producer_id:
+                continue
+            if any(
+                held.last_offset < marker.first_offset < offset
+                for marker in self._markers.get(batch.producer_id, ())
+            ):
+                break
+            if record is not None and record.transaction is not None:
+                since_s = min(since_s, record.transaction.began_s)
+        return since_s
+
     @cached_property
     def _markers(self) -> dict[int, list[LoggedBatch]]:
         markers: dict[int, list[LoggedBatch]] = defaultdict(list)

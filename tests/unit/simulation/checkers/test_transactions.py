@@ -68,6 +68,28 @@ def test_an_aborted_read_is_excused_where_power_took_the_marker() -> None:
     assert "aborted-read" in model.kinds(flush_every_message=False, power_losses_s=(0.001,))
 
 
+@pytest.mark.parametrize("is_ended", [False, True])
+def test_an_aborted_read_is_excused_where_an_earlier_transaction_was_forgotten(
+    is_ended: bool,
+) -> None:
+    """Its records are open in the log, so the next one writes there without being added."""
+    model = Model()
+    producer, *_ = opened(model)
+    if is_ended:
+        producer.commit()
+    lost_s = model.now_s
+    producer.begin()
+    producer.send(T0)
+    producer.abort()
+    model.logs[T0].pop()
+    producer.begin()
+    producer.send(T0)
+    producer.commit()
+    lost = {"flush_every_message": False, "power_losses_s": (lost_s,)}
+    assert "aborted-read" in model.kinds()
+    assert ("aborted-read" in model.allowed(**lost)) is not is_ended
+
+
 def test_an_abort_in_a_later_epoch_does_not_speak_against_a_read_before_it() -> None:
     model = Model()
     producer, value, _ = opened(model)
