@@ -16,7 +16,7 @@ from oncelog.storage.config import LogConfig
 from oncelog.storage.identity import FolderMismatch, Identity
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_folder import LogFolder
-from oncelog.storage.moves import finish_moves, moved_from
+from oncelog.storage.moves import drop_replaced, finish_move, moved_from, unfinished_moves
 
 __all__ = ["LogManager"]
 
@@ -77,7 +77,10 @@ class LogManager:
 
     def finish_moves(self) -> None:
         """Finish or undo moves that a crash interrupted, before any log is opened. Blocking."""
-        finish_moves(self._disk, self.online, has_all=self.has_all)
+        for folder in self.online:
+            for name in unfinished_moves(self._disk, folder):
+                finish_move(self._disk, folder, name, self.online)
+        drop_replaced(self._disk, self.online, has_all=self.has_all)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log, recovering those that were not closed cleanly. Blocking.

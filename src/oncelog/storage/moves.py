@@ -1,12 +1,14 @@
 """Moves a log into another log directory, so that a crash at any step loses nothing.
 
 The log is copied into a folder with the suffix `-future` while it is in use. When appends have
-stopped, the rest is copied and synced, and a note in the copy marks it as complete: from then on
-the copy is the log. The old folder is renamed as deleted, the copy to the partition's name.
+stopped, the rest is copied and synced, and a note in the copy marks it as complete. Then the old
+folder is renamed as deleted. That decides the move: until then the old folder is the log, also if
+it takes appends again because the move failed; from then on the copy is. At last the copy is
+renamed to the partition's name.
 
-A start removes a copy without that note, as the log itself still exists; one with it is put in
-place (`finish_moves`). A directory that was off line then may still contain the old folder: the
-note remains, and names it.
+A start (`finish_move`) removes a copy whose log is still there, and puts a complete one in place if
+the directory that the note names has no log of the partition. While that directory is off line
+nothing is decided: the copy is kept, and not served.
 """
 
 from __future__ import annotations
@@ -23,9 +25,15 @@ from oncelog.storage.checkpoints import (
     format_partition_metadata,
     format_properties,
     log_start_in,
+    parse_partition_metadata,
     parse_properties,
 )
-from oncelog.storage.files import MOVE_NOTE_NAME, PARTITION_METADATA_NAME
+from oncelog.storage.files import (
+    LOG_SUFFIX,
+    MOVE_NOTE_NAME,
+    PARTITION_METADATA_NAME,
+    base_offset_of,
+)
 from oncelog.storage.folder_names import (
     FUTURE_SUFFIX,
     parse_folder_name,
@@ -37,7 +45,7 @@ from oncelog.storage.log_folder import LogFolder
 from oncelog.storage.producer_state import Origin
 from oncelog.storage.results import OffsetOutOfRange
 
-__all__ = ["LogMove", "finish_moves", "moved_from"]
+__all__ = ["LogMove", "drop_replaced", "finish_move", "moved_from", "unfinished_moves"]
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +66,8 @@ class LogMove:
         self._held = held
         self._now_ms = now_ms
         self._future: PartitionLog | None = None
+        self.is_decided = False
+        """Whether the old folder may have been renamed: then only the copy may be the log."""
         self.source = source
         self.target = target
         self.topic_id = topic_id
@@ -109,6 +119,8 @@ class LogMove:
         if future is None:
             raise StorageFailure("copy", self.path, "nothing was begun")
         future.delete_records(min(self._held.log_start_offset, future.log_end_offset))
+        # After a loss of power the log must not end before a complete copy of it.
+        self._held.flush()
         future.flush()
         future.close()
         metadata = format_partition_metadata(self.topic_id)
@@ -126,6 +138,8 @@ class LogMove:
         partition = self.topic_partition
         start = self._future.log_start_offset if self._future is not None else 0
         self.target.expect(partition, start)
+        # Before the rename: one that fails may have been done.
+        self.is_decided = True
         doomed = self.source.delete(partition)
         self.source.sync_names()
         self._disk.rename(self.path, self.target.path_of(partition))
@@ -137,16 +151,18 @@ class LogMove:
         self._disk.remove_tree(doomed)
 
     def abandon(self) -> None:
-        """Drop an unfinished copy."""
+        """Drop a copy that is not the log; harmless where it may be."""
+        if self.is_decided:
+            return
         if self._future is not None:
             self._future.abandon()
             self._future = None
-        self._disk.remove_tree(self.path)
+        _remove_copy(self._disk, self.path)
 
     def _append(self, data: bytes, at: int) -> None:
         if self._future is None:
             first = next((header.base_offset for _, header in iter_headers(data)), at)
-            self._disk.remove_tree(self.path)
+            _remove_copy(self._disk, self.path)
             self._future = PartitionLog.open(
                 self._disk,
                 self.path,
@@ -164,28 +180,58 @@ class LogMove:
                 raise StorageFailure("copy", self.path, result.message or result.error.name)
 
 
-def finish_moves(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> None:
-    """Finish or undo what a crash left of moves, before any log is opened. Blocking."""
-    for folder in folders:
-        for name in disk.list(folder.directory):
-            parsed = parse_suffixed_name(name)
-            path = f"{folder.directory}/{name}"
-            if parsed is None or parsed.suffix != FUTURE_SUFFIX or not disk.is_dir(path):
-                continue
-            note = parse_properties(disk.read(f"{path}/{MOVE_NOTE_NAME}"))
-            partition = parse_folder_name(note.get("partition", parsed.name))
-            if partition is not None and "from" in note:
-                folder.expect(partition, log_start_in(note))
-                _drop_old(disk, folders, partition, note["from"])
-                disk.rename(path, folder.path_of(partition))
-                folder.sync_names()
-                folder.find(partition)
-                log.warning("finished the move of %s to %s", partition, folder.directory)
-            elif partition is not None and any(partition in other for other in folders):
-                disk.remove_tree(path)
-                log.warning("removed %s, an unfinished copy: ask for the move again", path)
-            else:
-                log.error("%s is a copy of a log that is not there; it is kept", path)
+def unfinished_moves(disk: Disk, folder: LogFolder) -> list[str]:
+    """Return the names of the copies in a log directory. Blocking."""
+    found = ((name, parse_suffixed_name(name)) for name in disk.list(folder.directory))
+    return [
+        name
+        for name, parsed in found
+        if parsed is not None
+        and parsed.suffix == FUTURE_SUFFIX
+        and disk.is_dir(f"{folder.directory}/{name}")
+    ]
+
+
+def finish_move(disk: Disk, folder: LogFolder, name: str, folders: Sequence[LogFolder]) -> None:
+    """Finish or undo a move that left the copy `name`, before any log is opened. Blocking.
+
+    `folders` are those on line. A copy is removed only where they have the log that it is of (D14).
+    """
+    parsed = parse_suffixed_name(name)
+    path = f"{folder.directory}/{name}"
+    note = parse_properties(disk.read(f"{path}/{MOVE_NOTE_NAME}"))
+    partition = parse_folder_name(note.get("partition", parsed.name if parsed is not None else ""))
+    old_id = note.get("from")
+    holders = [other for other in folders if partition is not None and partition in other]
+    source = next((other for other in folders if other.directory_id == old_id), None)
+    if partition is None or (not holders and old_id is None):
+        log.error("%s is a copy of a log that is not there; it is kept", path)
+    elif old_id is None or (source in holders and _is_covered(disk, path, source, partition)):
+        _remove_copy(disk, path)
+        log.warning("removed %s, an unfinished copy: ask for the move again", path)
+    elif holders:
+        log.error("%s is a copy of another log than the one of %s; it is kept", path, partition)
+    elif source is None:
+        log.error(
+            "%s is a complete copy, but the data folder %s that may have its log is off line: it "
+            "is kept, and used once that folder is back without the log. If it is lost for good, "
+            "stop the broker and rename the copy to %s",
+            path,
+            old_id,
+            partition,
+        )
+    else:
+        # A loss of power must not bring the old folder back beside the new one.
+        source.sync_names()
+        folder.expect(partition, log_start_in(note))
+        disk.rename(path, folder.path_of(partition))
+        folder.sync_names()
+        folder.find(partition)
+        log.warning("finished the move of %s to %s", partition, folder.directory)
+
+
+def drop_replaced(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> None:
+    """Delete logs that another log's note names as replaced by it. Blocking."""
     for partition in _held_twice(folders):
         for folder in folders:
             old_id = moved_from(disk, folder, partition)
@@ -211,6 +257,39 @@ def _drop_old(
             doomed = folder.delete(partition)
             folder.sync_names()
             disk.remove_tree(doomed)
+
+
+def _is_covered(disk: Disk, path: str, source: LogFolder, partition: TopicPartition) -> bool:
+    """Whether the source has the copy's log, and no log that began again without its records."""
+    metadata = disk.read(f"{path}/{PARTITION_METADATA_NAME}")
+    if source.topic_id(partition) not in (None, parse_partition_metadata(metadata)):
+        return False
+    copied_from, copied_bytes = _extent(disk, path)
+    held_from, held_bytes = _extent(disk, source.path_of(partition))
+    # Retention may have deleted from the log what the copy still has.
+    return held_from > copied_from or held_bytes >= copied_bytes
+
+
+def _extent(disk: Disk, path: str) -> tuple[int, int]:
+    """Return the first base offset and the bytes of the `.log` files in a folder."""
+    bases, size = [], 0
+    for name in disk.list(path):
+        base = base_offset_of(name, LOG_SUFFIX)
+        if base is not None:
+            file = disk.open(f"{path}/{name}")
+            size += file.size()
+            file.close()
+            bases.append(base)
+    return min(bases, default=0), size
+
+
+def _remove_copy(disk: Disk, path: str) -> None:
+    """Remove a copy, first the note that says it is complete."""
+    note = f"{path}/{MOVE_NOTE_NAME}"
+    if disk.exists(note):
+        disk.remove(note)
+        disk.sync_dir(path)
+    disk.remove_tree(path)
 
 
 def _held_twice(folders: Sequence[LogFolder]) -> list[TopicPartition]:

@@ -135,9 +135,10 @@ def test_a_copy_without_its_log_is_kept(tmp_path: Path, caplog: pytest.LogCaptur
     assert record.getMessage().endswith("is a copy of a log that is not there; it is kept")
 
 
-def test_the_old_log_in_a_folder_that_was_away_is_deleted_when_that_is_back(
-    tmp_path: Path,
+def test_a_copy_waits_for_the_folder_that_may_have_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The move may have failed, and the log may have taken records since."""
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)
     records = fill(manager)
@@ -148,15 +149,82 @@ def test_the_old_log_in_a_folder_that_was_away_is_deleted_when_that_is_back(
     (tmp_path / "a").write_text("not a folder")
     again = open_logs(*folders, config=CONFIG)
     assert list(again.lost) == [str(tmp_path / "a")]
-    assert_whole(again, records)
+    assert list(again) == []
+    assert "that may have its log is off line" in caplog.text
     again.close()
     (tmp_path / "a").unlink()
     (tmp_path / "away").rename(tmp_path / "a")
+    whole = open_logs(*folders, config=CONFIG)
+    assert_whole(whole, records)
+    assert whole.folder_of(T0) is whole.folders[0]
+    assert not (tmp_path / "b" / FUTURE).exists()
+    whole.close()
+
+
+def test_a_copy_whose_log_was_renamed_as_deleted_is_the_log(tmp_path: Path) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    records = fill(manager)
+    move = begin(manager)
+    move.finish()
+    move.source.delete(T0)
+    manager.close()
+    again = open_logs(*folders, config=CONFIG)
+    assert_whole(again, records)
+    assert again.folder_of(T0) is again.folders[1]
+    again.close()
+
+
+@pytest.mark.parametrize("is_same_topic", [True, False])
+def test_a_copy_of_another_log_than_the_one_there_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_same_topic: bool
+) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    fill(manager)
+    move = begin(manager)
+    move.finish()
+    move.source.delete(T0)
+    move.source.create(T0, TOPIC_ID if is_same_topic else UUID(int=8), CONFIG, NOW_MS)
+    manager.close()
+    open_logs(*folders, config=CONFIG).close()
+    assert (tmp_path / "b" / FUTURE / "oncelog.moved").exists()
+    assert "is a copy of another log than the one of t-0; it is kept" in caplog.text
+
+
+def test_a_log_that_another_has_replaced_is_deleted_when_its_folder_is_back(
+    tmp_path: Path,
+) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    records = fill(manager)
+    move = begin(manager)
+    move.finish()
+    manager.close()
+    (tmp_path / "b" / FUTURE).rename(tmp_path / "b" / "t-0")
+    starts = (tmp_path / "a" / "log-start-offset-checkpoint").read_bytes()
+    (tmp_path / "b" / "log-start-offset-checkpoint").write_bytes(starts)
     for _ in range(2):
         whole = open_logs(*folders, config=CONFIG)
         assert_whole(whole, records)
+        assert whole.folder_of(T0) is whole.folders[1]
         whole.close()
     assert not (tmp_path / "b" / "t-0" / "oncelog.moved").exists()
+
+
+def test_a_half_removed_copy_does_not_replace_its_log(tmp_path: Path) -> None:
+    """The process died while it abandoned a finished copy."""
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    records = fill(manager)
+    manager.flush()
+    begin(manager).finish()
+    for path in sorted((tmp_path / "b" / FUTURE).glob("*.log"))[1:]:
+        path.unlink()
+    manager.abandon()
+    again = open_logs(*folders, config=CONFIG)
+    assert_whole(again, records)
+    again.close()
 
 
 def test_two_logs_that_both_say_they_replaced_the_other_are_refused(tmp_path: Path) -> None:

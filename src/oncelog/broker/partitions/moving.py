@@ -104,12 +104,13 @@ class PartitionMover:
     async def _rejoin(self, move: LogMove) -> None:
         """Lead the partition again, or finish its deletion if the topic was deleted meanwhile."""
         topic_partition = move.topic_partition
-        self._partitions.rejoin(topic_partition)
         topic = self._image().topic(topic_partition.topic)
         if topic is None or topic.topic_id != move.topic_id:
             doomed = await self._disk.run(partial(self._logs.delete, topic_partition))
             self._partitions.removals.add([doomed] if doomed is not None else [], 0)
         elif self._logs.get(topic_partition) is None:
+            # Until the next start finds its log; without it an empty one would be made.
             self._partitions.on_off_line([topic_partition])
             return
+        self._partitions.rejoin(topic_partition)
         await self._tell_again(topic_partition.topic)

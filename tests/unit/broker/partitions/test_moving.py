@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from oncelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirTopic,
 )
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.disk import StorageFailure, SystemDisk
 from oncelog.storage.moves import LogMove
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, until, values
@@ -169,6 +170,83 @@ async def test_a_move_whose_target_fails_leaves_the_partition_where_it_is(
     assert (await produce(client, 9, batch(1))).error == NONE
     assert place(context).endswith("/a")
     assert (await fetch(client, offset=0)).high_watermark == 2
+
+
+def break_renames(
+    monkeypatch: pytest.MonkeyPatch, context: Running, *, source: bool, path: str
+) -> None:
+    """Make the sync of the source folder's names, or the rename of the copy, fail."""
+    rename = SystemDisk.rename
+    folder = context.broker.logs.folder_of(T0)
+    assert folder is not None
+
+    def fail(operation: str, where: str) -> None:
+        raise StorageFailure(operation, where, OSError(errno.EIO, "for the test"))
+
+    def fails(disk: SystemDisk, old: str, new: str) -> None:
+        if new == path:
+            fail("rename", old)
+        rename(disk, old, new)
+
+    if source:
+        monkeypatch.setattr(folder, "sync_names", lambda: fail("fsync", folder.directory))
+    else:
+        monkeypatch.setattr(SystemDisk, "rename", fails)
+
+
+@pytest.mark.parametrize("source", [True, False])
+async def test_a_move_that_fails_once_the_old_folder_is_renamed_is_finished_by_the_next_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: bool
+) -> None:
+    async with running(tmp_path, folders(tmp_path)) as context:
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
+        client = await context.connect()
+        for _ in range(5):
+            assert (await produce(client, 9, batch(1))).error == NONE
+        with monkeypatch.context() as patched:
+            break_renames(patched, context, source=source, path=f"{tmp_path}/b/t-0")
+            assert await alter(client, tmp_path / "b", T0) == [NONE]
+            await until(lambda: bool(context.broker.logs.off_line_directories))
+            await until(lambda: not context.broker.mover.moves)
+        await until(lambda: T0 in context.broker.controller._off_line)
+        assert (await produce(client, 9, batch(1))).error != NONE
+    async with running(tmp_path, folders(tmp_path)) as context:
+        client = await context.connect()
+        assert (await fetch(client, offset=0)).high_watermark == 5
+        assert (await produce(client, 9, batch(1))).error == NONE
+        assert place(context).endswith("/b")
+
+
+async def test_a_finished_copy_that_could_not_be_removed_does_not_replace_its_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The target became read-only at the last sync of the copy: it is complete, and remains."""
+    async with running(tmp_path, folders(tmp_path)) as context:
+        await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
+        client = await context.connect()
+        assert (await produce(client, 9, batch(5))).error == NONE
+        finish = LogMove.finish
+
+        def fail(move: LogMove) -> None:
+            raise StorageFailure("remove", move.path, OSError(errno.EROFS, "for the test"))
+
+        def fails(move: LogMove) -> None:
+            finish(move)
+            fail(move)
+
+        monkeypatch.setattr(LogMove, "finish", fails)
+        monkeypatch.setattr(LogMove, "abandon", fail)
+        assert await alter(client, tmp_path / "b", T0) == [NONE]
+        await until(lambda: bool(context.broker.logs.off_line_directories))
+        await until(lambda: not context.broker.mover.moves)
+        await until(lambda: context.broker.partitions.get("t", 0) is not None)
+        assert (await produce(client, 9, batch(7))).error == NONE
+        assert place(context).endswith("/a")
+        assert left(tmp_path / "b", "*-future/oncelog.moved") != []
+    async with running(tmp_path, folders(tmp_path)) as context:
+        assert (await fetch(await context.connect(), offset=0)).high_watermark == 12
+        assert place(context).endswith("/a")
+    assert left(tmp_path / "b", "*-future") == []
 
 
 async def test_a_restart_in_the_middle_of_a_copy_goes_on_without_it(tmp_path: Path) -> None:
