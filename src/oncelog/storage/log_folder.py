@@ -74,7 +74,7 @@ class LogFolder:
         """Else a thread could write over a checkpoint what it had collected before another did."""
         self._written_starts: dict[TopicPartition, int] | None = None
         self._coming: dict[TopicPartition, int] = {}
-        """The log start offsets of partitions that are being moved here."""
+        """The log start offsets of partitions that are being moved here and are not open yet."""
         self._gone: set[TopicPartition] = set()
         """Partitions without a folder that checkpoints may still name."""
         self.directory = directory
@@ -143,6 +143,7 @@ class LogFolder:
                 recovery_point=points.get(partition, 0),
                 log_start_offset=starts.get(partition, 0),
             )
+            self._coming.pop(partition, None)
         self._is_open = True
         if any(
             held.recovery.lost_tail or held.log_start_offset < starts.get(partition, 0)
@@ -221,6 +222,8 @@ class LogFolder:
         Otherwise a crash after the move would show deleted records again.
         """
         with self._checkpoints:
+            if self._is_open:
+                self._forget(topic_partition)
             self._coming[topic_partition] = log_start_offset
             self._gone.add(topic_partition)
             starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
@@ -421,6 +424,7 @@ class LogFolder:
         """Register a partition's existing folder."""
         metadata = self._disk.read(f"{self.path_of(topic_partition)}/{PARTITION_METADATA_NAME}")
         self._topic_ids[topic_partition] = parse_partition_metadata(metadata)
+        self._gone.discard(topic_partition)
 
     def _clear_leftovers(self) -> None:
         """Find interrupted deletions, and remove files that were not renamed to their place."""

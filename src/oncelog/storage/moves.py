@@ -16,7 +16,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import MOVE_READ_BYTES, MOVE_STEP_BYTES
 from oncelog.protocol.batch import iter_headers
@@ -96,9 +96,7 @@ class LogMove:
         end = held.log_end_offset
         copied = 0
         while copied < MOVE_STEP_BYTES:
-            at = held.log_start_offset
-            if self._future is not None:
-                at = max(at, self._future.log_end_offset)
+            at = self._next_offset()
             if at >= end and self._future is not None:
                 return True
             try:
@@ -111,14 +109,36 @@ class LogMove:
                 return True
         return False
 
+    def _next_offset(self) -> int:
+        start = self._held.log_start_offset
+        if self._future is not None and start <= self._future.log_end_offset:
+            return self._future.log_end_offset
+        if self._future is not None:
+            # Records were deleted before they were copied. The copy begins again at the new start:
+            # a recovery would take a gap for damage.
+            self._future.abandon()
+            self._future = None
+        return start
+
     def finish(self) -> None:
-        """Copy the rest of a log that takes no appends, and durably mark the copy as complete."""
+        """Copy the rest of a log that takes no appends, and durably mark the copy as complete.
+
+        Raises as `copy` does.
+        """
         while not self.copy():
             pass
         future = self._future
         if future is None:
             raise StorageFailure("copy", self.path, "nothing was begun")
-        future.delete_records(min(self._held.log_start_offset, future.log_end_offset))
+        end = self._held.log_end_offset
+        if future.log_end_offset != end:
+            reached = future.log_end_offset
+            raise ProtocolError(
+                ErrorCode.corrupt_message,
+                f"{self._held.directory} ends at offset {end}, but nothing is readable from offset "
+                f"{reached} on",
+            )
+        future.delete_records(self._held.log_start_offset)
         # After a loss of power the log must not end before a complete copy of it.
         self._held.flush()
         future.flush()

@@ -264,6 +264,87 @@ def test_a_crash_in_a_move_shows_no_deleted_record_again(at: int) -> None:
         assert (held.log_start_offset, held.log_end_offset) == (8, 9)
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_records_deleted_after_a_start_finished_a_move_stay_deleted(
+    tmp_path: Path, is_clean: bool
+) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    fill(manager)
+    move = begin(manager)
+    move.finish()
+    move.source.delete(T0)
+    manager.abandon()
+    manager = open_logs(*folders, config=CONFIG)
+    held = manager.get(T0)
+    assert held is not None
+    assert held.log_start_offset == 3
+    held.delete_records(8)
+    manager.write_log_starts()
+    if is_clean:
+        manager.close()
+    else:
+        manager.flush()
+        manager.abandon()
+    again = open_logs(*folders, config=CONFIG)
+    held = again.get(T0)
+    assert held is not None
+    assert held.log_start_offset == 8
+    again.close()
+
+
+def test_what_a_folder_noted_of_an_earlier_log_of_that_name_is_no_part_of_a_move(
+    tmp_path: Path,
+) -> None:
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=CONFIG)
+    source, target = manager.folders
+    old = target.create(T0, UUID(int=8), CONFIG, NOW_MS)
+    for _ in range(20):
+        old.append(batch(1), leader_epoch=0, now_ms=NOW_MS)
+    manager.flush()
+    manager._disk.remove_tree(target.delete(T0))
+    held = source.create(T0, TOPIC_ID, CONFIG, NOW_MS)
+    held.append(batch(1), leader_epoch=0, now_ms=NOW_MS)
+    begin(manager).finish()
+    target.expect(T0, 0)
+    source.delete(T0)
+    manager.abandon()
+    again = open_logs(*folders, config=CONFIG)
+    moved = again.get(T0)
+    assert moved is not None
+    assert not moved.recovery.lost_tail
+    again.close()
+
+
+@pytest.mark.parametrize("start", [10, 11])
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_a_copy_that_a_deletion_overtakes_has_no_gap(
+    tmp_path: Path, start: int, is_finished: bool
+) -> None:
+    """After a crash a recovery would cut off what is behind the gap."""
+    folders = tmp_path / "a", tmp_path / "b"
+    manager = open_logs(*folders, config=LogConfig())
+    held = manager.create(T0, TOPIC_ID, LogConfig(), NOW_MS)
+    held.append(batch(5), leader_epoch=0, now_ms=NOW_MS)
+    move = begin(manager)
+    assert move.copy()
+    for _ in range(6):
+        held.append(batch(1), leader_epoch=0, now_ms=NOW_MS)
+    held.delete_records(start)
+    move.finish()
+    if is_finished:
+        move.swap()
+    else:
+        move.source.delete(T0)
+    manager.abandon()
+    again = open_logs(*folders, config=LogConfig())
+    moved = again.get(T0)
+    assert moved is not None
+    assert (moved.log_start_offset, moved.log_end_offset) == (start, 11)
+    again.close()
+
+
 def die_while_it_moves(machine: Machine, at: int, moment: Moment) -> bool:
     machine.whole.arm_kill(
         machine.process, after_operations=at, moment=moment, rng=random.Random(at)
