@@ -11,6 +11,7 @@ are cleaned.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable
 from functools import partial
@@ -79,6 +80,8 @@ class PartitionCleaner:
         self._on_failure = on_failure
         self._clean_offsets: dict[TopicPartition, int] | None = None
         self._in_progress: set[PartitionLog] = set()
+        self._paused: set[TopicPartition] = set()
+        self._ended = asyncio.Event()
         self._throttled_until_ms = 0.0
         self.uncleanable: set[PartitionLog] = set()
         """Logs that are not tried again."""
@@ -92,6 +95,20 @@ class PartitionCleaner:
         """Forget the partition's clean offset: its log was deleted or restarted."""
         if self._clean_offsets is not None:
             self._clean_offsets.pop(topic_partition, None)
+
+    async def pause(self, topic_partition: TopicPartition) -> None:
+        """End a cleaning of the partition, and begin none until `resume`.
+
+        Its log is copied then: the copy would not be as clean as the log's clean offset says.
+        """
+        self._paused.add(topic_partition)
+        while any(held.topic_partition == topic_partition for held in self._in_progress):
+            self._ended.clear()
+            await self._ended.wait()
+
+    def resume(self, topic_partition: TopicPartition) -> None:
+        """Clean the partition again."""
+        self._paused.discard(topic_partition)
 
     async def _work(self) -> None:
         while True:
@@ -109,13 +126,15 @@ class PartitionCleaner:
         if target is None:
             return False
         held = target.log
-        if held not in self._in_progress:  # Another worker may have taken it first.
+        # Another worker may have taken it first, or it is about to be moved.
+        if held not in self._in_progress and held.topic_partition not in self._paused:
             self._in_progress.add(held)
             try:
                 high_watermark = next(c.high_watermark for c in candidates if c.log is held)
                 await self._clean(target, high_watermark, now_ms)
             finally:
                 self._in_progress.discard(held)
+                self._ended.set()
         return True
 
     async def _known_offsets(self) -> dict[TopicPartition, int]:
@@ -148,6 +167,7 @@ class PartitionCleaner:
             _Candidate(partition.log, partition.last_stable_offset, partition.state.high_watermark)
             for partition in present
             if partition.log.config.is_compacted and partition.log not in passed_over
+            if partition.topic_partition not in self._paused
         ]
 
     async def _clean(self, target: LogToClean, high_watermark: int, now_ms: int) -> None:
@@ -155,7 +175,7 @@ class PartitionCleaner:
         begin = partial(Cleaning, self._disk, target, self._settings, high_watermark, now_ms)
         try:
             cleaning = await self._disk.run(begin)
-            await self._run_steps(cleaning)
+            await self._run_steps(cleaning, held.topic_partition)
             await self._note(held, cleaning.end_offset)
         except LogChanged as reason:
             log.debug("the cleaning of %s ends: %s", held.topic_partition, reason)
@@ -169,10 +189,13 @@ class PartitionCleaner:
             self.cleanings_count += 1
             _report(held, cleaning.end_offset, cleaning.stats)
 
-    async def _run_steps(self, cleaning: Cleaning) -> None:
+    async def _run_steps(self, cleaning: Cleaning, topic_partition: TopicPartition) -> None:
         steps = cleaning.steps()
         while (size := await self._disk.run(partial(next, steps, None))) is not None:
             await self._throttle(size)
+            if topic_partition in self._paused:
+                reason = LogChanged(f"{topic_partition} is being moved")
+                await self._disk.run(partial(steps.throw, reason))
 
     async def _throttle(self, size: int) -> None:
         """Wait until so many more bytes are within the rate that all workers share."""

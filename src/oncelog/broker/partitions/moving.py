@@ -74,6 +74,7 @@ class PartitionMover:
         move = LogMove(self._disk, partition.log, source, target, topic_id, now_ms)
         self.moves[topic_partition] = move
         try:
+            await self._partitions.cleaner.pause(topic_partition)
             while not await self._disk.run(move.copy):
                 if self._wanted.get(topic_partition) is not target:
                     break
@@ -86,6 +87,7 @@ class PartitionMover:
         except ProtocolError as error:
             log.error("%s cannot be moved, it is damaged: %s", topic_partition, error.message)
         finally:
+            self._partitions.cleaner.resume(topic_partition)
             del self.moves[topic_partition]
         with suppress(StorageFailure):
             await self._disk.run(move.abandon)

@@ -10,7 +10,7 @@ Rewritten batches are checked by their CRC first. Damage ends the cleaning befor
 group is replaced.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import CLEANER_STEP_BYTES, CLEANER_STEP_RECORDS_COUNT, INT32_MAX
@@ -66,8 +66,10 @@ class Cleaning:
         self.end_offset = first
         """The first offset that is dirty afterwards."""
 
-    def steps(self) -> Iterator[int]:
+    def steps(self) -> Generator[int, None, None]:
         """Do the work, and yield after each part how many bytes it read and wrote. Blocking.
+
+        An `OncelogError` thrown in ends it before the next segments are replaced.
 
         Raises `CorruptBatch`, `ProtocolError` and `Uncleanable` if this log cannot be cleaned,
         `LogChanged` if it was closed, deleted or truncated during the cleaning, `StorageFailure`.

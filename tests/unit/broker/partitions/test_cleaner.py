@@ -277,6 +277,29 @@ async def test_the_rate_is_kept(tmp_path: Path) -> None:
         assert 8_000 < bench.clock.now_ms() - begun_ms < 12_000
 
 
+async def test_a_log_that_is_moved_is_not_cleaned(tmp_path: Path) -> None:
+    """Its copy would bring back what was removed, below an offset that counts as clean."""
+    async with cleaning(tmp_path, io_max_bytes_per_second="1000") as bench:
+        partition = await bench.create("first")
+        bench.put(partition, *["x" * 1000] * 5)
+        await bench.pause()
+        assert bench.cleaner._in_progress == {partition.log}
+        pausing = asyncio.create_task(bench.cleaner.pause(partition.topic_partition))
+        while not pausing.done():
+            await bench.clock.advance(100)
+        assert not bench.cleaner._in_progress
+        for _ in range(5):
+            await bench.pause()
+        assert len(values(partition)) == 5
+        assert bench.clean_offsets() == {}
+        names = bench.disk.list(partition.log.directory)
+        assert not [name for name in names if name.endswith(".cleaned")]
+        bench.cleaner.resume(partition.topic_partition)
+        for _ in range(5):
+            await bench.pause()
+        assert len(values(partition)) == 2
+
+
 async def test_no_step_is_long(tmp_path: Path) -> None:
     async with cleaning(tmp_path) as bench:
         partition = await bench.create("first", {"segment.ms": "10000"})

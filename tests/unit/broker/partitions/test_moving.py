@@ -105,6 +105,26 @@ async def test_a_move_is_shown_and_can_be_given_up(
     assert (await fetch(client, offset=0)).high_watermark == 4
 
 
+async def test_a_partition_is_not_cleaned_while_it_moves(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    cleaner, copy = context.broker.partitions.cleaner, LogMove.copy
+    seen = []
+
+    def watched(move: LogMove) -> bool:
+        seen.append(T0 in cleaner._paused)
+        return copy(move)
+
+    monkeypatch.setattr(LogMove, "copy", watched)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: place(context).endswith("/b") and not context.broker.mover.moves)
+    assert seen
+    assert all(seen)
+    assert not cleaner._paused
+
+
 async def test_moves_that_cannot_be_are_refused_as_in_kafka(
     context: Running, tmp_path: Path
 ) -> None:
