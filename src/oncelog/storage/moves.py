@@ -92,6 +92,7 @@ class LogMove:
 
         Raises `StorageFailure`, and `ProtocolError` where the log is damaged.
         """
+        self._require_on_line()
         held = self._held
         end = held.log_end_offset
         copied = 0
@@ -155,6 +156,7 @@ class LogMove:
 
     def swap(self) -> None:
         """Put the finished copy in the log's place, and open it there."""
+        self._require_on_line()
         partition = self.topic_partition
         start = self._future.log_start_offset if self._future is not None else 0
         self.target.expect(partition, start)
@@ -179,6 +181,16 @@ class LogMove:
             self._future = None
         _remove_copy(self._disk, self.path)
 
+    def is_moot(self, failure: StorageFailure) -> bool:
+        """Whether a failure is only that the log was deleted during the copy."""
+        is_deleted = self._held.is_deleted and not self.is_decided
+        return is_deleted and failure.path.startswith(f"{self._held.directory}/")
+
+    def _require_on_line(self) -> None:
+        for folder in (self.source, self.target):
+            if folder.off_line is not None:
+                raise folder.off_line
+
     def _append(self, data: bytes, at: int) -> None:
         if self._future is None:
             first = next((header.base_offset for _, header in iter_headers(data)), at)
@@ -197,7 +209,11 @@ class LogMove:
                 bytearray(data), leader_epoch=-1, now_ms=self._now_ms, origin=Origin.REPLICATION
             )
             if result.error is not ErrorCode.none:
-                raise StorageFailure("copy", self.path, result.message or result.error.name)
+                # Where it came from is damaged; the target is sound.
+                reason = result.message or result.error.name
+                raise ProtocolError(
+                    result.error, f"{self._held.directory} from offset {at} on: {reason}"
+                )
 
 
 def unfinished_moves(disk: Disk, folder: LogFolder) -> list[str]:

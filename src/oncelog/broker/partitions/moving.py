@@ -83,7 +83,9 @@ class PartitionMover:
                 await self._swap(move)
                 return
         except StorageFailure as failure:
-            self._partitions.folder_failed(failure)
+            if not move.is_moot(failure):
+                log.error("the move of %s has failed: %s", topic_partition, failure)
+                self._partitions.folder_failed(failure)
         except ProtocolError as error:
             log.error("%s cannot be moved, it is damaged: %s", topic_partition, error.message)
         finally:
@@ -97,11 +99,22 @@ class PartitionMover:
         self._partitions.leave(topic_partition)
         await self._tell_again(topic_partition.topic)
         try:
-            await self._disk.run(move.finish)
-            await self._disk.run(move.swap)
+            await self._to_the_end(move.finish)
+            await self._to_the_end(move.swap)
             log.info("moved %s to %s", topic_partition, move.target.directory)
         finally:
             await self._rejoin(move)
+
+    async def _to_the_end(self, work: Callable[[], None]) -> None:
+        """Run it, also to its end where it is cancelled: then the logs are about to be closed."""
+        task = asyncio.ensure_future(self._disk.run(work))
+        try:
+            await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            if isinstance(failure := task.exception(), StorageFailure):
+                self._partitions.folder_failed(failure)
+            raise
 
     async def _rejoin(self, move: LogMove) -> None:
         """Lead the partition again, or finish its deletion if the topic was deleted meanwhile."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -267,6 +267,113 @@ async def test_a_finished_copy_that_could_not_be_removed_does_not_replace_its_lo
         assert (await fetch(await context.connect(), offset=0)).high_watermark == 12
         assert place(context).endswith("/a")
     assert left(tmp_path / "b", "*-future") == []
+
+
+async def test_damage_in_a_log_ends_its_move_and_no_folder_goes_off_line(
+    context: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client = await context.connect()
+    for _ in range(3):
+        assert (await produce(client, 9, batch(1))).error == NONE
+    path = tmp_path / "a" / "t-0" / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    with path.open("r+b") as file:
+        file.write(data)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: T0 not in context.broker.mover._wanted)
+    assert context.broker.logs.off_line_directories == []
+    assert f"t-0 cannot be moved, it is damaged: {tmp_path}/a/t-0" in caplog.text
+    assert "from offset 0 on" in caplog.text
+    assert place(context).endswith("/a")
+    assert (await produce(client, 9, batch(1))).error == NONE
+    assert left(tmp_path / "b", "*-future") == []
+
+
+def hold_copies(monkeypatch: pytest.MonkeyPatch, meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    """Run `meanwhile` in the loop after the first step of a copy, which has two."""
+    loop, copy = asyncio.get_running_loop(), LogMove.copy
+    begun: list[bool] = []
+
+    def held(move: LogMove) -> bool:
+        if begun:
+            return copy(move)
+        begun.append(copy(move))
+        asyncio.run_coroutine_threadsafe(_result(meanwhile), loop).result()
+        return False
+
+    monkeypatch.setattr(LogMove, "copy", held)
+
+
+async def _result(meanwhile: Callable[[], Awaitable[Any]]) -> None:
+    await meanwhile()
+
+
+async def test_a_topic_deleted_while_it_is_copied_takes_no_folder_off_line(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    monkeypatch.setattr("oncelog.storage.moves.MOVE_READ_BYTES", 1)
+    monkeypatch.setattr("oncelog.storage.moves.MOVE_STEP_BYTES", 1)
+    for _ in range(3):
+        await produce(client, 9, batch(1))
+    topic_id = context.broker.image.topics["t"].topic_id
+    hold_copies(monkeypatch, lambda: context.broker.controller.delete_topic(topic_id))
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: T0 not in context.broker.mover._wanted)
+    assert context.broker.logs.off_line_directories == []
+    assert left(tmp_path / "b", "*-future") == []
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+async def test_a_folder_that_goes_off_line_meanwhile_ends_the_move(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+
+    async def fail() -> None:
+        failure = StorageFailure("fsync", f"{tmp_path}/{name}/x", "for the test")
+        context.broker.partitions.folder_failed(failure)
+
+    hold_copies(monkeypatch, fail)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: T0 not in context.broker.mover._wanted)
+    assert place(context).endswith("/a")
+    answer = await produce(client, 9, batch(1))
+    assert answer.error == (NONE if name == "b" else ErrorCode.kafka_storage_error)
+
+
+async def test_the_last_step_of_a_move_ends_before_the_logs_are_closed(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    loop, swap = asyncio.get_running_loop(), LogMove.swap
+    swapped: list[LogMove] = []
+    (running_moves,) = (
+        task
+        for task in asyncio.all_tasks()
+        if getattr(task.get_coro(), "__qualname__", "") == "PartitionMover.run"
+    )
+
+    async def stop() -> None:
+        running_moves.cancel()
+
+    def slow(move: LogMove) -> None:
+        for work in (stop, _turn, _turn, _turn, _turn):
+            asyncio.run_coroutine_threadsafe(work(), loop).result()
+        swap(move)
+        swapped.append(move)
+
+    monkeypatch.setattr(LogMove, "swap", slow)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await asyncio.wait([running_moves])
+    assert swapped
+
+
+async def _turn() -> None:
+    await asyncio.sleep(0)
 
 
 async def test_a_restart_in_the_middle_of_a_copy_goes_on_without_it(tmp_path: Path) -> None:
