@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 from oncelog.core.ids import TopicId, TopicPartition
@@ -76,11 +77,32 @@ class LogManager:
         return cls(disk, folders, cluster_id, lost)
 
     def finish_moves(self) -> None:
-        """Finish or undo moves that a crash interrupted, before any log is opened. Blocking."""
-        for folder in self.online:
-            for name in unfinished_moves(self._disk, folder):
-                finish_move(self._disk, folder, name, self.online)
+        """Finish or undo moves that a crash interrupted, before any log is opened. Blocking.
+
+        A directory that fails goes off line while there are others. Raises `StorageFailure`.
+        """
+        # First, while all are on line: a log that was replaced must not be served.
         drop_replaced(self._disk, self.online, has_all=self.has_all)
+        for folder in self.online:
+            names: list[str] = []
+            with self._losing():
+                names = unfinished_moves(self._disk, folder)
+            for name in names:
+                if folder.off_line is None:
+                    with self._losing():
+                        finish_move(self._disk, folder, name, self.online)
+
+    @contextmanager
+    def _losing(self) -> Iterator[None]:
+        """Take the directory of a failure off line; raise it if that was the last one."""
+        try:
+            yield
+        except StorageFailure as failure:
+            folder = self.take_off_line(failure)
+            if not self.online:
+                raise
+            if folder is not None:
+                log.error("the data folder %s is off line: %s", folder.directory, failure)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log, recovering those that were not closed cleanly. Blocking.
@@ -88,7 +110,7 @@ class LogManager:
         `config_for` returns a topic's configs by name. A directory that fails goes off line while
         there are others. Raises `FolderMismatch`, `StorageFailure`.
         """
-        for folder in self.folders:
+        for folder in self.online:
             try:
                 folder.open_logs(config_for, now_ms)
             except StorageFailure as failure:

@@ -16,7 +16,7 @@ from oncelog.simulation.disk import FaultKind, Moment
 from oncelog.simulation.process import ProcessDied
 from oncelog.storage import FolderMismatch, LogConfig, LogManager
 from oncelog.storage.moves import LogMove
-from tests.support.folders import open_logs
+from tests.support.folders import open_logs, take_folders
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch, read_all
 
@@ -63,7 +63,9 @@ def assert_whole(manager: LogManager, records: bytes) -> None:
     assert manager.topic_id(T0) in (TOPIC_ID, None)
 
 
-def test_a_moved_log_is_the_same_in_its_new_folder(tmp_path: Path) -> None:
+def test_a_moved_log_is_the_same_in_its_new_folder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)
     records = fill(manager)
@@ -75,6 +77,7 @@ def test_a_moved_log_is_the_same_in_its_new_folder(tmp_path: Path) -> None:
     assert move.size_bytes > 0
     move.finish()
     move.swap()
+    assert not caplog.records
     assert_whole(manager, records)
     assert manager.topic_id(T0) == TOPIC_ID
     assert manager.folder_of(T0) is manager.folders[1]
@@ -225,6 +228,48 @@ def test_a_half_removed_copy_does_not_replace_its_log(tmp_path: Path) -> None:
     again = open_logs(*folders, config=CONFIG)
     assert_whole(again, records)
     again.close()
+
+
+@pytest.mark.parametrize("name", ["a", "b"])
+def test_a_folder_that_fails_while_a_start_finishes_a_move_goes_off_line_alone(name: str) -> None:
+    machine = Machine()
+    for folder in ("/a", "/b"):
+        machine.disk.mkdir(folder)
+    manager = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+    records = fill(manager)
+    manager.flush()
+    other = TopicPartition("u", 0)
+    manager.folders[name == "b"].create(other, TOPIC_ID, CONFIG, NOW_MS)
+    move = begin(manager)
+    move.finish()
+    move.source.delete(T0)
+    machine.restart()
+    kind, broken = (FaultKind.FSYNC, "/a") if name == "a" else (FaultKind.NAMES, f"/b/{FUTURE}")
+    machine.whole.faults.fail(kind, random.Random(0), matches=lambda path: path == broken)
+    again = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+    assert again.off_line_directories == [f"/{name}"]
+    assert again.get(T0) is None
+    assert again.get(other) is None
+    machine.restart()
+    final = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+    assert final.get(other) is not None
+    held = final.get(T0)
+    assert held is not None
+    assert read_all(held) == records
+    assert final.folder_of(T0) is final.folders[1]
+
+
+def test_the_last_folder_that_fails_while_a_start_finishes_a_move_refuses_it() -> None:
+    machine = Machine()
+    manager = open_logs("/a", "/b", disk=machine.disk, config=CONFIG)
+    fill(manager)
+    begin(manager).finish()
+    machine.restart()
+    manager = take_folders("/a", "/b", disk=machine.disk)
+    for folder in manager.folders:
+        machine.whole.faults.fail(FaultKind.READ, random.Random(0), matches=folder.directory.__eq__)
+    with pytest.raises(StorageFailure):
+        manager.finish_moves()
 
 
 def test_two_logs_that_both_say_they_replaced_the_other_are_refused(tmp_path: Path) -> None:
