@@ -37,7 +37,9 @@ def check_commit(
     is_new = member.classic is None
     if is_new and not is_transactional and event.version < MEMBER_EPOCH_VERSION_MIN:
         return ErrorCode.unsupported_version, none
-    refused = ErrorCode.stale_member_epoch if is_new else ErrorCode.illegal_generation
+    # Kafka answers no TxnOffsetCommit with STALE_MEMBER_EPOCH: its producer takes it for fatal.
+    is_stale = is_new and not is_transactional
+    refused = ErrorCode.stale_member_epoch if is_stale else ErrorCode.illegal_generation
     if event.generation_id > member.member_epoch:
         return refused, none
     if event.generation_id == member.member_epoch:
