@@ -95,7 +95,8 @@ def _is_superseded(
 
 def _refusal(store: TransactionStore, event: InitProducerId) -> ErrorCode | None:
     """Return the error of the request itself, whatever the state."""
-    if not event.transactional_id:
+    has_epoch = event.producer_epoch != NO_PRODUCER_EPOCH
+    if not event.transactional_id or has_epoch is not _is_expecting(event):
         return ErrorCode.invalid_request
     if event.enable_two_phase_commit:
         return ErrorCode.transactional_id_authorization_failed

@@ -246,7 +246,8 @@ class Narrator(Context):
 def _is_odd(event: InitProducerId) -> bool:
     """Refused for what it asks, whatever the state."""
     is_timeout_odd = not 0 < event.timeout_ms <= TransactionConfig().timeout_ms_max
-    return event.keep_prepared or event.enable_two_phase_commit or is_timeout_odd
+    is_half = (event.producer_id < 0) != (event.producer_epoch < 0)
+    return event.keep_prepared or event.enable_two_phase_commit or is_timeout_odd or is_half
 
 
 def _outcome(result: object) -> str:

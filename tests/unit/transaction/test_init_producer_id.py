@@ -70,6 +70,14 @@ def test_requests_that_make_no_sense_or_need_two_phase_commit_are_refused() -> N
     assert context.log == []
 
 
+def test_inv5_a_producer_id_without_its_epoch_is_no_retry() -> None:
+    """The first epoch has none before it, so that -1 once equalled the last one."""
+    context = Context()
+    assert context.init() == initialised(FIRST, 0)
+    assert context.init(producer_id=FIRST, epoch=-1).error is E.invalid_request
+    assert context.init(producer_id=-1, epoch=0).error is E.invalid_request
+
+
 # KIP-360
 
 

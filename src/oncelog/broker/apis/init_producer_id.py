@@ -2,8 +2,9 @@
 
 Without a transactional id the producer gets a fresh id with epoch 0 (INV-11). With one, the
 transaction coordinator fences the previous producer, ends its transaction and bumps the epoch
-(INV-5). Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP-588). Gap: two-phase
-commit (KIP-939, version 6) is not announced.
+(INV-5). A producer sends both its producer id and epoch, or neither: otherwise it gets
+INVALID_REQUEST. Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP-588). Gap:
+two-phase commit (KIP-939, version 6) is not announced.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
@@ -30,6 +31,9 @@ Answer: TypeAlias = "InitProducerIdResponse | Pending[InitProducerIdResponse]"
 
 def handle(context: Context, request: Request[InitProducerIdRequest]) -> Answer | Awaitable[Answer]:
     """Assign a producer id, or ask the transaction coordinator."""
+    body = request.body
+    if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
+        return _response(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     if context.producer_ids.remaining_count == 0:
         return _when_ready(context, request)
     return _answer(context, request)
