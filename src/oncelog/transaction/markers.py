@@ -64,9 +64,7 @@ def decide(
     volatile = store.volatile[event.transactional_id]
     lives = store.lives
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
-    last = life[-1] if life else None
-    if type(last) is not Markers or last.outcomes != event.outcomes:
-        # Record only the first of attempts with the same outcome.
+    if not _is_recorded(life, event):
         life.append(Markers(now_ms, event.outcomes))
     effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:
@@ -83,6 +81,19 @@ def decide(
     if retries:
         effects += _try_again(store, metadata, retries, now_ms)
     return Decision(effects=effects)
+
+
+def _is_recorded(life: Life, event: MarkersWritten) -> bool:
+    """Whether an attempt of this transaction with the same outcome is recorded: only the first is.
+
+    Partitions that fail apart from each other are retried and reported by turns.
+    """
+    for item in reversed(life):
+        if type(item) is not Markers:
+            return False
+        if item.outcomes == event.outcomes:
+            return True
+    return False
 
 
 def _nothing_owed(

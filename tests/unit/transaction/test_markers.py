@@ -167,6 +167,25 @@ def test_a_marker_that_is_late_is_told_at_every_doubling_of_its_time() -> None:
     assert kinds.count(StepKind.MARKER) == 1, "the attempts push nothing out of the id's life"
 
 
+def test_partitions_that_fail_by_turns_are_retried_apart_and_recorded_once() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_ABORT)
+    (first,) = context.markers
+    context.markers.clear()
+    context.answer(first, E.not_leader_or_follower, partitions=(P1,))
+    context.answer(first, E.not_enough_replicas, partitions=(P0,))
+    assert [effect.partitions for effect in context.markers] == [(P1,), (P0,)]
+    for _ in range(30):
+        away, short = context.markers
+        context.markers.clear()
+        context.answer(away, E.not_leader_or_follower)
+        context.answer(short, E.not_enough_replicas)
+    kinds = [step.kind for step in context.describe().life]
+    assert kinds.count(StepKind.MARKER) == 2
+    context.answer_markers()
+    assert context.state is S.COMPLETE_ABORT
+
+
 @pytest.mark.parametrize("state", [S.PREPARE_COMMIT, S.PREPARE_ABORT])
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_fail_over_sends_every_marker_again_with_the_new_coordinator_epoch(

@@ -1,7 +1,8 @@
 """Writes transaction markers from the coordinator to the partitions (WriteTxnMarkers).
 
 `MarkerWriter` executes `SendMarkers`: every partition's leader appends the end marker; when the
-markers are below the high watermark, it reports one `MarkersWritten`. Partitions that this broker
+markers are below the high watermark, it reports one `MarkersWritten`. Failed markers are reported
+at once, so that their retry does not wait for slower partitions. Partitions that this broker
 leads are written directly, in the turn of the event loop after the one that committed PREPARE:
 EndTxn's reply has been sent by then, and its client works while the transaction completes here. A
 request that arrives in between waits for COMPLETE (D7).
@@ -79,12 +80,16 @@ class MarkerWriter:
 
 
 class MarkerBatch:
-    """The markers of one `SendMarkers`, until the last of them has an outcome."""
+    """The markers of one `SendMarkers`, until the last of them has an outcome.
+
+    Usually one report tells of all. A failure is reported at once, with what else has settled.
+    """
 
     __slots__ = (
         "_closed",
         "_coordinator",
         "_deleted",
+        "_is_writing",
         "_markers",
         "_outcomes",
         "_partitions",
@@ -103,24 +108,26 @@ class MarkerBatch:
         self._coordinator = coordinator
         self._markers = markers
         self._deleted = deleted
+        self._is_writing = True
         self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
         self._closed: list[tuple[TopicPartition, ErrorCode]] = []
         self._waiting_count = waiting_count
 
     def write(self, partitions: list[TopicPartition]) -> None:
-        """Append all markers; the last outcome sends the report, perhaps before this returns."""
-        if not partitions:
-            self._report()
+        """Append all markers, and report if all have settled or one has failed."""
         for topic_partition in partitions:
             append_markers(self._partitions, topic_partition, self._markers, self._settled)
+        self._is_writing = False
+        if self._waiting_count == 0 or any(
+            error is not ErrorCode.none for _, error in self._outcomes
+        ):
+            self._report()
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         if error is not ErrorCode.none and self._has_nothing_to_end(topic_partition, error):
             return
         self._outcomes.append((topic_partition, error))
-        self._waiting_count -= 1
-        if self._waiting_count == 0:
-            self._report()
+        self._count_down(has_failed=error is not ErrorCode.none)
 
     def _has_nothing_to_end(self, topic_partition: TopicPartition, refusal: ErrorCode) -> bool:
         """Whether the marker is older than the partition's state, and its producer idle.
@@ -150,26 +157,30 @@ class MarkerBatch:
             self._settled(topic_partition, error)
             return
         self._closed.append((topic_partition, refusal))
+        self._count_down(has_failed=False)
+
+    def _count_down(self, *, has_failed: bool) -> None:
         self._waiting_count -= 1
-        if self._waiting_count == 0:
+        if not self._is_writing and (has_failed or self._waiting_count == 0):
             self._report()
 
     def _report(self) -> None:
+        """Report what has settled since the last report."""
         from oncelog.transaction.events import MarkersWritten
 
         markers = self._markers
-        self._coordinator.submit(
-            MarkersWritten(
-                markers.transactional_id,
-                markers.producer_id,
-                markers.producer_epoch,
-                markers.coordinator_epoch,
-                tuple(self._outcomes),
-                self._deleted,
-                markers.ordinal,
-                tuple(self._closed),
-            )
+        report = MarkersWritten(
+            markers.transactional_id,
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.coordinator_epoch,
+            tuple(self._outcomes),
+            self._deleted,
+            markers.ordinal,
+            tuple(self._closed),
         )
+        self._outcomes, self._closed, self._deleted = [], [], ()
+        self._coordinator.submit(report)
 
 
 def append_markers(

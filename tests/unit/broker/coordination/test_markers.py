@@ -19,6 +19,7 @@ from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partitio
 OTHER = 2
 PRODUCER = ProducerId(5)
 T0 = TopicPartition("t", 0)
+U0 = TopicPartition("u", 0)
 GONE = TopicPartition("gone", 0)
 
 
@@ -129,6 +130,27 @@ async def test_a_partition_that_is_led_elsewhere_is_reported_as_such(tmp_path: P
     bench.partition.state.resign()
     await bench.send(T0)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
+
+
+async def test_a_failed_marker_is_reported_while_another_partition_is_slow(
+    tmp_path: Path,
+) -> None:
+    """Its retry must not wait for a replica of a partition that has nothing to do with it."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.topics.in_image.add(U0)
+    await bench.send(GONE, T0, U0)
+    failed = report((U0, ErrorCode.not_leader_or_follower), deleted=(GONE,))
+    assert bench.reports == [failed]
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    assert bench.reports == [failed, report((T0, ErrorCode.none))]
+
+
+async def test_markers_that_are_written_are_reported_together(tmp_path: Path) -> None:
+    """One report for a transaction is the usual case: only failures are worth more."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    await bench.send(T0, T0)
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    assert bench.reports == [report((T0, ErrorCode.none), (T0, ErrorCode.none))]
 
 
 def bump(bench: Bench) -> None:
