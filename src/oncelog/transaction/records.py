@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.ids import NO_PRODUCER_ID, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
@@ -20,8 +20,9 @@ _STATE_BY_STATUS = {state.value: state for state in TransactionState if state no
 def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> CoordinatorRecord:
     """Encode `metadata` as a record. As in Kafka an empty state has no partition list.
 
-    At level 0 of `transaction.version` it has version 0, which older brokers read, unless that
-    would lose what the newer protocol needs.
+    At level 0 of `transaction.version` it has version 0, which older brokers read. Only of a
+    transaction of TV2, whose producer did not ask for the level, it has version 1: version 0 has
+    neither the next producer id nor what identifies its retries. TV1 needs none of these.
     """
     is_empty = metadata.state is TransactionState.EMPTY
     value = transaction_log.TransactionLogValue(
@@ -37,13 +38,9 @@ def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> Coordin
         client_transaction_version=metadata.client_transaction_version,
     )
     key = transaction_log.encode_key(metadata.transactional_id)
-    version = 0 if finalized_version == 0 and not _needs_tags(value) else 1
+    is_of_tv2 = metadata.client_transaction_version != 0
+    version = 1 if finalized_version > 0 or is_of_tv2 else 0
     return CoordinatorRecord(key, transaction_log.encode_value(value, version))
-
-
-def _needs_tags(value: transaction_log.TransactionLogValue) -> bool:
-    ids = (value.previous_producer_id, value.next_producer_id)
-    return value.client_transaction_version != 0 or ids != (NO_PRODUCER_ID, NO_PRODUCER_ID)
 
 
 @lru_cache(maxsize=_PARTITION_SETS_CACHED_COUNT)

@@ -1,7 +1,5 @@
 """Records of `__transaction_state` and the metadata that they hold."""
 
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +10,7 @@ from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.protocol.records import transaction_log
 from oncelog.transaction import records
 from oncelog.transaction.shard import TransactionCoordinatorShard
-from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 
 PRODUCER = (ProducerId(1), ProducerEpoch(0))
 WRITTEN = [state for state in TransactionState if state.value < 6]
@@ -73,19 +71,21 @@ def test_states_that_are_never_written_are_not_read(state: TransactionState) -> 
 
 @pytest.mark.parametrize("finalized_version", [0, 1, 2])
 def test_records_have_version_0_at_level_0_only(finalized_version: int) -> None:
-    entry = records.encode(TransactionMetadata("a", *PRODUCER, 10), finalized_version)
+    """Each move names the producer id before it, which is nothing that TV1 needs."""
+    before = TransactionMetadata("a", *PRODUCER, 10)
+    entry = records.encode(moved(before, TransactionState.EMPTY, 1), finalized_version)
     assert entry.value is not None
     assert int.from_bytes(entry.value[:2], "big") == min(finalized_version, 1)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"client_transaction_version": 2},
-        {"next_producer_id": ProducerId(8)},
-        {"previous_producer_id": ProducerId(8)},
-    ],
-)
-def test_no_level_loses_what_a_record_has_to_say(more: dict[str, Any]) -> None:
-    metadata = TransactionMetadata("a", *PRODUCER, 10, TransactionState.PREPARE_ABORT, **more)
+def test_no_level_loses_what_tv2_has_to_say() -> None:
+    metadata = TransactionMetadata(
+        "a",
+        *PRODUCER,
+        10,
+        TransactionState.PREPARE_ABORT,
+        previous_producer_id=ProducerId(8),
+        next_producer_id=ProducerId(9),
+        client_transaction_version=2,
+    )
     assert records.decode(records.encode(metadata, 0)) == ("a", metadata)
