@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
-from oncelog.core.errors import ProtocolError
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTxn
@@ -98,6 +98,16 @@ class LogView:
     def producer_state(self, producer_id: int) -> ProducerEntry | None:
         """Return the state of a producer; read only."""
         return self._state.producers.entry(producer_id)
+
+    def error_of_late(self, producer_id: int, epoch: int) -> ErrorCode:
+        """Return the error of an append that waited while its transaction ended.
+
+        The epoch is compared first (KAFKA-19690): a fenced producer has to learn that it is fenced,
+        while INVALID_TXN_STATE would tell it that it made a mistake.
+        """
+        known = self._state.producers.entry(producer_id)
+        is_fenced = known is not None and epoch < known.epoch
+        return ErrorCode.invalid_producer_epoch if is_fenced else ErrorCode.invalid_txn_state
 
     def active_producers(self) -> list[ProducerEntry]:
         """All producers that are remembered; read only."""

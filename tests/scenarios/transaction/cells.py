@@ -189,7 +189,7 @@ BUGS: Final = {
     "KAFKA-18660": "tests/scenarios/transaction/epochs_used_up.txt",
     "KAFKA-19367": "tests/scenarios/transaction/failed_fence.txt",
     "KAFKA-19446": "tests/unit/transaction/test_markers.py",
-    "KAFKA-19690": "tests/unit/broker/apis/test_transactions.py",
+    "KAFKA-19690": "tests/unit/broker/coordination/test_runtime.py",
     "KAFKA-19999": "tests/unit/storage/test_producer_state.py",
     "KAFKA-20090": "tests/scenarios/transaction/epochs_end_by_timeout.txt",
     "KAFKA-20310": "tests/scenarios/transaction/epochs_used_up.txt",

@@ -3,7 +3,8 @@
 The group coordinator writes the offsets as a batch of the producer's transaction; the commit marker
 makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
 or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
-the group, the request gets INVALID_TXN_STATE. Generation and member are checked when given
+the group, the request gets INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH where that end fenced the
+producer. Generation and member are checked when given
 (KIP-447).
 """
 

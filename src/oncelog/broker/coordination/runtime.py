@@ -168,7 +168,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             error = ErrorCode.not_enough_replicas
         producer = append.producer
         if error is ErrorCode.none and not (producer is None or _is_permitted(partition, producer)):
-            error = ErrorCode.invalid_txn_state
+            error = partition.log.error_of_late(producer.producer_id, producer.producer_epoch)
         if error is ErrorCode.none:
             now_ms = self._runtime.wall_clock.now_ms()
             batch = _encode(append, now_ms)

@@ -197,7 +197,8 @@ class _Question(Generic[ResponseT]):
         for partition, is_allowed in allowed:
             if not is_allowed:
                 # The transaction ended between the reply and now; the batch belongs to none.
-                refused.setdefault(partition.topic_partition, ErrorCode.invalid_txn_state)
+                error = partition.log.error_of_late(self._producer_id, self._epoch)
+                refused.setdefault(partition.topic_partition, error)
             if partition.topic_partition in refused:
                 partition.meter.failed_verifications += 1
         return refused

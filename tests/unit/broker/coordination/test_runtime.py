@@ -199,6 +199,23 @@ async def test_inv6_an_append_that_waited_is_for_the_transaction_it_was_verified
     assert not log.transaction_is_open(PRODUCER, EPOCH)
 
 
+async def test_inv5_an_append_that_was_fenced_while_it_waited_learns_of_that(
+    tmp_path: Path,
+) -> None:
+    """KAFKA-19690: the epoch is compared before the transaction."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.follow()
+    log = bench.partition.log
+    permit = log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+    bench.ask(Put("id"))
+    parked = bench.ask(Put("id", b"parked", producer=AppendProducer(PRODUCER, EPOCH, permit)))
+    bench.partition.append_marker(
+        PRODUCER, EPOCH + 1, 0, commit=False, now_ms=NOW_MS, transaction_version=0
+    )
+    bench.partition.follower_fetched(OTHER, log.log_end_offset)
+    assert parked.result is ErrorCode.invalid_producer_epoch
+
+
 async def test_an_append_that_waited_is_written_while_its_transaction_stands(
     tmp_path: Path,
 ) -> None:

@@ -132,6 +132,14 @@ def test_inv3_a_batch_whose_transaction_ended_while_it_was_verified_is_refused(
     assert waiting.response() == {T0: ErrorCode.invalid_txn_state}
 
 
+def test_inv5_a_batch_that_was_fenced_while_it_was_verified_learns_of_that(bench: Bench) -> None:
+    """KAFKA-19690: the epoch is compared before the transaction."""
+    waiting = bench.waits()
+    bench.transactions.answer()
+    bench.mark(epoch=1)
+    assert waiting.response() == {T0: ErrorCode.invalid_producer_epoch}
+
+
 def test_inv3_a_batch_of_the_transaction_before_does_not_join_the_next(
     bench: Bench,
 ) -> None:
@@ -164,7 +172,7 @@ def test_under_tv2_the_marker_of_its_own_transaction_refuses_what_waits(
     waiting = bench.waits(0, epoch=1, support=TransactionSupportedOperation.ADD)
     bench.transactions.answer()
     bench.mark(epoch=2, version=2)
-    assert waiting.response() == {T0: ErrorCode.invalid_txn_state}
+    assert waiting.response() == {T0: ErrorCode.invalid_producer_epoch}
 
 
 @pytest.mark.parametrize("how", ["unreachable", "at once", "late"])
