@@ -4,8 +4,7 @@ The group coordinator writes the offsets as a batch of the producer's transactio
 makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
 or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
 the group, the request gets INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH where that end fenced the
-producer. Generation and member are checked when given
-(KIP-447).
+producer. Generation and member are checked when given (KIP-447).
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from oncelog.broker.coordination.verification import (
 )
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
 from oncelog.group.results import OffsetCommitResult
@@ -43,14 +41,21 @@ Outcome = Mapping[tuple[str, int], ErrorCode]
 def handle(
     context: Context, request: Request[TxnOffsetCommitRequest]
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    """Verify the group's partition, then commit through the group coordinator."""
+    """Verify the group's partition, then commit through the group coordinator.
+
+    Partitions that do not exist are set aside first: a request without others adds nothing to the
+    transaction.
+    """
     body = request.body
+    offsets, unknown = _offsets(context, request)
+    if not offsets:
+        return _response(request, unknown)
     if not body.group_id:
-        return _refuse(request, ErrorCode.invalid_group_id)
+        return _refuse(request, ErrorCode.invalid_group_id, unknown)
     index = context.groups.partition_of(body.group_id)
     partition = context.partitions.get(context.groups.topic, index)
     if partition is None or not partition.state.is_leader:
-        return _refuse(request, ErrorCode.not_coordinator)
+        return _refuse(request, ErrorCode.not_coordinator, unknown)
     support = (
         TransactionSupportedOperation.ADD
         if request.version >= 5
@@ -64,14 +69,14 @@ def handle(
         if error is ErrorCode.not_enough_replicas:
             error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
-            return _refuse(request, error)
+            return _refuse(request, error, unknown)
         permit = partition.log.verifications.permit(
             body.producer_id,
             body.producer_epoch,
             bumps_epoch=support is TransactionSupportedOperation.ADD,
             now_ms=context.clock.now_ms(),
         )
-        return _commit(context, request, permit)
+        return _commit(context, request, offsets, unknown, permit)
 
     return verify_and(
         context.transactions,
@@ -84,13 +89,13 @@ def handle(
     )
 
 
-def _commit(
-    context: Context, request: Request[TxnOffsetCommitRequest], permit: Verification
-) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
-    body = request.body
+def _offsets(
+    context: Context, request: Request[TxnOffsetCommitRequest]
+) -> tuple[tuple[OffsetToCommit, ...], Outcome]:
+    """Return what can be committed, and the error of each partition that does not exist."""
     offsets = []
     unknown: dict[tuple[str, int], ErrorCode] = {}
-    for topic in body.topics:
+    for topic in request.body.topics:
         image = context.image.topic(topic.name)
         for part in topic.partitions:
             if image is None or not 0 <= part.partition_index < len(image.partitions):
@@ -106,8 +111,17 @@ def _commit(
                     image.topic_id,
                 )
             )
-    if not offsets:
-        return _response(request, unknown)
+    return tuple(offsets), unknown
+
+
+def _commit(
+    context: Context,
+    request: Request[TxnOffsetCommitRequest],
+    offsets: tuple[OffsetToCommit, ...],
+    unknown: Outcome,
+    permit: Verification,
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
+    body = request.body
     event = TxnOffsetCommit(
         body.group_id,
         request.version,
@@ -116,7 +130,7 @@ def _commit(
         body.producer_epoch,
         body.generation_id_or_member_epoch,
         body.member_id,
-        tuple(offsets),
+        offsets,
         body.group_instance_id,
         permit,
     )
@@ -125,18 +139,20 @@ def _commit(
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, {**outcome, **unknown})
 
-    return context.groups.ask(body.group_id, event, convert, lambda error: _refuse(request, error))
-
-
-def _refuse(request: Request[TxnOffsetCommitRequest], error: ErrorCode) -> TxnOffsetCommitResponse:
-    return _response(
-        request,
-        {
-            TopicPartition(topic.name, part.partition_index): error
-            for topic in request.body.topics
-            for part in topic.partitions
-        },
+    return context.groups.ask(
+        body.group_id, event, convert, lambda error: _refuse(request, error, unknown)
     )
+
+
+def _refuse(
+    request: Request[TxnOffsetCommitRequest], error: ErrorCode, unknown: Outcome
+) -> TxnOffsetCommitResponse:
+    refused = {
+        (topic.name, part.partition_index): error
+        for topic in request.body.topics
+        for part in topic.partitions
+    }
+    return _response(request, {**refused, **unknown})
 
 
 def _response(

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
-from tests.unit.broker.apis.test_transactions import ID, TIMEOUT, prepare, started
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import txn_offset_commit
+from tests.unit.broker.apis.test_transactions import GROUP, ID, TIMEOUT, Producing, prepare, started
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import init_producer
 
@@ -41,3 +44,52 @@ async def test_inv5_half_an_identity_is_refused(
             NO_PRODUCER_ID,
         )
     assert await owner.produce(12) is ErrorCode.none
+
+
+async def commit(producing: Producing, *topics: str, epoch: int | None = None) -> list[ErrorCode]:
+    """Send TxnOffsetCommit v5 for partition 0 of these topics."""
+    partition = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+    )
+    answer = await producing.client.ask(
+        ApiKey.TXN_OFFSET_COMMIT,
+        5,
+        transactional_id=ID,
+        group_id=GROUP,
+        producer_id=producing.producer_id,
+        producer_epoch=producing.epoch if epoch is None else epoch,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        topics=tuple(
+            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=(partition,))
+            for name in topics
+        ),
+    )
+    return [ErrorCode(topic.partitions[0].error_code) for topic in answer.topics]
+
+
+async def state(producing: Producing) -> Any:
+    answer = await producing.client.ask(ApiKey.DESCRIBE_TRANSACTIONS, 0, transactional_ids=(ID,))
+    return answer.transaction_states[0].transaction_state
+
+
+@pytest.mark.parametrize("topics", [(), ("nowhere",)])
+async def test_offsets_of_no_topic_that_exists_begin_no_transaction(
+    context: Running, topics: tuple[str, ...]
+) -> None:
+    """TV2 adds the group's partition by this request, but only for something to write."""
+    producing = await started(context)
+    unknown = [ErrorCode.unknown_topic_or_partition for _ in topics]
+    assert await commit(producing, *topics) == unknown
+    assert await state(producing) == "Empty"
+
+
+async def test_an_unknown_topic_is_told_next_to_offsets_that_are_committed_or_refused(
+    context: Running,
+) -> None:
+    unknown = ErrorCode.unknown_topic_or_partition
+    producing = await started(context)
+    assert await commit(producing, "nowhere", "t") == [unknown, ErrorCode.none]
+    assert await state(producing) == "Ongoing"
+    fenced = [unknown, ErrorCode.invalid_producer_epoch]
+    assert await commit(producing, "nowhere", "t", epoch=producing.epoch + 1) == fenced
