@@ -332,13 +332,13 @@ GROUP_RECORD_ELEMENTS_COUNT_MAX = 1_000_000
 `max.message.bytes` can name: a partition takes four bytes.
 """
 
-GROUP_REGEX_BYTES_MAX = 16 * 1024
-"""Longest regular expression that a consumer group may be subscribed with."""
+REGEX_BYTES_MAX = 16 * 1024
+"""Longest regular expression over topics, or over transactional ids, that a client may send."""
 
-GROUP_REGEX_PROGRAM_BYTES_MAX = 256 * 1024
-"""Memory that RE2 may use for one such expression; a hostile one takes up to 0.2 ms per topic."""
+REGEX_PROGRAM_BYTES_MAX = 256 * 1024
+"""Memory that RE2 may use for one such expression; a hostile one takes up to 0.2 ms per name."""
 
-GROUP_REGEX_CACHE_COUNT_MAX = 64
+REGEX_CACHE_COUNT_MAX = 64
 """Compiled expressions that are cached."""
 
 GROUP_REGEX_REFRESH_MS_MIN = 10_000
@@ -412,15 +412,6 @@ LISTEN_BACKLOG_COUNT = 1024
 """Connections that the system completes before the broker accepts them. A further one has to retry
 after a second. Kafka's default, `socket.listen.backlog.size`, is 50.
 """
-
-PATTERN_LENGTH_MAX = 256
-"""Characters of a client's pattern over transactional ids."""
-
-PATTERN_STEPS_COUNT_MAX = 1000
-"""Steps that such a pattern may compile to; matching costs at most so many per character."""
-
-PATTERN_NESTING_MAX = 20
-"""Groups within groups of such a pattern."""
 
 KEPT_FREE_MEMORY_BYTES_MAX = 64 * 1024 * 1024
 """Freed memory that the process keeps for its next buffers before it goes back to the system."""

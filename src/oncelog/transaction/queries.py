@@ -3,6 +3,7 @@
 Nothing here changes state.
 """
 
+from oncelog.coordinator import patterns
 from oncelog.coordinator.shard import EventContext, answer
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction import notices
@@ -15,7 +16,6 @@ from oncelog.transaction.events import (
     ListTransactionsResult,
     TransactionDecision,
 )
-from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import TransactionStore
 
@@ -65,8 +65,8 @@ def list_transactions(
 ) -> TransactionDecision:
     """List the ids that pass all filters; INVALID_REGULAR_EXPRESSION for an invalid pattern."""
     try:
-        pattern = Pattern(event.pattern) if event.pattern else None
-    except BadPattern:
+        named = patterns.matching(event.pattern, store.transactions) if event.pattern else None
+    except patterns.InvalidPattern:
         return answer(context, ListTransactionsResult(ErrorCode.invalid_regular_expression))
     unknown = tuple(sorted(event.states - STATE_BY_LABEL.keys()))
     states = {STATE_BY_LABEL[label] for label in event.states - set(unknown)}
@@ -79,7 +79,7 @@ def list_transactions(
         open_ms = context.now_ms - metadata.start_timestamp_ms
         if event.duration_ms >= 0 and open_ms <= event.duration_ms:
             return False
-        return pattern is None or pattern.matches(metadata.transactional_id)
+        return named is None or metadata.transactional_id in named
 
     listed = tuple(
         ListedTransaction(id_, metadata.producer_id, metadata.state, _expiry_ms(store, metadata))

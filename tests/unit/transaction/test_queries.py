@@ -56,6 +56,8 @@ def test_describe_of_nothing() -> None:
         (ListTransactions(duration_ms=99, states=frozenset({"Ongoing"})), ["open"]),
         (ListTransactions(pattern="[ab]"), ["a", "b"]),
         (ListTransactions(pattern="ope"), []),
+        (ListTransactions(pattern="(?i)OPEN|^a$"), ["a", "open"]),
+        (ListTransactions(pattern=r"\A(?P<all>[[:alpha:]]\b)\z"), ["a", "b"]),
     ],
 )
 def test_list_filters(filters: ListTransactions, expected: list[str]) -> None:

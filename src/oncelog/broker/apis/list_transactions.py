@@ -1,8 +1,8 @@
 """Handles ListTransactions (66), versions 0-2: lists the transactional ids of this coordinator.
 
 Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
-pattern of the id (KIP-1152). The reply names unknown states. While any shard is being loaded it is
-COORDINATOR_LOAD_IN_PROGRESS. Gap: `oncelog.transaction.pattern` accepts a subset of patterns.
+pattern of the id (KIP-1152), in RE2's syntax. The reply names unknown states. While any shard is
+being loaded it is COORDINATOR_LOAD_IN_PROGRESS.
 
 A request with our tagged field `include_expiry` also gets the time at which each unused id expires.
 """
@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
+from oncelog.coordinator import patterns
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_transactions import (
@@ -20,7 +21,6 @@ from oncelog.protocol.messages.list_transactions import (
     TransactionOverview,
 )
 from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsResult
-from oncelog.transaction.pattern import BadPattern, Pattern
 from oncelog.transaction.queries import STATE_BY_LABEL
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def handle(
 def _is_pattern(text: str) -> bool:
     """Check the pattern first: a broker without shards must refuse a bad one as well."""
     try:
-        Pattern(text)
-    except BadPattern:
+        patterns.check(text)
+    except patterns.InvalidPattern:
         return False
     return True
 

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+from oncelog.coordinator import patterns
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import GROUP_REGEX_REFRESH_MS_MIN
-from oncelog.group.consumer import patterns, records
+from oncelog.group.consumer import records
 from oncelog.group.consumer.events import Beat
 from oncelog.group.consumer.group import ConsumerGroup, ResolvedRegex
 from oncelog.group.consumer.members import (

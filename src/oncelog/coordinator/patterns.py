@@ -1,4 +1,6 @@
-"""Matches topics against subscribed regular expressions, in RE2's syntax as in Kafka (RE2/J).
+"""Matches names against clients' regular expressions, in RE2's syntax as in Kafka (RE2/J).
+
+Consumer groups match topics with them, ListTransactions matches transactional ids (KIP-1152).
 
 RE2 matches in time linear in the text, whatever the pattern, and its programs are bounded here, so
 that a hostile pattern cannot block the event loop as with Python's `re`. Only this module uses the
@@ -10,9 +12,9 @@ from functools import lru_cache
 from typing import Protocol
 
 from oncelog.core.limits import (
-    GROUP_REGEX_BYTES_MAX,
-    GROUP_REGEX_CACHE_COUNT_MAX,
-    GROUP_REGEX_PROGRAM_BYTES_MAX,
+    REGEX_BYTES_MAX,
+    REGEX_CACHE_COUNT_MAX,
+    REGEX_PROGRAM_BYTES_MAX,
 )
 
 __all__ = ["InvalidPattern", "check", "matching"]
@@ -26,15 +28,15 @@ class _Pattern(Protocol):
     def fullmatch(self, text: str) -> object | None: ...
 
 
-@lru_cache(GROUP_REGEX_CACHE_COUNT_MAX)
+@lru_cache(REGEX_CACHE_COUNT_MAX)
 def _compiled(pattern: str) -> _Pattern:
-    # The library loads in 20 ms, which only groups with patterns pay.
+    # The library loads in 20 ms, which only a broker that gets a pattern pays.
     import re2
 
-    if len(pattern.encode()) > GROUP_REGEX_BYTES_MAX:
-        raise InvalidPattern(f"longer than {GROUP_REGEX_BYTES_MAX} bytes")
+    if len(pattern.encode()) > REGEX_BYTES_MAX:
+        raise InvalidPattern(f"longer than {REGEX_BYTES_MAX} bytes")
     options = re2.Options()
-    options.max_mem = GROUP_REGEX_PROGRAM_BYTES_MAX
+    options.max_mem = REGEX_PROGRAM_BYTES_MAX
     options.log_errors = False
     try:
         made: _Pattern = re2.compile(pattern, options)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelog.core.limits import GROUP_REGEX_BYTES_MAX
-from oncelog.group.consumer import patterns
+from oncelog.coordinator import patterns
+from oncelog.core.limits import REGEX_BYTES_MAX
 
 
 def test_the_whole_name_has_to_match() -> None:
@@ -23,7 +23,7 @@ def test_what_re2_does_not_take_is_refused_with_its_reason(pattern: str) -> None
 def test_a_pattern_that_is_too_large_is_refused() -> None:
     patterns.check("a" * 1_000)
     with pytest.raises(patterns.InvalidPattern):
-        patterns.check("a" * (GROUP_REGEX_BYTES_MAX + 1))
+        patterns.check("a" * (REGEX_BYTES_MAX + 1))
     with pytest.raises(patterns.InvalidPattern):
         patterns.check("((a{100}){100})")
 
