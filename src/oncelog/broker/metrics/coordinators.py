@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
+from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from oncelog.group.store import GroupStore
@@ -65,6 +66,12 @@ def _by_protocol(parts: Parts) -> tuple[Sample, Sample]:
         Sample(("classic",), sum(len(store.groups) for store in stores)),
         Sample(("consumer",), sum(len(store.consumer_groups) for store in stores)),
     )
+
+
+def _consumer_groups(parts: Parts) -> Iterator[Sample]:
+    counts = Counter(g.state for store in _groups(parts) for g in store.consumer_groups.values())
+    for state in ConsumerGroupState:
+        yield Sample((state.value,), counts[state])
 
 
 def _loads(which: str) -> tuple[Metric, Metric]:
@@ -156,6 +163,15 @@ COORDINATOR_METRICS: Final = (
         "Groups coordinated here, by protocol.",
         _by_protocol,
         ("protocol",),
+    ),
+    Metric(
+        "kafka_server_group_coordinator_metrics_consumer_group_count",
+        MetricType.GAUGE,
+        "groups",
+        "kafka.server:type=group-coordinator-metrics,state=*: consumer-group-count",
+        "Groups of the consumer protocol (KIP-848), by state.",
+        _consumer_groups,
+        ("state",),
     ),
     _group_metadata(
         "NumOffsets",

@@ -183,6 +183,16 @@ async def test_the_coordinators_tell_what_they_hold(tmp_path: Path) -> None:
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)
         topics = (OffsetCommitRequestTopic(name="t", partitions=(partition,)),)
         await client.ask(ApiKey.OFFSET_COMMIT, 8, group_id="g", topics=topics)
+        await client.ask(
+            ApiKey.CONSUMER_GROUP_HEARTBEAT,
+            1,
+            group_id="new",
+            member_id="m",
+            member_epoch=0,
+            rebalance_timeout_ms=60_000,
+            subscribed_topic_names=("t",),
+            topic_partitions=(),
+        )
         values = values_of(context)
         assert values["oncelog_transactional_ids", ("Ongoing",)] == 1
         assert values["oncelog_transactional_ids", ("Empty",)] == 1
@@ -192,6 +202,9 @@ async def test_the_coordinators_tell_what_they_hold(tmp_path: Path) -> None:
         groups = "kafka_coordinator_group_groupmetadatamanager_"
         assert values[groups + "numoffsets", ()] == 1
         assert values["kafka_server_group_coordinator_metrics_group_count", ("classic",)] == 1
+        consumer_groups = "kafka_server_group_coordinator_metrics_consumer_group_count"
+        states = {state: values[consumer_groups, (state,)] for state in ("Empty", "Stable")}
+        assert states == {"Empty": 0, "Stable": 1}
         markers = "kafka_coordinator_transaction_transactionmarkerchannelmanager_"
         assert values[markers + "unknowndestinationqueuesize", ()] == 0
     async with running(tmp_path, config) as context:
