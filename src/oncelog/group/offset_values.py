@@ -1,8 +1,9 @@
-"""Defines a committed offset in memory."""
+"""Defines a committed offset in memory, and corrects times that the log contains."""
 
 from typing import NamedTuple
 from uuid import UUID
 
+from oncelog.core.limits import CLOCK_JUMP_MS_MIN
 from oncelog.group.events import ZERO_TOPIC_ID
 
 NO_TIMESTAMP = -1
@@ -18,3 +19,24 @@ class CommittedOffset(NamedTuple):
     expire_timestamp_ms: int = NO_TIMESTAMP
     topic_id: UUID = ZERO_TOPIC_ID
     record_offset: int = -1
+
+    def as_written(self, written_ms: int) -> "CommittedOffset":
+        """Shift its times to the wall-clock time at which its record was written.
+
+        They come from a clock that does not jump; the record's own timestamp is wall time. They
+        differ if the wall clock was set meanwhile.
+        """
+        shift_ms = clock_shift_ms(self.commit_timestamp_ms, written_ms)
+        if not shift_ms:
+            return self
+        expire_ms = self.expire_timestamp_ms
+        return self._replace(
+            commit_timestamp_ms=written_ms,
+            expire_timestamp_ms=NO_TIMESTAMP if expire_ms == NO_TIMESTAMP else expire_ms + shift_ms,
+        )
+
+
+def clock_shift_ms(value_ms: int, written_ms: int) -> int:
+    """Return by how much the wall clock had been set when a record with this time was written."""
+    shift_ms = written_ms - value_ms
+    return shift_ms if abs(shift_ms) >= CLOCK_JUMP_MS_MIN else 0

@@ -11,7 +11,7 @@ from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
 from oncelog.core.ids import TopicPartition
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
-from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.offset_values import CommittedOffset, clock_shift_ms
 from oncelog.group.states import GroupState
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.records import consumer_group_log, group_log
@@ -165,14 +165,20 @@ def assignments(value: group_log.GroupMetadataValue) -> Iterator[tuple[str, byte
         yield member.member_id, member.assignment
 
 
-def load_group(group_id: str, value: group_log.GroupMetadataValue) -> ClassicGroup:
-    """Restore a group from its last record: stable or empty, without waiting requests."""
+def load_group(group_id: str, value: group_log.GroupMetadataValue, written_ms: int) -> ClassicGroup:
+    """Restore a group from its last record: stable or empty, without waiting requests.
+
+    A group becomes empty when its record is written, at `written_ms` by the wall clock.
+    """
+    state_ms = value.current_state_timestamp_ms
+    if state_ms >= 0:
+        state_ms += clock_shift_ms(state_ms, written_ms)
     group = ClassicGroup(
         group_id,
         generation_id=value.generation,
         protocol_name=value.protocol,
         leader_id=value.leader,
-        state_timestamp_ms=value.current_state_timestamp_ms,
+        state_timestamp_ms=state_ms,
     )
     for stored in value.members:
         timeout_ms = stored.rebalance_timeout_ms

@@ -181,11 +181,12 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         if not is_known and record.group_id not in self.store.consumer_groups:
             # Offsets without members: a simple group.
             self.store.groups[record.group_id] = ClassicGroup(record.group_id)
+        value = record.value.as_written(context.timestamp_ms)
         if context.transactional:
             producer_id = context.producer_id
-            store.pending.put(producer_id, record.group_id, record.partition, record.value)
+            store.pending.put(producer_id, record.group_id, record.partition, value)
         else:
-            store.put(record.group_id, record.partition, record.value)
+            store.put(record.group_id, record.partition, value)
 
     def _replay_group(self, record: records.GroupRecord, context: RecordContext) -> None:
         group = self.store.groups.get(record.group_id)
@@ -197,7 +198,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             return
         self.store.recorded.add(record.group_id)
         if group is None or write is None:
-            self.store.groups[record.group_id] = records.load_group(record.group_id, record.value)
+            loaded = records.load_group(record.group_id, record.value, context.timestamp_ms)
+            self.store.groups[record.group_id] = loaded
             return
         if write.kind is WriteKind.ASSIGNMENT:
             for member_id, assignment in records.assignments(record.value):

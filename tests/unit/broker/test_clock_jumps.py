@@ -18,8 +18,10 @@ from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
+from oncelog.protocol.messages import offset_commit
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
 from oncelog.runtime.clock import SystemClock
 from oncelog.transaction.shard import TransactionCoordinatorShard
@@ -179,6 +181,30 @@ async def test_an_id_used_after_the_clock_was_set_forward_is_not_idle(tmp_path: 
     async with run(tmp_path, clock) as context:
         context.sweep()
         assert context.transaction() is not None
+
+
+async def test_offsets_committed_after_the_clock_was_set_forward_outlive_a_restart(
+    tmp_path: Path,
+) -> None:
+    """A machine starts with a wrong clock, and is told the time a moment later."""
+    clock = SetClock()
+    async with run(tmp_path, clock) as context:
+        clock.set_by_ms = MONTH_MS
+        part = offset_commit.OffsetCommitRequestPartition(
+            partition_index=0, committed_offset=5, committed_metadata=""
+        )
+        topic = offset_commit.OffsetCommitRequestTopic(name="t", partitions=(part,))
+        asked = {"generation_id_or_member_epoch": -1, "member_id": "", "topics": (topic,)}
+        await context.client.ask(ApiKey.OFFSET_COMMIT, 8, group_id="g", **asked)
+    async with run(tmp_path, clock) as context:
+        clock.passed_ms += HOUR_MS
+        context.sweep()
+        context.sweep()
+        (shard,) = context.broker.groups.shards()
+        assert isinstance(shard, GroupCoordinatorShard)
+        committed = shard.store.offsets.get("g", TopicPartition("t", 0))
+        assert committed is not None
+        assert committed.offset == 5
 
 
 async def test_records_of_coordinators_carry_wall_time(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.results import OffsetCommitResult, OffsetDeleteResult, OffsetFetchResult
-from tests.unit.group.context import T0, T1, Context
+from tests.unit.group.context import T0, T1, Context, Written
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -339,6 +339,44 @@ def test_a_retention_that_the_commit_names_counts() -> None:
     c.restart()
     c.advance(1_200_000)
     assert c.fetch().offset == -1
+
+
+def set_clock(c: Context, by_ms: int) -> None:
+    """The wall clock was set before the records were written; the next run begins with it."""
+    for item in c.log:
+        assert isinstance(item, Written)
+        item.timestamp_ms += by_ms
+    c.now_ms += by_ms
+    c.restart()
+
+
+@pytest.mark.parametrize("set_by_ms", [-30 * DAY_MS, 30 * DAY_MS])
+@pytest.mark.parametrize("retention_ms", [-1, DAY_MS])
+def test_offsets_live_as_long_wherever_the_wall_clock_was_set(
+    set_by_ms: int, retention_ms: int
+) -> None:
+    c = Context(GroupConfig(offsets_retention_ms=DAY_MS), now_ms=40 * DAY_MS)
+    c.commit(1, retention_ms=retention_ms)
+    set_clock(c, set_by_ms)
+    c.advance(DAY_MS - 600_000)
+    assert c.fetch().offset == 1
+    c.advance(1_200_000)
+    assert c.fetch().offset == -1
+
+
+@pytest.mark.parametrize("set_by_ms", [-30 * DAY_MS, 30 * DAY_MS])
+def test_offsets_of_an_empty_group_live_as_long_wherever_the_wall_clock_was_set(
+    set_by_ms: int,
+) -> None:
+    c = Context(GroupConfig(offsets_retention_ms=DAY_MS), now_ms=40 * DAY_MS)
+    (member,) = c.stable()
+    c.commit(1, member, 1)
+    c.leave(member)
+    set_clock(c, set_by_ms)
+    c.advance(DAY_MS - 600_000)
+    assert c.fetch().offset == 1
+    c.advance(1_200_000)
+    assert "g" not in c.shard.store.groups
 
 
 def test_a_group_that_became_empty_keeps_its_offsets_from_then_on() -> None:
