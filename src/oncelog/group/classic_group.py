@@ -109,6 +109,8 @@ class ClassicGroup:
     group_id: str
     state: GroupState = GroupState.EMPTY
     generation_id: int = 0
+    unused_generation_id: int = 0
+    """The generation of the group's record, if no member was told of it."""
     protocol_type: str | None = None
     protocol_name: str | None = None
     leader_id: str | None = None
@@ -285,12 +287,17 @@ class ClassicGroup:
             self.leader_id = joined
         return joined is not None
 
+    def stay_in(self, generation_id: int) -> None:
+        """Let members continue in the generation that they know, until the next one starts."""
+        self.unused_generation_id = self.generation_id
+        self.generation_id = generation_id
+
     def start_generation(self, now_ms: int) -> None:
         """Start the next generation with the current members.
 
         Without members the group becomes empty.
         """
-        self.generation_id += 1
+        self.generation_id = max(self.generation_id, self.unused_generation_id) + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.learn_subscription()
         self.move(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)

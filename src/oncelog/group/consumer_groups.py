@@ -191,7 +191,7 @@ def _remove(
     if may_downgrade(group, gone, here, store.config.max_size):
         classic, assignments = downgrade(group, gone, here)
         written = [*records.no_group(group), group_record(classic, assignments)]
-        store.due.append(GroupConverted(group.group_id))
+        store.due.append(GroupConverted(group.group_id, group.group_epoch))
     else:
         written = leaving.remove_members(group, gone, here)
     _plan(store, group.group_id, leaving.stopped_timers(gone), context.now_ms)
@@ -201,16 +201,20 @@ def _remove(
 def group_converted(
     store: GroupStore, event: GroupConverted, context: EventContext
 ) -> GroupDecision:
-    """Start the timers of a group that has changed its protocol; a classic one rebalances."""
+    """Start the timers of a group that has changed its protocol; a classic one rebalances.
+
+    If the change was not committed there is nothing to do.
+    """
     builder = DecisionBuilder(event, context)
     group = store.consumer_groups.get(event.group_id)
-    if group is not None:
-        start_timers(store, group, context.now_ms)
     classic = store.groups.get(event.group_id)
-    if classic is not None:
+    if event.generation_id is None and group is not None:
+        start_timers(store, group, context.now_ms)
+    if event.generation_id is not None and classic is not None:
         for member in classic.members.values():
             store.renew_session(classic, member, context.now_ms)
         if classic.state is GroupState.STABLE:
+            classic.stay_in(event.generation_id)
             prepare_rebalance(store, classic, builder)
     return builder.build()
 

@@ -3,7 +3,9 @@
 A classic group becomes a consumer group with its first member of the new protocol: its members keep
 their partitions, in the epoch of their generation. A consumer group becomes classic when its last
 member of the new protocol leaves: the others keep their partitions in the generation of the group's
-epoch, and rebalance. Pure; the callers write.
+epoch, and rebalance. The record has the generation after that, which no member has: if the
+coordinator restarts before the rebalance is over, all members have to rejoin. Pure; the callers
+write.
 """
 
 from oncelog.coordinator.shard import CoordinatorRecord
@@ -116,7 +118,7 @@ def downgrade(
 ) -> tuple[ClassicGroup, dict[str, bytes]]:
     """Return the classic group of the remaining members, with their assignments."""
     classic = ClassicGroup(
-        group.group_id, generation_id=group.group_epoch, state_timestamp_ms=context.now_ms
+        group.group_id, generation_id=group.group_epoch + 1, state_timestamp_ms=context.now_ms
     )
     for member_id, member in group.members.items():
         if member_id not in gone and member.classic is not None:

@@ -103,6 +103,10 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return None
         return event.group_id
 
+    def overtakes(self, event: GroupEvent) -> bool:
+        """Decide the change of a group's protocol first: it tells what its members know."""
+        return isinstance(event, GroupConverted)
+
     def decide(self, event: GroupEvent, context: EventContext) -> GroupDecision:
         """Route an event to the function that decides it. See the module."""
         store = self.store

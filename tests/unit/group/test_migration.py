@@ -7,8 +7,8 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
-from oncelog.group.events import Leave, LeavingMember
-from oncelog.group.results import JoinResult, LeaveResult
+from oncelog.group.events import Heartbeat, Leave, LeavingMember
+from oncelog.group.results import HeartbeatResult, JoinResult, LeaveResult
 from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import Context
 
@@ -110,3 +110,57 @@ def test_a_group_is_downgraded_without_the_classic_members_that_leave_in_the_sam
     assert list(c.group().members) == [left]
     c.restart()
     assert list(c.group().members) == [left]
+
+
+def downgraded(c: Context) -> tuple[str, int]:
+    """A downgraded group before its rebalance: its only member and the generation it knows."""
+    assert beat(c, "new").error is ErrorCode.none
+    joined = c.joined(c.join(version=3))
+    c.submit(Quit("g", "new", -1))
+    assert list(c.group().members) == [joined.member_id]
+    return joined.member_id, joined.generation_id
+
+
+@pytest.mark.parametrize("passed_ms", [0, 1_000])
+def test_a_restart_before_the_rebalance_of_a_downgrade_is_over_has_all_members_rejoin(
+    passed_ms: int,
+) -> None:
+    c = context()
+    member, generation = downgraded(c)
+    c.advance(passed_ms)
+    c.restart()
+    assert c.heartbeat(member, generation) is ErrorCode.illegal_generation
+    assert c.joined(c.join(member, version=3)).generation_id > generation
+
+
+def test_a_restart_after_a_downgraded_group_has_joined_has_all_members_rejoin() -> None:
+    """Their assignments are not stored yet."""
+    c = context()
+    member, _ = downgraded(c)
+    c.advance(1_000)
+    generation = c.joined(c.join(member, version=3)).generation_id
+    c.restart()
+    assert c.heartbeat(member, generation) is ErrorCode.illegal_generation
+
+
+def test_members_of_a_downgraded_group_are_called_to_rejoin_in_the_generation_they_know() -> None:
+    c = context()
+    member, generation = downgraded(c)
+    c.advance(1)
+    assert c.heartbeat(member, generation) is ErrorCode.rebalance_in_progress
+    assert c.commit(5, member, generation) is ErrorCode.none
+
+
+def test_a_heartbeat_that_waits_for_a_downgrade_is_called_to_rejoin() -> None:
+    c = context()
+    assert beat(c, "new").error is ErrorCode.none
+    joined = c.joined(c.join(version=3))
+    c.hold = True
+    c.submit(Quit("g", "new", -1))
+    waiting = c.submit(Heartbeat("g", joined.generation_id, joined.member_id))
+    c.advance(1)
+    c.hold = False
+    c.commit_all()
+    result = c.replies[waiting]
+    assert isinstance(result, HeartbeatResult)
+    assert result.error is ErrorCode.rebalance_in_progress

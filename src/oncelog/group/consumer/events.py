@@ -58,9 +58,14 @@ class MemberOverdue:
 
 @dataclass(frozen=True, slots=True)
 class GroupConverted:
-    """A group has changed its protocol: its members' timers start. Made by the shard itself."""
+    """A group has changed its protocol: its members' timers start. Made by the shard itself.
+
+    `generation_id` is the generation in which the members of a group that is classic now still are;
+    None for a group that is a consumer group now.
+    """
 
     group_id: str
+    generation_id: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
