@@ -333,7 +333,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._decide(event, token, now_ms, output, None)
             self._drain(id_, now_ms, output)
             return
-        if len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX and not ahead:
+        is_full = len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX
+        if is_full and token is not None and not ahead:
             error = ErrorCode.concurrent_transactions
             self._refuse(event, token, error, now_ms, output)
             return

@@ -384,6 +384,16 @@ def test_timers_queue_without_a_bound_in_time_and_without_an_answer() -> None:
     assert context.commit(first).effects == ["rang"]
 
 
+def test_timers_queue_also_where_too_many_requests_wait() -> None:
+    context = Context()
+    first = context.send(Do("a", "1", (b"x",)))
+    for _ in range(PARKED_REQUESTS_PER_ID_COUNT_MAX):
+        context.send(Do("a", "n"))
+    context.toy.due = [Do("a", "timer", effect="rang")]
+    assert context.processor.tick(1) == NO_OUTPUT
+    assert context.commit(first).effects == ["rang"]
+
+
 def test_a_dropped_request_is_never_decided() -> None:
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
