@@ -307,6 +307,11 @@ COORDINATOR_APPEND_BYTES_MAX = 32 * 1024
 whose topic is gone: about 450, which take the loop 5 to 10 ms.
 """
 
+MEMBER_REMOVAL_RETRY_BACKOFF_MS = 500
+"""Pause before an overdue member of a consumer group is removed again after a failed append, as
+Kafka's coordinator retries its timers.
+"""
+
 EXPIRY_CONTINUE_MS = 1_000
 """Pause before the expiry of offsets continues that reached the limit above."""
 

@@ -20,6 +20,7 @@ from oncelog.coordinator.shard import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import MEMBER_REMOVAL_RETRY_BACKOFF_MS
 from oncelog.group import events, results
 from oncelog.group.consumer import classic_members, leaving, records
 from oncelog.group.consumer.commits import check_commit
@@ -183,7 +184,7 @@ def _write(
 def _remove(
     store: GroupStore, group: ConsumerGroup, gone: frozenset[str], context: EventContext
 ) -> list[CoordinatorRecord]:
-    """Return the records that remove members, and stop their timers.
+    """Return the records that remove members; their timers stop once these are committed.
 
     If only classic-protocol members remain, the group becomes classic.
     """
@@ -192,10 +193,8 @@ def _remove(
         classic, assignments = downgrade(group, gone, here)
         written = [*records.no_group(group), group_record(classic, assignments)]
         store.due.append(GroupConverted(group.group_id, group.group_epoch))
-    else:
-        written = leaving.remove_members(group, gone, here)
-    _plan(store, group.group_id, leaving.stopped_timers(gone), context.now_ms)
-    return written
+        return written
+    return leaving.remove_members(group, gone, here)
 
 
 def group_converted(
@@ -230,6 +229,26 @@ def member_overdue(store: GroupStore, event: MemberOverdue, context: EventContex
         return NOTHING
     written = _remove(store, group, frozenset({member.member_id}), context)
     return Decision(tuple(written), id=group.group_id if written else None)
+
+
+def restore_timers(store: GroupStore, event: GroupEvent, now_ms: int) -> None:
+    """Set the timer again that a failed event ended: its member has to be waited for as before."""
+    match event:
+        case MemberOverdue(group_id, member_id, timer):
+            delay_ms: int | None = MEMBER_REMOVAL_RETRY_BACKOFF_MS
+        case Beat(group_id, member_id):
+            timer, delay_ms = MemberTimer.REVOCATION, None
+        case _:
+            return
+    group = store.consumer_groups.get(group_id)
+    member = group.members.get(member_id) if group is not None else None
+    if member is None or not leaving.is_overdue(member, timer):
+        return
+    if delay_ms is None:
+        if member.classic is not None:
+            return  # Instead it has its time to rejoin.
+        delay_ms = member.rebalance_timeout_ms
+    _plan(store, group_id, (TimerChange(timer, member_id, delay_ms, if_absent=True),), now_ms)
 
 
 # Requests of the classic protocol.

@@ -268,6 +268,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             self._settle(group, write)
         elif group_id is not None:
             self.store.offsets.fail_in_flight(group_id, event)
+            consumer_groups.restore_timers(self.store, event, context.now_ms)
         elif isinstance(event, deleted_topics.RETRIED):
             self.store.retries.append(event)
         result = refusal(event, code)

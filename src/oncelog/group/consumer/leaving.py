@@ -17,7 +17,7 @@ from oncelog.group.consumer.outcome import (
     Refusal,
 )
 from oncelog.group.consumer.target import Members
-from oncelog.group.consumer.timers import MemberTimer, TimerChange
+from oncelog.group.consumer.timers import MemberTimer
 
 # --- a member that leaves
 
@@ -75,8 +75,3 @@ def is_overdue(member: ConsumerMember, timer: MemberTimer) -> bool:
     if timer is MemberTimer.REVOCATION:
         return member.state is MemberState.UNREVOKED_PARTITIONS
     return True
-
-
-def stopped_timers(member_ids: frozenset[str]) -> list[TimerChange]:
-    """Return the changes that stop all timers of these members."""
-    return [TimerChange(timer, each, None) for each in sorted(member_ids) for timer in MemberTimer]

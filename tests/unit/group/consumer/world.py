@@ -281,7 +281,8 @@ class World:
     def remove(self, *member_ids: str) -> None:
         gone = frozenset(member_ids)
         self.commit(leaving.remove_members(self.group, gone, self.context))
-        self.plan(leaving.stopped_timers(gone))
+        for key in [key for key in self.deadlines if key[1] in gone]:
+            del self.deadlines[key]
 
     def commit(self, entries: Iterable[CoordinatorRecord]) -> None:
         for entry in entries:

@@ -1,0 +1,114 @@
+"""What a consumer group's members are waited for, also where an append fails."""
+
+from typing import Any
+
+import pytest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.group.config import GroupConfig
+from oncelog.group.consumer.events import Beat, Quit
+from oncelog.group.consumer.members import MemberState
+from oncelog.group.consumer.outcome import BeatResult
+from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.events import Leave, LeavingMember
+from tests.unit.group.consumer.world import FakeTopics, partitions
+from tests.unit.group.context import Context
+
+FAILED = ErrorCode.not_enough_replicas
+
+
+def context() -> Context:
+    consumer = ConsumerGroupConfig(assignment_interval_ms=0)
+    return Context(GroupConfig(consumer=consumer), topics=FakeTopics({"t": 4}))
+
+
+def beat_event(member_id: str, epoch: int = 0, **fields: Any) -> Beat:
+    """A heartbeat; a member that joins says everything."""
+    if epoch == 0:
+        fields |= {"rebalance_timeout_ms": 60_000, "topic_names": frozenset({"t"})}
+    return Beat("g", member_id, epoch, **{"owned": frozenset(), **fields})
+
+
+def beat(c: Context, member_id: str, epoch: int = 0, **fields: Any) -> BeatResult:
+    result = c.replies[c.submit(beat_event(member_id, epoch, **fields))]
+    assert isinstance(result, BeatResult)
+    return result
+
+
+def keep_alive(c: Context, member_id: str, times: int) -> None:
+    """One member's heartbeats, each ten seconds."""
+    for _ in range(times):
+        c.advance(10_000)
+        member = c.consumer_group().members[member_id]
+        beat(c, member_id, member.member_epoch, owned=frozenset(member.assigned))
+
+
+def fail_next(c: Context, ms: int) -> None:
+    """Let time pass until the next append, which fails."""
+    c.hold = True
+    c.advance(ms)
+    assert c.in_flight
+    c.fail(FAILED)
+    c.hold = False
+
+
+def test_a_silent_member_whose_removal_failed_is_removed_later() -> None:
+    c = context()
+    beat(c, "a")
+    beat(c, "b")
+    keep_alive(c, "a", 4)
+    fail_next(c, 5_001)
+    assert "b" in c.consumer_group().members
+    c.advance(500)
+    assert list(c.consumer_group().members) == ["a"]
+
+
+def test_a_member_that_returns_before_its_removal_is_retried_stays() -> None:
+    c = context()
+    beat(c, "a")
+    fail_next(c, 45_001)
+    assert beat(c, "a", 1).error is ErrorCode.none
+    c.advance(44_000)
+    assert list(c.consumer_group().members) == ["a"]
+    c.advance(1_000)
+    assert not c.consumer_group().members
+
+
+@pytest.mark.parametrize(
+    "leaving", [Quit("g", "a", -1), Leave("g", (LeavingMember("a"),))], ids=["new", "classic"]
+)
+def test_a_member_whose_leaving_failed_still_has_its_session(leaving: Quit | Leave) -> None:
+    c = context()
+    beat(c, "a")
+    c.hold = True
+    c.submit(leaving)
+    c.fail(FAILED)
+    c.hold = False
+    assert "a" in c.consumer_group().members
+    c.advance(45_000)
+    assert not c.consumer_group().members
+
+
+def test_a_member_that_left_is_waited_for_no_more() -> None:
+    c = context()
+    beat(c, "a")
+    beat(c, "b")
+    c.submit(Quit("g", "b", -1))
+    assert not [key for key in c.shard.store.timers.deadlines if key.member_id == "b"]
+
+
+def test_a_member_whose_revocation_was_not_stored_has_to_say_it_again() -> None:
+    c = context()
+    beat(c, "a")
+    beat(c, "b")
+    beat(c, "a", 1, owned=partitions("t", 0, 1, 2, 3))
+    assert c.consumer_group().members["a"].state is MemberState.UNREVOKED_PARTITIONS
+    c.hold = True
+    c.submit(beat_event("a", 1, owned=partitions("t", 0, 1)))
+    c.fail(FAILED)
+    c.hold = False
+    for _ in range(6):
+        c.advance(10_000)
+        beat(c, "a", 1, owned=partitions("t", 0, 1, 2, 3))
+        beat(c, "b", 2)
+    assert "a" not in c.consumer_group().members
