@@ -53,7 +53,7 @@ from oncelog.group.offsets import AnyCommit, expire_offsets, refused, write_offs
 from oncelog.group.rebalance import prepare_rebalance
 from oncelog.group.records import BatchBudget, group_record, group_tombstone, offset_tombstone
 from oncelog.group.states import GroupState
-from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting
+from oncelog.group.store import DecisionBuilder, GroupStore
 from oncelog.group.timers import TimerKey, TimerKind
 
 TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
@@ -121,7 +121,10 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
         converted.insert(0, group_tombstone(event.group_id))
     builder = DecisionBuilder(event, context)
     for member in classic.members.values() if classic is not None else ():
-        refuse_waiting(builder, member, ErrorCode.rebalance_in_progress, member.member_id)
+        # Their requests wait on if the append fails: then the group stays classic.
+        error = ErrorCode.rebalance_in_progress
+        builder.reply_on_commit(member.join_token, results.JoinResult(error, member.member_id))
+        builder.reply_on_commit(member.sync_token, results.SyncResult(error))
     if converted:
         store.due.append(GroupConverted(event.group_id))
     _plan(store, event.group_id, outcome.timers, context.now_ms)

@@ -112,6 +112,43 @@ def test_a_group_is_downgraded_without_the_classic_members_that_leave_in_the_sam
     assert list(c.group().members) == [left]
 
 
+def fail_upgrade(c: Context) -> None:
+    """A member of the new protocol comes, and the converted group is too large for one append."""
+    c.hold = True
+    c.submit(Beat("g", "new", 0, rebalance_timeout_ms=60_000, topic_names=frozenset({"t"})))
+    assert c.in_flight
+    c.fail(ErrorCode.message_too_large)
+    c.hold = False
+
+
+def test_a_failed_upgrade_leaves_a_rebalance_as_it_is() -> None:
+    c = context()
+    member, token = c.new_member()
+    fail_upgrade(c)
+    c.advance(6_000)
+    assert c.joined(token).error is ErrorCode.none
+    waiting = [c.new_member()[1] for _ in range(2)]
+    leader = c.join(member)
+    fail_upgrade(c)
+    c.advance(60_000)
+    assert [c.joined(each).error for each in (*waiting, leader)] == [ErrorCode.none] * 3
+
+
+def test_a_failed_upgrade_leaves_waiting_followers_and_their_group_as_they_are() -> None:
+    c = context()
+    members = [c.new_member() for _ in range(2)]
+    c.advance(6_000)
+    leader, follower = (member for member, _ in members)
+    waiting = c.sync(follower)
+    fail_upgrade(c)
+    assert waiting not in c.replies
+    c.sync(leader)
+    assert c.synced(waiting).error is ErrorCode.none
+    fail_upgrade(c)
+    c.advance(1_000)
+    assert c.heartbeat(leader) is ErrorCode.none, "no rebalance: nothing has changed"
+
+
 def downgraded(c: Context) -> tuple[str, int]:
     """A downgraded group before its rebalance: its only member and the generation it knows."""
     assert beat(c, "new").error is ErrorCode.none
