@@ -47,6 +47,7 @@ from oncelog.group.consumer.outcome import (
 from oncelog.group.consumer.target import Members
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.join import check_first, check_request
 from oncelog.group.migration import all_records, downgrade, may_downgrade, upgrade
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.offsets import AnyCommit, expire_offsets, refused, write_offsets
@@ -260,6 +261,11 @@ def restore_timers(store: GroupStore, event: GroupEvent, now_ms: int) -> None:
 def join_classic(store: GroupStore, event: events.Join, context: EventContext) -> GroupDecision:
     """Let a classic-protocol member join the group, or take over an empty group."""
     group = store.consumer_groups[event.group_id]
+    error = check_request(store, event)
+    if error is ErrorCode.none and not group.members:
+        error = check_first(event)
+    if error is not ErrorCode.none:
+        return answer(context, results.JoinResult(error, event.member_id))
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
     outcome = classic_members.join(group, event, _context(store, event.group_id, context))

@@ -32,7 +32,7 @@ SKIP_ASSIGNMENT_VERSION_MIN = 9
 
 def join(store: GroupStore, event: Join, context: EventContext) -> GroupDecision:
     """Decide a JoinGroup; the reply may come later, through the group's rebalance."""
-    error = _check_request(store, event)
+    error = check_request(store, event)
     if error is not ErrorCode.none:
         return answer(context, JoinResult(error, event.member_id))
     group = store.groups.get(event.group_id)
@@ -53,13 +53,23 @@ def join(store: GroupStore, event: Join, context: EventContext) -> GroupDecision
     return builder.build()
 
 
-def _check_request(store: GroupStore, event: Join) -> ErrorCode:
+def check_request(store: GroupStore, event: Join) -> ErrorCode:
+    """Check what does not depend on the group, nor on its type."""
     if not event.group_id:
         return ErrorCode.invalid_group_id
     shortest_ms = store.config.min_session_timeout_ms
     longest_ms = store.config.max_session_timeout_ms
     if not shortest_ms <= event.session_timeout_ms <= longest_ms:
         return ErrorCode.invalid_session_timeout
+    return ErrorCode.none
+
+
+def check_first(event: Join) -> ErrorCode:
+    """Return the error for a JoinGroup that no group without members accepts."""
+    if event.member_id != NO_MEMBER_ID:
+        return ErrorCode.unknown_member_id
+    if not ClassicGroup(event.group_id).supports(event.protocol_type, event.protocols):
+        return ErrorCode.inconsistent_group_protocol
     return ErrorCode.none
 
 

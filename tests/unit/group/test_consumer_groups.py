@@ -1,5 +1,6 @@
 """What a consumer group's members are waited for, also where an append fails."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.members import MemberState
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from oncelog.group.events import Leave, LeavingMember
+from oncelog.group.events import Join, Leave, LeavingMember
 from tests.unit.group.consumer.world import FakeTopics, partitions
 from tests.unit.group.context import Context
 
@@ -112,3 +113,37 @@ def test_a_member_whose_revocation_was_not_stored_has_to_say_it_again() -> None:
         beat(c, "a", 1, owned=partitions("t", 0, 1, 2, 3))
         beat(c, "b", 2)
     assert "a" not in c.consumer_group().members
+
+
+# Requests of the classic protocol.
+
+
+@pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
+def test_the_limits_of_session_timeouts_count_in_consumer_groups_too(session_ms: int) -> None:
+    c = context()
+    beat(c, "a")
+    joined = c.joined(c.join(version=3, session_ms=session_ms))
+    assert joined.error is ErrorCode.invalid_session_timeout
+    assert list(c.consumer_group().members) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error"),
+    [
+        ({"session_timeout_ms": 1}, ErrorCode.invalid_session_timeout),
+        ({"member_id": "other"}, ErrorCode.unknown_member_id),
+        ({"protocol_type": ""}, ErrorCode.inconsistent_group_protocol),
+        ({"protocols": ()}, ErrorCode.inconsistent_group_protocol),
+    ],
+)
+def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is(
+    wrong: dict[str, Any], error: ErrorCode
+) -> None:
+    c = context()
+    beat(c, "a")
+    c.submit(Quit("g", "a", -1))
+    written_count = len(c.log)
+    request: Join = replace(c.join_event(version=3), **wrong)
+    assert c.joined(c.submit(request)).error is error
+    assert "g" in c.shard.store.consumer_groups
+    assert len(c.log) == written_count
