@@ -110,7 +110,7 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
         return _refuse_beat(context, refusal)
     group, converted = ConsumerGroup(event.group_id), []
     classic = store.groups.get(event.group_id)
-    if classic is not None and (classic.members or classic.pending_joins):
+    if classic is not None and classic.state is not GroupState.EMPTY:
         upgraded = upgrade(classic, here)
         if isinstance(upgraded, Refusal):
             return _refuse_beat(context, upgraded)

@@ -112,6 +112,26 @@ def test_a_group_is_downgraded_without_the_classic_members_that_leave_in_the_sam
     assert list(c.group().members) == [left]
 
 
+def test_an_id_that_no_member_has_joined_with_yet_is_no_classic_group() -> None:
+    c = context()
+    asked = c.joined(c.join())
+    assert asked.error is ErrorCode.member_id_required
+    assert beat(c).error is ErrorCode.none
+    assert "g" not in c.shard.store.groups
+    assert not [key for key in c.shard.store.timers.deadlines if key.member_id == asked.member_id]
+    c.advance(40_000)
+    assert list(c.consumer_group().members) == ["new"]
+
+
+def test_a_group_that_waits_for_an_id_given_out_in_its_rebalance_is_upgraded() -> None:
+    c = context()
+    member = c.stable()[0]
+    c.join()
+    c.leave(member)
+    assert c.group().pending_joins
+    assert beat(c).error is ErrorCode.none
+
+
 def fail_upgrade(c: Context) -> None:
     """A member of the new protocol comes, and the converted group is too large for one append."""
     c.hold = True
