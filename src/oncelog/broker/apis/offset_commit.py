@@ -2,8 +2,8 @@
 
 From version 10 on topics are named by id. Offsets of existing partitions go to the group
 coordinator in one batch; the others get UNKNOWN_TOPIC_OR_PARTITION or UNKNOWN_TOPIC_ID. A commit
-from an older generation is refused (INV-8). The retention of versions 2 to 4 is ignored, as in
-Kafka's newer brokers.
+from an older generation is refused (INV-8). Versions 2 to 4 may name their own retention; -1 means
+`offsets.retention.minutes`.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def handle(
         body.member_id,
         tuple(offsets),
         body.group_instance_id,
+        body.retention_time_ms,
     )
 
     def convert(result: OffsetCommitResult) -> offset_commit.OffsetCommitResponse:

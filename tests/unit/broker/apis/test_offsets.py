@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -14,7 +15,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.core.pending import unchanged
 from oncelog.group.events import OffsetCommit, OffsetToCommit
-from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import offset_commit, offset_fetch
@@ -45,6 +46,7 @@ async def commit(
     *,
     first: int = 0,
     count: int = 1,
+    **fields: Any,
 ) -> ErrorCode:
     """Commit an offset for `count` partitions of `t` from the `first` on."""
     partitions = tuple(
@@ -60,6 +62,7 @@ async def commit(
         group_id=GROUP,
         generation_id_or_member_epoch=-1,
         topics=(topic,),
+        **fields,
     )
     (error,) = {p.error_code for topic in answer.topics for p in topic.partitions}
     return ErrorCode(error)
@@ -73,6 +76,21 @@ async def fetch(client: Client, version: int = 9, topic_id: UUID | None = None) 
     group = offset_fetch.OffsetFetchRequestGroup(group_id=GROUP, topics=(topic,))
     answer = await client.ask(ApiKey.OFFSET_FETCH, version, groups=(group,), require_stable=False)
     return int(answer.groups[0].topics[0].partitions[0].committed_offset)
+
+
+@pytest.mark.parametrize(
+    ("version", "retention_ms"), [(2, 60_000), (4, 60_000), (4, 0), (4, -1), (8, -1)]
+)
+async def test_a_commit_may_name_its_own_retention_up_to_version_4(
+    tmp_path: Path, version: int, retention_ms: int
+) -> None:
+    async with running(tmp_path / "data") as context:
+        await create(context)
+        said: dict[str, Any] = {"retention_time_ms": retention_ms} if version <= 4 else {}
+        assert await commit(await context.connect(), version=version, **said) is NONE
+        (value,) = held(context)
+        due_ms = NO_TIMESTAMP if retention_ms < 0 else value.commit_timestamp_ms + retention_ms
+        assert value.expire_timestamp_ms == due_ms
 
 
 async def test_a_lone_broker_takes_offsets_whatever_min_insync_replicas_says(
