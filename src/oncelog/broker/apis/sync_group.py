@@ -1,7 +1,8 @@
 """Handles SyncGroup (14), versions 0-5: distributes the leader's assignments (INV-8).
 
 Each member gets its assignment as the leader sent it. A follower's reply waits for the leader's
-request; later requests of the connection proceed meanwhile.
+request; later requests of the connection proceed meanwhile. From version 5 on a request names the
+group's protocol type and protocol, else it gets INCONSISTENT_GROUP_PROTOCOL.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
+from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import MemberAssignment, Sync
 from oncelog.group.results import SyncResult
@@ -19,12 +21,18 @@ if TYPE_CHECKING:
 
 __all__ = ["handle"]
 
+PROTOCOL_NAMED_VERSION_MIN = 5
+"""From this version on a request has to name the group's protocol (KIP-559)."""
+
 
 def handle(
     context: Context, request: Request[SyncGroupRequest]
 ) -> SyncGroupResponse | Pending[SyncGroupResponse]:
-    """Ask the group coordinator."""
+    """Check that a protocol is named, then ask the group coordinator."""
     body = request.body
+    is_named = body.protocol_type is not None and body.protocol_name is not None
+    if request.version >= PROTOCOL_NAMED_VERSION_MIN and not is_named:
+        return _response(SyncResult(ErrorCode.inconsistent_group_protocol))
     event = Sync(
         body.group_id,
         body.generation_id,

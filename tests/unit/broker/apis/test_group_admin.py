@@ -95,6 +95,27 @@ async def deleted(client: Client) -> list[ErrorCode]:
     return [result.error_code for result in response.results]
 
 
+@pytest.mark.parametrize(
+    ("version", "named", "error"),
+    [
+        (4, {}, NONE),
+        (5, {}, ErrorCode.inconsistent_group_protocol),
+        (5, {"protocol_type": "consumer"}, ErrorCode.inconsistent_group_protocol),
+        (5, {"protocol_name": "range"}, ErrorCode.inconsistent_group_protocol),
+        (5, {"protocol_type": "consumer", "protocol_name": "range"}, NONE),
+    ],
+)
+async def test_a_sync_names_the_protocol_from_version_5_on(
+    context: Running, version: int, named: dict[str, str], error: ErrorCode
+) -> None:
+    client = await context.connect()
+    member_id = await join(client)
+    asked = {"group_id": GROUP, "generation_id": 1, "member_id": member_id}
+    answer = await client.ask(ApiKey.SYNC_GROUP, version, **asked, **named)
+    assert answer.error_code is error
+    assert answer.assignment == (b"all" if error is NONE else b"")
+
+
 async def test_a_group_is_described_with_its_member(context: Running) -> None:
     client = await context.connect()
     member_id = await join(client)
