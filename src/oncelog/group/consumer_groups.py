@@ -293,7 +293,10 @@ def leave_classic(store: GroupStore, event: events.Leave, context: EventContext)
     group = store.consumer_groups[event.group_id]
     outcomes, gone = [], set()
     for each in event.members:
-        member = group.static_member(each.group_instance_id) or group.members.get(each.member_id)
+        if each.group_instance_id is None:
+            member = group.members.get(each.member_id)
+        else:
+            member = group.static_member(each.group_instance_id)
         error = ErrorCode.none
         if member is None or member.member_id in gone:
             error = ErrorCode.unknown_member_id

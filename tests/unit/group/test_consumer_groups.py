@@ -12,6 +12,7 @@ from oncelog.group.consumer.members import MemberState
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.events import Join, Leave, LeavingMember
+from oncelog.group.results import LeaveResult
 from tests.unit.group.consumer.world import FakeTopics, partitions
 from tests.unit.group.context import Context
 
@@ -147,3 +148,26 @@ def test_a_refused_join_leaves_an_empty_consumer_group_as_it_is(
     assert c.joined(c.submit(request)).error is error
     assert "g" in c.shard.store.consumer_groups
     assert len(c.log) == written_count
+
+
+@pytest.mark.parametrize(
+    ("member_id", "instance_id", "error"),
+    [
+        ("a", "unknown", ErrorCode.unknown_member_id),
+        ("", "unknown", ErrorCode.unknown_member_id),
+        ("a", "s", ErrorCode.fenced_instance_id),
+        ("b", "s", ErrorCode.none),
+        ("", "s", ErrorCode.none),
+        ("a", None, ErrorCode.none),
+    ],
+)
+def test_a_leaving_member_is_the_one_that_the_instance_id_names(
+    member_id: str, instance_id: str | None, error: ErrorCode
+) -> None:
+    c = context()
+    beat(c, "a")
+    beat(c, "b", instance_id="s")
+    result = c.replies[c.submit(Leave("g", (LeavingMember(member_id, instance_id),)))]
+    assert isinstance(result, LeaveResult)
+    assert [each.error for each in result.members] == [error]
+    assert len(c.consumer_group().members) == (1 if error is ErrorCode.none else 2)
