@@ -27,6 +27,7 @@ from oncelog.group.consumer.commits import check_commit
 from oncelog.group.consumer.events import (
     Beat,
     DescribeConsumerGroup,
+    DowngradeDue,
     GroupConverted,
     MemberOverdue,
     Quit,
@@ -193,12 +194,28 @@ def _remove(
     If only classic-protocol members remain, the group becomes classic.
     """
     here = _context(store, group.group_id, context)
-    if may_downgrade(group, gone, here, store.config.max_size):
-        classic, assignments = downgrade(group, gone, here)
-        written = [*records.no_group(group), group_record(classic, assignments)]
-        store.due.append(GroupConverted(group.group_id, group.group_epoch))
-        return written
-    return leaving.remove_members(group, gone, here)
+    return _downgrade(store, group, gone, here) or leaving.remove_members(group, gone, here)
+
+
+def _downgrade(
+    store: GroupStore, group: ConsumerGroup, gone: frozenset[str], here: ConsumerGroupContext
+) -> list[CoordinatorRecord]:
+    """Return the records that make the group classic without these members; none if it may not."""
+    if not may_downgrade(group, gone, here, store.config.max_size):
+        return []
+    classic, assignments = downgrade(group, gone, here)
+    store.due.append(GroupConverted(group.group_id, group.group_epoch))
+    return [*records.no_group(group), group_record(classic, assignments)]
+
+
+def downgrade_due(store: GroupStore, event: DowngradeDue, context: EventContext) -> GroupDecision:
+    """Make a group classic whose last member of the new protocol was replaced by a classic one."""
+    group = store.consumer_groups.get(event.group_id)
+    if group is None:
+        return NOTHING
+    here = _context(store, group.group_id, context)
+    written = _downgrade(store, group, frozenset(), here)
+    return Decision(tuple(written), id=group.group_id if written else None)
 
 
 def group_converted(
@@ -269,6 +286,8 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
     outcome = classic_members.join(group, event, _context(store, event.group_id, context))
+    if outcome.records and classic_members.replaces_last_new_one(group, event):
+        store.due.append(DowngradeDue(event.group_id))
     return _decision_of(store, group, outcome, context)
 
 
@@ -425,7 +444,9 @@ def decide(store: GroupStore, event: GroupEvent, context: EventContext) -> Group
     return None
 
 
-OwnEvent: TypeAlias = Beat | Quit | DescribeConsumerGroup | MemberOverdue | GroupConverted
+OwnEvent: TypeAlias = (
+    Beat | Quit | DescribeConsumerGroup | MemberOverdue | GroupConverted | DowngradeDue
+)
 
 
 def decide_own(
@@ -445,3 +466,5 @@ def decide_own(
             return member_overdue(store, event, context)
         case GroupConverted():
             return group_converted(store, event, context)
+        case DowngradeDue():
+            return downgrade_due(store, event, context)

@@ -7,6 +7,7 @@ from oncelog.group import events, results
 from oncelog.group.consumer.events import (
     Beat,
     DescribeConsumerGroup,
+    DowngradeDue,
     GroupConverted,
     MemberOverdue,
     Quit,
@@ -38,6 +39,7 @@ GroupEvent: TypeAlias = (
     | DescribeConsumerGroup
     | MemberOverdue
     | GroupConverted
+    | DowngradeDue
 )
 """The events of the group coordinator. A new event is added here and in `shard.decide`."""
 

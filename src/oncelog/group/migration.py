@@ -2,10 +2,10 @@
 
 A classic group becomes a consumer group with its first member of the new protocol: its members keep
 their partitions, in the epoch of their generation. A consumer group becomes classic when its last
-member of the new protocol leaves: the others keep their partitions in the generation of the group's
-epoch, and rebalance. The record has the generation after that, which no member has: if the
-coordinator restarts before the rebalance is over, all members have to rejoin. Pure; the callers
-write.
+member of the new protocol leaves, or is replaced by one of the classic protocol: those that remain
+keep their partitions in the generation of the group's epoch, and rebalance. The record has the
+generation after that, which no member has: if the coordinator restarts before the rebalance is
+over, all members have to rejoin. Pure; the callers write.
 """
 
 from oncelog.coordinator.shard import CoordinatorRecord
@@ -104,12 +104,8 @@ def may_downgrade(
     """Whether the group becomes classic once these members are removed."""
     left = [member for member_id, member in group.members.items() if member_id not in gone]
     is_classic = bool(left) and all(member.classic is not None for member in left)
-    new_ones_go = any(group.members[member_id].classic is None for member_id in gone)
     return (
-        is_classic
-        and new_ones_go
-        and context.config.migration_policy.downgrades
-        and len(left) <= classic_size_max
+        is_classic and context.config.migration_policy.downgrades and len(left) <= classic_size_max
     )
 
 

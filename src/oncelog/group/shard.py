@@ -51,6 +51,7 @@ from oncelog.group.consumer import records as consumer_records
 from oncelog.group.consumer.events import (
     Beat,
     DescribeConsumerGroup,
+    DowngradeDue,
     GroupConverted,
     MemberOverdue,
     Quit,
@@ -157,7 +158,14 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return offsets.expire(store, event, context)
             case events.TopicDeleted() | events.TopicsKnown() | events.RemoveOffsets():
                 return deleted_topics.decide(store, event)
-            case Beat() | Quit() | DescribeConsumerGroup() | MemberOverdue() | GroupConverted():
+            case (
+                Beat()
+                | Quit()
+                | DescribeConsumerGroup()
+                | MemberOverdue()
+                | GroupConverted()
+                | DowngradeDue()
+            ):
                 return consumer_groups.decide_own(store, event, context)
         assert_never(event)
 
@@ -327,6 +335,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         self._plan_sweep(context.now_ms)
         for consumer_group in self.store.consumer_groups.values():
             consumer_groups.start_timers(self.store, consumer_group, context.now_ms)
+            if consumer_group.classic_count:
+                self.store.due.append(DowngradeDue(consumer_group.group_id))
         for group in self.store.groups.values():
             for member in group.members.values():
                 self.store.renew_session(group, member, context.now_ms)

@@ -221,3 +221,53 @@ def test_a_heartbeat_that_waits_for_a_downgrade_is_called_to_rejoin() -> None:
     result = c.replies[waiting]
     assert isinstance(result, HeartbeatResult)
     assert result.error is ErrorCode.rebalance_in_progress
+
+
+def test_a_group_is_downgraded_when_its_last_new_member_comes_back_as_a_classic_one() -> None:
+    c = context()
+    assert beat(c, "new", instance_id="n").error is ErrorCode.none
+    other = c.joined(c.join(version=3))
+    joined = c.joined(c.join(version=5, instance="n"))
+    assert joined.error is ErrorCode.none
+    c.advance(1)
+    assert set(c.group().members) == {other.member_id, joined.member_id}
+    waiting = [
+        c.join(other.member_id, version=3),
+        c.join(joined.member_id, version=5, instance="n"),
+    ]
+    assert [c.joined(each).error for each in waiting] == [ErrorCode.none] * 2
+    c.restart()
+    assert set(c.group().members) == {other.member_id, joined.member_id}
+
+
+def test_a_group_that_restarts_before_its_downgrade_is_downgraded_then() -> None:
+    c = context()
+    assert beat(c, "new", instance_id="n").error is ErrorCode.none
+    joined = c.joined(c.join(version=5, instance="n"))
+    assert joined.error is ErrorCode.none
+    c.restart()
+    c.advance(1)
+    assert list(c.group().members) == [joined.member_id]
+    assert c.heartbeat(joined.member_id, 99, "n") is ErrorCode.illegal_generation
+
+
+def test_a_group_with_new_members_is_not_downgraded_when_one_of_them_is_replaced() -> None:
+    c = context()
+    assert beat(c, "new", instance_id="n").error is ErrorCode.none
+    assert beat(c, "newer").error is ErrorCode.none
+    assert c.joined(c.join(version=5, instance="n")).error is ErrorCode.none
+    c.advance(1)
+    c.restart()
+    c.advance(1)
+    assert "newer" in c.consumer_group().members
+
+
+def test_a_replacement_that_was_not_stored_downgrades_nothing() -> None:
+    c = context()
+    assert beat(c, "new", instance_id="n").error is ErrorCode.none
+    c.hold = True
+    c.join(version=5, instance="n")
+    c.fail(ErrorCode.not_enough_replicas)
+    c.hold = False
+    c.advance(1)
+    assert list(c.consumer_group().members) == ["new"]

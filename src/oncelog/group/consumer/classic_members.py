@@ -79,6 +79,13 @@ def join(group: ConsumerGroup, event: Join, context: ConsumerGroupContext) -> Ou
     return Outcome(tuple(step.entries), result, timers)
 
 
+def replaces_last_new_one(group: ConsumerGroup, event: Join) -> bool:
+    """Whether a JoinGroup is from the only member that spoke the new protocol, or its successor."""
+    member = group.static_member(event.group_instance_id) or group.members.get(event.member_id)
+    is_new_one = member is not None and member.classic is None
+    return is_new_one and group.classic_count == len(group.members) - 1
+
+
 def _turned_away(error: ErrorCode, member_id: str) -> Outcome:
     return Outcome((), JoinResult(error, member_id))
 

@@ -69,6 +69,16 @@ class GroupConverted:
 
 
 @dataclass(frozen=True, slots=True)
+class DowngradeDue:
+    """Perhaps no member of a consumer group speaks the new protocol any more.
+
+    Then the group becomes classic. Made by the shard itself.
+    """
+
+    group_id: str
+
+
+@dataclass(frozen=True, slots=True)
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe, one group. Reply: `ConsumerGroupDescription`."""
 
