@@ -374,12 +374,11 @@ class Stage:
     # --- Spark's status tracker, as `oncelog.spark.write_stage` asks it
 
     def spark_context(self) -> Any:
-        """What `_check_one_attempt` needs of a SparkContext."""
+        """What `check_one_attempt` needs of a SparkContext."""
         shown = 0 if self._hides_failures else self.failed_tasks
         info = SimpleNamespace(currentAttemptId=self.stage_attempt, numFailedTasks=shown)
-        tracker = SimpleNamespace(
-            getJobInfo=lambda job: SimpleNamespace(stageIds=[0]), getStageInfo=lambda stage: info
-        )
+        ended = SimpleNamespace(stageIds=[0], status="SUCCEEDED")
+        tracker = SimpleNamespace(getJobInfo=lambda job: ended, getStageInfo=lambda stage: info)
         java_tracker = SimpleNamespace(getJobIdsForTag=lambda tag: [1])
         java = SimpleNamespace(statusTracker=lambda: java_tracker)
         return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))

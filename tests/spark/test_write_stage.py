@@ -1,7 +1,14 @@
 """The ways in which a micro-batch is written, on one session and one broker."""
 
 import asyncio
+import contextlib
+import os
+import random
+import re
 from collections import Counter
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,10 +16,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+import oncelog.spark.micro_batch as micro_batch_module
 import oncelog.spark.run as run_module
 from oncelog.client.admin import Admin
 from oncelog.spark import exactly_once
+from oncelog.spark.encoder import Encoder
 from oncelog.spark.targets import Targets
+from oncelog.spark.tasks import EncodeTask
 from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -78,14 +88,54 @@ def test_rows_that_turn_out_to_be_many_leave_the_driver_before_anything_is_sent(
     assert failures(job) == []
 
 
-def test_without_barriers_the_driver_sends_what_the_executors_encode(
+def test_without_barriers_a_plain_stage_sends(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run_module, "has_barrier_stages", lambda context: False)
     load(job.bootstrap_servers, job.name, 0, 1500)
     run(source(spark, job, 900).select("key", "value"), job, topic=f"{job.name}-out")
-    assert senders(job) == {"driver"}
+    assert senders(job) == {"stage"}
     check_copied(job, 1500)
+    assert failures(job) == []
+
+
+@dataclass(frozen=True, slots=True)
+class LosingTask:
+    """Encodes; the first task that ends deletes the files of the shuffle that it read.
+
+    So they are lost between two tasks, as with an executor that is taken away.
+    """
+
+    lost: str
+    encoder: Encoder
+    task_count: int
+
+    def __call__(self, batches: Any) -> Any:
+        yield from EncodeTask(self.encoder, self.task_count)(batches)
+        folders = os.environ["SPARK_LOCAL_DIRS"].split(",")
+        files = [file for folder in folders for file in Path(folder).rglob("shuffle_*")]
+        with contextlib.suppress(FileExistsError):
+            Path(self.lost).touch(exist_ok=False)
+            for file in files:
+                file.unlink()
+
+
+@pytest.mark.parametrize("has_barriers", [True, False])
+def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, has_barriers: bool
+) -> None:
+    """INV-10: Spark computes what is lost again, and other rows may be in each partition then."""
+    lost = job.progress.with_name("lost")
+    monkeypatch.setattr(micro_batch_module, "EncodeTask", partial(LosingTask, str(lost)))
+    monkeypatch.setattr(run_module, "has_barrier_stages", lambda context: has_barriers)
+    load(job.bootstrap_servers, job.name, 0, 1500)
+    salt = F.udf(lambda key: random.randrange(10_000), "int")
+    rows = source(spark, job, 1500).withColumn("salt", salt("key")).repartition(8, "salt")
+    run(rows.select("key", "value"), job, topic=f"{job.name}-out")
+    assert lost.exists()
+    seen = Counter(value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out"))
+    assert seen == Counter(b"%d" % number for number in range(1500))
+    assert [bool(re.search("attempt", error)) for error in failures(job)] == [True]
 
 
 def test_a_partition_made_a_moment_ago_is_found(

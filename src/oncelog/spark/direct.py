@@ -1,9 +1,7 @@
 """Sends a small micro-batch from the driver alone.
 
 A write stage takes longer than a small micro-batch: workers, a shuffle, a barrier. A few rows are
-collected instead, and sent over a connection that stays open from batch to batch. Spark refuses
-barrier stages under dynamic allocation; then the executors encode, and the driver fetches and sends
-their blobs, one source partition at a time. Tasks send nothing then, so one may run again (INV-2).
+collected instead, and sent over a connection that stays open from batch to batch.
 """
 
 from collections.abc import Iterable
@@ -45,8 +43,7 @@ class DirectWriter:
     ) -> list[TaskReport]:
         """Send blobs, in their order; return their offsets once all are acknowledged.
 
-        `blobs` is read on the caller's thread, so that its Spark jobs belong to the query. Raises
-        `WriteStageError` when the cluster refused a blob.
+        Raises `WriteStageError` when the cluster refused a blob.
         """
         try:
             producer = self._runner.call(self._attached(identity))

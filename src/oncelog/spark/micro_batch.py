@@ -1,7 +1,9 @@
 """Writes one micro-batch from Spark's driver, in the cheapest way.
 
-A batch without partitions needs no write. The driver itself writes a few rows, or all rows if Spark
-cannot run barrier stages. Otherwise one stage encodes, Spark shuffles, and a barrier stage sends.
+A batch without partitions needs no write. The driver itself writes a few rows. Otherwise one stage
+encodes, Spark shuffles, and another stage sends: a barrier stage, unless Spark cannot run one. The
+rows come from one Spark job, none of whose stages had a second attempt: two jobs, or two attempts,
+may see different rows of a query that is not deterministic (INV-10).
 """
 
 from collections.abc import Iterator
@@ -12,7 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
-from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Blob, Encoder
+from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Encoder
 from oncelog.spark.errors import (
     TooLargeError,
     UnknownTargetError,
@@ -30,6 +32,7 @@ from oncelog.spark.write_stage import (
     check_one_attempt,
     collect_few,
     failure_of,
+    job_tag,
     partition_count,
     record_columns,
     slots_of,
@@ -89,23 +92,23 @@ class SparkBatch(QueryBatch):
         encoder = Encoder(
             targets, self.batch_id, run.options.batch_size, run.options.compression_type
         )
-        rows = self._collected(records)
+        rows = self._collected(identity, records)
         if rows is not None:
             few = list(encoder.encode(0, [rows]))
             return run.direct.write(identity, self.batch_id, targets, few) if few else []
-        if run.has_barriers:
-            return self._run_stage(identity, encoder, records)
-        blobs = self._encoded(encoder, records)
-        return run.direct.write(identity, self.batch_id, targets, blobs)
+        return self._run_stage(identity, encoder, records)
 
-    def _collected(self, records: DataFrame) -> Any | None:
+    def _collected(self, identity: ProducerIdentity, records: DataFrame) -> Any | None:
         """Return all rows, if they are few. The first guess comes from the sources' offsets."""
         expected = self._run.records_since(kafka_offsets(self.source_lines()))
         if self._is_large or expected is None or expected > FEW_ROWS_COUNT_MAX:
             return None
-        with _one_message(), without_adaptive_plans(self._df.sparkSession):
+        context, tag = self._run.context, f"{self._tag(identity)}-few"
+        with _one_message(), without_adaptive_plans(self._df.sparkSession), job_tag(context, tag):
             rows = collect_few(records)
         self._is_large = rows is None
+        if rows is not None:
+            check_one_attempt(context, tag, sends=False)
         return rows
 
     def _run_stage(
@@ -113,9 +116,7 @@ class SparkBatch(QueryBatch):
     ) -> list[TaskReport]:
         """Encode, shuffle, and send from one barrier task per group of target partitions."""
         run, options = self._run, self._run.options
-        # Executors come and go, so slots are counted at each attempt.
-        slots = slots_of(run.context)
-        task_count = max(min(slots, encoder.targets.total, options.max_tasks or slots), 1)
+        task_count = self._task_count(encoder.targets)
         task = WriteTask(
             bootstrap_servers=options.bootstrap_servers,
             transactional_id=options.driver.application_id,
@@ -131,19 +132,30 @@ class SparkBatch(QueryBatch):
         )
         blobs = records.mapInArrow(EncodeTask(encoder, task_count), BLOB_DDL)
         shuffled = blobs.repartitionById(task_count, TASK_COLUMN)
-        stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=True)
-        tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_epoch}"
+        # Without barriers a task that fails, or whose executor is taken away, runs again while the
+        # others go on: it refuses to send, and `check_one_attempt` refuses a second stage attempt.
+        stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=run.has_barriers)
+        tag = self._tag(identity)
         with _one_message(), without_adaptive_plans(self._df.sparkSession):
             rows = tagged(run.context, tag, stage)
         check_one_attempt(run.context, tag)
         return [report_of(row) for row in rows]
 
-    def _encoded(self, encoder: Encoder, records: DataFrame) -> Iterator[list[Blob]]:
-        """The blobs of all source partitions, computed one partition after the other."""
-        with _one_message():
-            for row in records.mapInArrow(EncodeTask(encoder, 1), BLOB_DDL).toLocalIterator():
-                numbers = (row["target"], row["source"], row["number"], row["records"])
-                yield [Blob(*numbers, row["data"])]
+    def _task_count(self, targets: Targets) -> int:
+        """Return the count of sending tasks, at most one per target partition.
+
+        A barrier stage needs a slot for each; executors come and go, so slots are counted at each
+        attempt. Tasks of another stage may wait, and dynamic allocation starts executors for them.
+        """
+        run = self._run
+        count = slots_of(run.context)
+        if not run.has_barriers:
+            shuffle_count = self._df.sparkSession.conf.get("spark.sql.shuffle.partitions")
+            count = max(count, int(shuffle_count or 1))
+        return max(min(count, targets.total, run.options.max_tasks or count), 1)
+
+    def _tag(self, identity: ProducerIdentity) -> str:
+        return f"oncelog-{self._run.run_id}-{self.batch_id}-{identity.producer_epoch}"
 
 
 @contextmanager

@@ -92,7 +92,7 @@ def exactly_once(
     for what the clusters and the checkpoint show, and from the query for the rest. Continuous,
     asynchronous-progress and real-time modes, Spark Connect and speculation are refused: none of
     them can keep one clean attempt per batch. Under dynamic allocation, where Spark runs no barrier
-    stages, the driver sends what the executors encode.
+    stages, a plain stage sends.
     """
     refuse_connect(df)
     if not df.isStreaming:

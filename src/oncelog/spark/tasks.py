@@ -4,8 +4,9 @@ Between the two Spark shuffles the record batches, so that each target partition
 Spark may run an `EncodeTask` any number of times, since it sends nothing. A `WriteTask` runs once
 per producer epoch: a second attempt would begin at sequence 0 under the same (producer id, epoch),
 and the broker would take its batches for duplicates of the first attempt's and drop them (INV-2,
-INV-10). So a second attempt raises an error. Neither task begins or ends a transaction. Both are
-pickled.
+INV-10). So a second attempt raises an error. A task does not know whether its stage has a second
+attempt; `oncelog.spark.write_stage.check_one_attempt` does. Neither task begins or ends a
+transaction. Both are pickled.
 """
 
 import asyncio

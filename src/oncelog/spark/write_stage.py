@@ -1,10 +1,11 @@
 """Prepares and checks the Spark job of the write stage.
 
 Casts its columns, counts its partitions and task slots, explains its failures, and checks that each
-task ran once.
+stage had one attempt.
 """
 
 import re
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -32,6 +33,11 @@ FEW_ROWS_SIZE_MAX: Final = 16 * 1024
 
 MESSAGE_LENGTH_MAX: Final = 800
 """Most characters of a failed job's cause in an error message."""
+
+STATUS_TIMEOUT_S: Final = 60.0
+"""Spark's status shows within this time that a job has ended, or the attempt counts as failed."""
+
+STATUS_INTERVAL_S: Final = 0.01
 
 _INDEX: Final = "__oncelog_index"
 _OVER: Final = "__oncelog_over"
@@ -138,35 +144,77 @@ def without_adaptive_plans(session: Any) -> Iterator[None]:
 
 
 def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:
-    """Run the stage's job under its own tag.
+    """Run the stage's job under its own tag."""
+    with job_tag(context, tag):
+        return stage.collect()
 
-    The job group is the query's and must remain: `stop` cancels by it.
-    """
+
+@contextmanager
+def job_tag(context: Any, tag: str) -> Iterator[None]:
+    """Run jobs under a tag. The job group is the query's and must remain: `stop` cancels by it."""
     context.addJobTag(tag)
     try:
-        return stage.collect()
+        yield
     finally:
         context.removeJobTag(tag)
 
 
-def check_one_attempt(context: Any, tag: str) -> None:
-    """Check again that the write stage ran once and none of its tasks failed.
+def check_one_attempt(context: Any, tag: str, sends: bool = True) -> None:
+    """Raise `WriteStageError` unless every stage of the job with this tag had one attempt.
 
-    The tasks check it too. Spark's status arrives with a delay, so unknown values pass.
+    A stage gets a second attempt when files of the shuffle that it reads were lost. Spark computes
+    the lost files again, and unless the query is deterministic they hold other rows: tasks that
+    ended before have read some of these, and others are read by no task. Of a stage that `sends`,
+    no task may have failed either; its tasks check that too.
     """
-    tracker = context._jsc.sc().statusTracker()  # noqa: SLF001 - the Python tracker cannot ask by tag
-    jobs = list(tracker.getJobIdsForTag(tag))
-    if not jobs:
-        return
-    job = context.statusTracker().getJobInfo(max(jobs))
-    stage = (
-        context.statusTracker().getStageInfo(max(job.stageIds)) if job and job.stageIds else None
-    )
-    if stage is not None and (stage.currentAttemptId > 0 or stage.numFailedTasks > 0):
-        raise WriteStageError(
-            f"the write stage was attempted {stage.currentAttemptId + 1} times, with "
-            f"{stage.numFailedTasks} failed tasks"
-        )
+    tracker = context.statusTracker()
+    for job in _ended_jobs(context, tag):
+        for number in job.stageIds:
+            stage = tracker.getStageInfo(number)
+            if stage is None:
+                raise WriteStageError(
+                    f"Spark forgot how often stage {number} ran (spark.ui.retainedStages)"
+                )
+            failed_count = stage.numFailedTasks if sends and number == max(job.stageIds) else 0
+            if stage.currentAttemptId > 0 or failed_count > 0:
+                raise WriteStageError(
+                    f"stage {number} was attempted {stage.currentAttemptId + 1} times, with "
+                    f"{stage.numFailedTasks} failed tasks"
+                )
+
+
+def _ended_jobs(context: Any, tag: str) -> list[Any]:
+    """Return the jobs with this tag, once Spark's status says that they have ended.
+
+    The status arrives with a delay, but in order: a job's end after all attempts of its stages.
+    Rows that Spark knows without a job have none.
+    """
+    java = context._jsc.sc()  # noqa: SLF001 - the Python tracker cannot ask by tag
+    tracker, deadline_s = context.statusTracker(), time.monotonic() + STATUS_TIMEOUT_S
+    while True:
+        numbers = list(java.statusTracker().getJobIdsForTag(tag))
+        if not numbers and _is_delivered(java):
+            numbers = list(java.statusTracker().getJobIdsForTag(tag))
+            if not numbers:
+                return []
+        jobs = [tracker.getJobInfo(number) for number in numbers]
+        if jobs and all(job is not None and job.status != "RUNNING" for job in jobs):
+            return jobs
+        if time.monotonic() > deadline_s:
+            raise WriteStageError(
+                f"Spark did not report within {STATUS_TIMEOUT_S:.0f} s how often the stages of the "
+                f"batch ran"
+            )
+        time.sleep(STATUS_INTERVAL_S)
+
+
+def _is_delivered(java: Any) -> bool:
+    """Whether all events of Spark's scheduler have reached its status."""
+    try:
+        java.listenerBus().waitUntilEmpty(int(STATUS_INTERVAL_S * 1000))
+    except Py4JError:
+        return False
+    return True
 
 
 def failure_of(error: Exception) -> PipelineError:

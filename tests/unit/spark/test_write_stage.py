@@ -4,7 +4,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JError
 
+import oncelog.spark.write_stage as write_stage
 from oncelog.spark.errors import DataLossError, TooLargeError, UsageError, WriteStageError
 from oncelog.spark.write_stage import check_one_attempt, failure_of
 
@@ -52,37 +54,85 @@ def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_wr
 
 
 class Tracker:
-    """Spark's status: one job, one stage."""
+    """Spark's status: jobs that have ended, each with a stage that encodes and one that sends."""
 
-    def __init__(self, jobs: tuple[int, ...] = (4,), attempt: int = 0, failed: int = 0) -> None:
-        self.jobs, self.stage = (
-            jobs,
-            SimpleNamespace(currentAttemptId=attempt, numFailedTasks=failed),
-        )
+    def __init__(
+        self, jobs: tuple[int, ...] = (4,), attempts: tuple[int, int] = (0, 0), failed: int = 0
+    ) -> None:
+        self.jobs, self.statuses, self.waits = jobs, ["SUCCEEDED"], 0
+        self.stages: dict[int, Any] = {
+            1: SimpleNamespace(currentAttemptId=attempts[0], numFailedTasks=0),
+            2: SimpleNamespace(currentAttemptId=attempts[1], numFailedTasks=failed),
+        }
 
     def getJobIdsForTag(self, tag: str) -> tuple[int, ...]:  # noqa: N802
         return self.jobs
 
     def getJobInfo(self, job: int) -> SimpleNamespace:  # noqa: N802
-        return SimpleNamespace(stageIds=[1, 2])
+        status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
+        return SimpleNamespace(stageIds=[1, 2], status=status)
 
     def getStageInfo(self, stage: int) -> SimpleNamespace | None:  # noqa: N802
-        return self.stage if stage == 2 else None
+        return self.stages.get(stage)
+
+    def waitUntilEmpty(self, timeout_ms: int) -> None:  # noqa: N802
+        self.waits += 1
+        if self.waits == 1:
+            raise Py4JError("events are waiting")
 
 
 def context_with(tracker: Tracker) -> Any:
-    java = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: tracker))
-    return SimpleNamespace(_jsc=java, statusTracker=lambda: tracker)
+    java = SimpleNamespace(statusTracker=lambda: tracker, listenerBus=lambda: tracker)
+    return SimpleNamespace(_jsc=SimpleNamespace(sc=lambda: java), statusTracker=lambda: tracker)
 
 
-@pytest.mark.parametrize(("attempt", "failed"), [(1, 0), (0, 1)])
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(write_stage, "STATUS_INTERVAL_S", 0.0)
+
+
+@pytest.mark.parametrize(
+    ("attempts", "failed"),
+    [
+        pytest.param((0, 1), 0, id="the sending stage ran twice"),
+        pytest.param((1, 0), 0, id="a shuffle was lost while the encoding stage read it"),
+        pytest.param((0, 0), 1, id="a sending task failed"),
+    ],
+)
 def test_a_stage_that_did_not_run_once_and_cleanly_is_not_committed(
-    attempt: int, failed: int
+    attempts: tuple[int, int], failed: int
 ) -> None:
     with pytest.raises(WriteStageError, match="attempted"):
-        check_one_attempt(context_with(Tracker(attempt=attempt, failed=failed)), "tag")
+        check_one_attempt(context_with(Tracker(attempts=attempts, failed=failed)), "tag")
 
 
-def test_a_clean_stage_passes_and_so_does_one_that_spark_does_not_know_yet() -> None:
+def test_a_clean_job_passes_and_a_failed_task_that_sends_nothing_too() -> None:
     check_one_attempt(context_with(Tracker()), "tag")
-    check_one_attempt(context_with(Tracker(jobs=())), "tag")
+    check_one_attempt(context_with(Tracker(failed=1)), "tag", sends=False)
+
+
+def test_a_second_attempt_that_spark_reports_late_is_waited_for() -> None:
+    tracker = Tracker(attempts=(0, 1))
+    tracker.statuses = ["RUNNING", "RUNNING", "SUCCEEDED"]
+    with pytest.raises(WriteStageError, match="stage 2 was attempted 2 times"):
+        check_one_attempt(context_with(tracker), "tag")
+
+
+def test_rows_that_needed_no_job_pass_once_all_of_sparks_events_have_arrived() -> None:
+    tracker = Tracker(jobs=())
+    check_one_attempt(context_with(tracker), "tag")
+    assert tracker.waits == 2
+
+
+def test_a_stage_whose_attempts_spark_does_not_report_is_not_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    forgotten = Tracker()
+    del forgotten.stages[1]
+    with pytest.raises(WriteStageError, match=r"forgot how often stage 1 ran \(spark.ui"):
+        check_one_attempt(context_with(forgotten), "tag")
+    monkeypatch.setattr(write_stage, "STATUS_TIMEOUT_S", -1.0)
+    running = Tracker()
+    running.statuses = ["RUNNING"]
+    with pytest.raises(WriteStageError, match="did not report"):
+        check_one_attempt(context_with(running), "tag")
