@@ -8,7 +8,7 @@ checkpoint, sometimes while a rival still lives, sometimes over another one.
 """
 
 import random
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -165,6 +165,11 @@ class _Transaction:
 
     async def add_offsets(self, group_id: str) -> None:
         await self._watched(self._inner.add_offsets(group_id))
+
+    async def missing(
+        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        return await self._watched(self._inner.missing(partitions, known))
 
     async def txn_offset_commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]

@@ -6,7 +6,7 @@ alike to a repeat (KIP-360), and a repeated EndTxn is recognised by its epoch (K
 state it finds (TV1).
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -46,6 +46,9 @@ CONCURRENT_BACKOFF_MAX_MS = 100
 
 Markers of the last transaction are being written, which takes milliseconds.
 """
+
+MISSING_AFTER_MS = 3_000
+MISSING_INTERVAL_MS = 100
 
 
 class TransactionCalls:
@@ -346,6 +349,25 @@ class TransactionDriver:
             self._producer_id, self._producer_epoch, group_id, offsets
         )
 
+    async def missing(
+        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        """Return those of the partitions that the cluster does not have.
+
+        A broker that has just started may not know all topics yet, so a partition outside `known`
+        counts as missing after `MISSING_AFTER_MS` only.
+        """
+        wanted = frozenset(partitions)
+        clock = self._cluster.clock
+        deadline_ms = clock.monotonic_ms() + MISSING_AFTER_MS
+        while True:
+            found = await self._cluster.retrying(
+                lambda: _missing_now(self._cluster, wanted), self._timeout_ms
+            )
+            if found <= set(known) or clock.monotonic_ms() >= deadline_ms:
+                return found
+            await clock.sleep(MISSING_INTERVAL_MS)
+
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
         """Write one record into the transaction, with all in-sync replicas' acknowledgement.
 
@@ -423,6 +445,19 @@ class TransactionDriver:
     def _check_open(self) -> None:
         if self._producer_id < 0:
             raise IllegalStateError("the transaction driver is not open")
+
+
+async def _missing_now(
+    cluster: Cluster, partitions: frozenset[TopicPartition]
+) -> set[TopicPartition]:
+    """Ask one broker. A topic that it may not describe to this client counts as existing."""
+    errors = await cluster.refresh({tp.topic for tp in partitions})
+    existing = {
+        TopicPartition(name, partition.index)
+        for name, topic in cluster.metadata.topics.items()
+        for partition in topic.partitions
+    }
+    return {tp for tp in partitions - existing if tp.topic not in errors}
 
 
 async def fetch_offsets(

@@ -12,7 +12,7 @@ tests. The protocol for batch N, where the marker names the last committed batch
 4. The write stage, every record acknowledged, each partition by exactly one task, in its first
    attempt.
 5. The marker's record, the source offsets and the marker beside them join the transaction;
-   EndTxn(commit).
+   EndTxn(commit). Partitions that were deleted are left out: brokers refuse their offsets.
 6. If the outcome is unknown, steps 1 and 2 settle it: InitProducerId waits for a commit that is in
    progress, or aborts, and then the marker shows which.
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
@@ -26,6 +26,7 @@ tests. The protocol for batch N, where the marker names the last committed batch
    own. Without a marker, an old batch 0 runs only if the opening is there (`marker.opening`).
 """
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -57,8 +58,13 @@ __all__ = ["BatchDriver", "another_cluster"]
 
 T = TypeVar("T")
 
+log = logging.getLogger("oncelog.spark")
+
 RENEWAL_S: Final = 3600.0
 """Age of marker and offsets at which an idle query commits them again."""
+
+LOOK_S: Final = 30.0
+"""The driver looks for deleted source partitions again after this time, and at each `_open`."""
 
 MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
 """For so long after it read or wrote a marker the driver trusts it, if the cluster has none."""
@@ -119,6 +125,8 @@ class BatchDriver:
         self._seen_at_s = self._committed_at_s = 0.0
         self._is_superseded = False
         self._offsets: Mapping[TopicPartition, int] = {}
+        self._missing: set[TopicPartition] = set()
+        self._looked_at_s = 0.0
         self._is_open = False
         self._is_computed = False
         # There is one transaction: a renewal must not begin, nor end, the one of a batch.
@@ -246,6 +254,7 @@ class BatchDriver:
     ) -> None:
         sequence = 1 if self._marker is None else self._marker.sequence + 1
         marker = Marker(sequence, identity, batch.next_watermark_ms())
+        offsets = self._existing(offsets)
         self._add(marker, offsets)
         self._step("offsets_committed", batch)
         self._step("ending", batch)
@@ -268,6 +277,18 @@ class BatchDriver:
             self._guarded(self._transaction.add_offsets(group_id))
             self._guarded(self._transaction.txn_offset_commit(group_id, committed))
 
+    def _existing(self, offsets: Mapping[TopicPartition, int]) -> Mapping[TopicPartition, int]:
+        """Leave out the offsets of deleted partitions, where another place has the marker."""
+        now_s = self._now_s()
+        if offsets and now_s - self._looked_at_s > LOOK_S:
+            found = self._guarded(self._transaction.missing(offsets, self._missing))
+            for tp in sorted(found - self._missing):
+                log.warning("partition %s is gone; its offset is not committed to the group", tp)
+            self._missing, self._looked_at_s = found, now_s
+        existing = {tp: offset for tp, offset in offsets.items() if tp not in self._missing}
+        has_place = existing or self._options.marker_partition is not None
+        return existing if has_place else offsets
+
     def _write_opening(self, query_id: str) -> None:
         """Commit the query's opening, unless a batch is committed or the opening is there."""
         options = self._options
@@ -288,6 +309,7 @@ class BatchDriver:
             return
         offsets = self._offsets if self._options.commit_source_offsets else {}
         try:
+            offsets = self._existing(offsets)
             self._commit_alone(self._marker, offsets)
         except _InDoubtError as error:
             self._is_open = False
@@ -318,6 +340,7 @@ class BatchDriver:
             self._marker = found
             self._offsets = {tp: committed.offset for tp, committed in stable.items()}
         self._is_open, self._is_superseded = True, False
+        self._looked_at_s = 0.0
 
     def _may_have_expired(self, batch: MicroBatch) -> bool:
         """Whether a marker of this batch in the group's offsets could have expired."""

@@ -4,7 +4,7 @@ The driver knows neither Spark nor sockets. Each sink has its own implementation
 have fakes.
 """
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -103,6 +103,11 @@ class Transaction(Protocol):
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
         """TxnOffsetCommit with generation -1."""
+
+    async def missing(
+        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        """The source partitions that were deleted; `known` are those found before."""
 
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
         """Append one record of the transaction to a partition that no task writes to."""

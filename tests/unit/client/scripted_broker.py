@@ -73,6 +73,8 @@ class ScriptedBroker:
         """Records that a produce which fails names."""
         self.newest: dict[ApiKey, int] = {}
         """Versions above which an API is not announced."""
+        self.missing: list[set[str]] = [set()]
+        """Topics that metadata does not know. The last of these sets stays."""
         self.host, self.port = "b", 1
         """Where the one node of its metadata is."""
         self._actions: dict[ApiKey, deque[object]] = defaultdict(deque)
@@ -249,6 +251,7 @@ class ScriptedBroker:
         )
 
     def _metadata(self, cls: type, names: Iterable[str]) -> Any:
+        missing = self.missing.pop(0) if len(self.missing) > 1 else self.missing[0]
         partitions = tuple(
             metadata.MetadataResponsePartition(
                 partition_index=i,
@@ -263,9 +266,11 @@ class ScriptedBroker:
                 metadata.MetadataResponseTopic(
                     name=name,
                     topic_id=self.topic_id,
-                    partitions=() if name == "bad" else partitions,
+                    partitions=() if name == "bad" or name in missing else partitions,
                     error_code=ErrorCode.invalid_topic_exception
                     if name == "bad"
+                    else ErrorCode.unknown_topic_or_partition
+                    if name in missing
                     else ErrorCode.none,
                 )
                 for name in names

@@ -13,6 +13,7 @@ from oncelog.client import (
     RetriableError,
     TopicPartition,
     TransactionDriver,
+    transactions,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
@@ -152,6 +153,31 @@ async def test_offsets_go_with_marker_and_without_membership() -> None:
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
     ((partition,),) = [topic.partitions for topic in request.topics]
     assert (partition.committed_offset, partition.committed_metadata) == (5, "marker")
+
+
+@pytest.fixture
+def short_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transactions, "MISSING_AFTER_MS", 20)
+    monkeypatch.setattr(transactions, "MISSING_INTERVAL_MS", 1)
+
+
+@pytest.mark.usefixtures("short_wait")
+async def test_deleted_partitions_are_told_from_those_that_a_broker_does_not_know_yet() -> None:
+    here, beyond, bad, gone, late = (
+        TopicPartition("s", 0),
+        TopicPartition("s", 99),
+        TopicPartition("bad", 0),
+        TopicPartition("gone", 0),
+        TopicPartition("late", 0),
+    )
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        broker.missing = [{"gone", "late"}, {"gone"}]
+        wanted = [here, beyond, bad, gone, late]
+        assert await opened.missing(wanted) == {beyond, gone}
+        asked = len(broker.requests(ApiKey.METADATA))
+        assert await opened.missing(wanted, known={beyond, gone}) == {beyond, gone}
+    assert len(broker.requests(ApiKey.METADATA)) == asked + 1
 
 
 async def test_nothing_works_before_opening() -> None:

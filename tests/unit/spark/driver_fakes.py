@@ -1,11 +1,12 @@
 """A made-up cluster, Spark and clock for the tests of the protocol."""
 
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from oncelog.client.errors import ClientError
+from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
@@ -51,6 +52,8 @@ class Coordinator:
     records: dict[tuple[TopicPartition, bytes], bytes] = field(default_factory=dict)
     open_records: dict[tuple[TopicPartition, bytes], bytes] = field(default_factory=dict)
     now_s: float = 1_000_000.0
+    missing: set[TopicPartition] = field(default_factory=set)
+    """Partitions that were deleted. The cluster refuses their offsets."""
     moments_left: int = 10**9
     """The process dies when it is at this many moments more of its transaction."""
 
@@ -124,7 +127,14 @@ class Transaction:
     ) -> None:
         self.cluster.log.append("offsets")
         self.fault("before offsets")
+        if self.cluster.missing & offsets.keys():
+            raise RetriableError(ErrorCode.unknown_topic_or_partition, "offset")
         self.cluster.open_offsets = dict(offsets)
+
+    async def missing(
+        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        return self.cluster.missing & set(partitions)
 
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
         self.cluster.log.append("append")

@@ -318,3 +318,76 @@ def test_the_marker_carries_what_sparks_commit_log_would_hold(
     marker = Marker.decode(cluster.offsets[SOURCE].metadata)
     assert marker is not None
     assert marker.watermark_ms == 12_000
+
+
+# --- source partitions that were deleted ----------------------------------------------------
+
+OTHER = TopicPartition("a", 0)
+
+
+def batch_of_two(cluster: Coordinator, batch_id: int) -> Batch:
+    """It reads `OTHER`, which comes first in order, and `SOURCE`."""
+    batch = Batch(cluster, batch_id)
+    batch.lines = (f'{{"a":{{"0":7}},"in":{{"0":{batch.offset}}}}}',)
+    return batch
+
+
+def test_offsets_of_a_deleted_partition_are_left_out_and_another_one_carries_the_marker(
+    cluster: Coordinator, start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    start(marker_partition=None).process(batch_of_two(cluster, 0))
+    assert cluster.offsets[OTHER].metadata
+    cluster.missing = {OTHER}
+    driver = start(marker_partition=None, write_attempts=1)
+    driver.process(batch_of_two(cluster, 1))
+    driver.process(batch_of_two(cluster, 2))
+    assert cluster.offsets[SOURCE].offset == 30
+    assert driver.marker == Marker.decode(cluster.offsets[SOURCE].metadata)
+    start(marker_partition=None).process(batch_of_two(cluster, 3))
+    assert cluster.committed_rows == [f"row {batch}" for batch in range(4)]
+    warnings = {record.message for record in caplog.records if record.levelname == "WARNING"}
+    assert warnings == {"partition a-0 is gone; its offset is not committed to the group"}
+
+
+def test_a_partition_that_is_deleted_between_two_batches_costs_at_most_one_attempt(
+    cluster: Coordinator, start: Start
+) -> None:
+    driver = start()
+    driver.process(batch_of_two(cluster, 0))
+    cluster.missing = {OTHER}
+    late = batch_of_two(cluster, 1)
+    driver.process(late)
+    assert len(late.epochs) == 2
+    cluster.missing = set()
+    cluster.now_s += 60
+    driver.process(batch_of_two(cluster, 2))
+    assert cluster.offsets.keys() == {SOURCE, OTHER}
+    assert cluster.committed_rows == ["row 0", "row 1", "row 2"]
+
+
+def test_a_query_whose_partition_was_deleted_is_renewed(cluster: Coordinator, start: Start) -> None:
+    driver = start()
+    driver.process(batch_of_two(cluster, 0))
+    cluster.missing = {OTHER}
+    cluster.expire()
+    cluster.now_s += HOUR_S
+    driver.renew()
+    assert cluster.offsets.keys() == {SOURCE}
+
+
+def test_a_query_whose_partitions_were_all_deleted_keeps_its_marker_in_the_topic(
+    cluster: Coordinator, start: Start
+) -> None:
+    cluster.missing = {SOURCE}
+    start(marker_partition=MARKERS).process(Batch(cluster, 0))
+    assert cluster.offsets == {}
+    assert cluster.records.keys() == {(MARKERS, b"app")}
+
+
+def test_a_batch_without_any_place_for_its_marker_is_not_committed(
+    cluster: Coordinator, start: Start
+) -> None:
+    cluster.missing = {SOURCE}
+    with pytest.raises(ClientError, match="UNKNOWN_TOPIC"):
+        start(marker_partition=None).process(Batch(cluster, 0))
+    assert cluster.committed_rows == []

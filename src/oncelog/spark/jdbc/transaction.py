@@ -20,7 +20,7 @@ Synchronous, though its methods are coroutines: the batch driver awaits a Kafka 
 import hashlib
 import json
 import time
-from collections.abc import Collection, Coroutine, Mapping
+from collections.abc import Collection, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -206,6 +206,12 @@ class PostgresTransaction:
             self._open_connection.execute(
                 _OFFSETS.format(self._markers), (json.dumps(places_json(ends)), group_id)
             )
+
+    async def missing(
+        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
+    ) -> set[TopicPartition]:
+        """Return none: PostgreSQL keeps the offset of a deleted partition too."""
+        return set()
 
     async def end(self, commit: bool) -> None:
         """COMMIT. The server answers ROLLBACK where the transaction had failed."""
