@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import BinaryType, LongType, StructField, StructType
 
 from oncelog.client.admin import Admin
-from oncelog.spark.errors import DataLossError
+from oncelog.spark.errors import DataLossError, UsageError
 from oncelog.spark.source import OncelogBatchReader, OncelogStreamReader
 from oncelog.spark.source_options import SourceOptions
 from tests.spark.support import Job, load, topics_of
@@ -113,6 +113,12 @@ def test_a_topic_that_is_gone_is_a_loss_or_left_alone(job: Job) -> None:
     assert rows_of(reader, reader.partitions(checkpoint[-1], end)) == list(range(20, 25))
     assert reader.latestOffset(end, ReadAllAvailable()) == end
     reader.stop()
+    with pytest.raises(DataLossError, match=f"partition {job.name}-out-0 is gone"):
+        available_now(job, checkpoint, **given)
+    accepted = available_now(job, checkpoint, **given, failOnDataLoss="false")
+    assert accepted == list(range(20, 25))
+    with pytest.raises(UsageError, match=f"topic '{job.name}-out' does not exist"):
+        available_now(job, [], **given, failOnDataLoss="false")
 
 
 def test_records_below_the_log_start_are_not_delivered(job: Job) -> None:

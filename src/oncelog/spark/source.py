@@ -145,6 +145,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._now_s = now_s
         self._cluster: SourceCluster | None = None
         self._target: ClusterState | None = None
+        self._is_target_checked = False
         self._planned: SourceOffset | None = None
         self._planned_at_s: float | None = None
         self._last_ends: Places = {}
@@ -170,7 +171,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override,unused-ignore]  # noqa: N802
         """Return the end of the next batch: the last stable offsets, reduced to `limit`."""
         begun = SourceOffset.from_json(start)
-        now = self._validated(begun, self._target or self._connected().state(begun))
+        now = self._validated(begun, self._target_of(begun) or self._connected().state(begun))
         self._last_ends = dict(now.ends)
         positions = self._positions(begun, now)
         if self._holds_back(limit, waiting(positions, now.ends)):
@@ -191,8 +192,13 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable() if least is None else ReadMinRows(least)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Store the current end, at which a query with Trigger.AvailableNow stops."""
-        self._target = self._connected().state()
+        """Store the current end, at which a query with Trigger.AvailableNow stops.
+
+        Spark calls this before the reader knows the query's offsets, so a subscribed topic may be
+        missing: only `latestOffset` can tell a deleted one from one that never existed.
+        """
+        self._target = self._connected().state(may_be_gone=True)
+        self._is_target_checked = False
 
     def reportLatestOffset(self) -> Offsets | None:  # noqa: N802
         """Return the newest known end of the partitions, which Spark shows as progress."""
@@ -225,6 +231,21 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._cluster is None:
             self._cluster = self._connect(self._options)
         return self._cluster
+
+    def _target_of(self, begun: SourceOffset) -> ClusterState | None:
+        """Return the end of a query with Trigger.AvailableNow.
+
+        If it lacks a partition of the query's offsets, or a subscribed topic, the cluster is asked
+        once more, by what the query has read. What is still missing then is gone, or an error.
+        """
+        target = self._target
+        if target is not None and not self._is_target_checked:
+            found = {tp.topic for tp in target.ends}
+            is_whole = begun.ends.keys() | self._options.assigned <= target.ends.keys()
+            if not is_whole or not found.issuperset(self._options.topics):
+                self._target = self._connected().state(begun)
+            self._is_target_checked = True
+        return self._target
 
     def _validated(self, begun: SourceOffset, now: ClusterState) -> ClusterState:
         """Return `now` with the end of each log that was truncated after the query read it."""

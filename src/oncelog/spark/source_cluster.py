@@ -61,16 +61,18 @@ class SourceCluster:
             self._loop.close()
             raise
 
-    def state(self, start: SourceOffset | None = None) -> ClusterState:
+    def state(
+        self, start: SourceOffset | None = None, *, may_be_gone: bool = False
+    ) -> ClusterState:
         """Return the subscribed partitions, their topic ids and their end offsets.
 
         The end is the last stable offset under read_committed. A broker that has just started may
         not know its topics yet. So topics in `start`, and topics subscribed to by name, are
         requested again (``fetchOffset.numRetries``) before they count as missing. Raises
         `UsageError` for a topic that is subscribed to by name, does not exist, and is not in
-        `start`.
+        `start`; with `may_be_gone` such a topic is left out.
         """
-        return self._call(self._state(start))
+        return self._call(self._state(start, may_be_gone))
 
     def offsets(self, wanted: Mapping[TopicPartition, int], isolation: int | None = None) -> Places:
         """Return the offsets at these timestamps, by partition.
@@ -113,7 +115,7 @@ class SourceCluster:
         await cluster.retrying(cluster.any_connection, CONNECT_TIMEOUT_MS)
         return cluster
 
-    async def _state(self, start: SourceOffset | None) -> ClusterState:
+    async def _state(self, start: SourceOffset | None, may_be_gone: bool) -> ClusterState:
         options = self._options
         known = {tp.topic for tp in start.ends} if start is not None else set()
         named = {*options.topics, *(tp.topic for tp in options.assigned)}
@@ -125,12 +127,13 @@ class SourceCluster:
             await self._cluster.clock.sleep(options.fetch_offset_interval_ms)
             topics = await self._topics(known | named)
         self._gone = (known | named) - topics.keys()
-        for name in sorted(self._gone - known):
-            raise UsageError(f"topic {name!r} does not exist")
         partitions = self._subscribed(topics)
-        for tp in sorted(options.assigned - set(partitions)):
-            if start is None or tp not in start.ends:
-                raise UsageError(f"partition {tp} does not exist")
+        if not may_be_gone:
+            for name in sorted(self._gone - known):
+                raise UsageError(f"topic {name!r} does not exist")
+            for tp in sorted(options.assigned - set(partitions)):
+                if start is None or tp not in start.ends:
+                    raise UsageError(f"partition {tp} does not exist")
         subscribed = {tp.topic for tp in partitions}
         found = await self._listed(dict.fromkeys(partitions, LATEST))
         return ClusterState(

@@ -39,8 +39,13 @@ class Logs:
     kept: int = 1_000
     """Where the epochs before this one end."""
 
-    def state(self, start: SourceOffset | None = None) -> ClusterState:
+    def state(
+        self, start: SourceOffset | None = None, *, may_be_gone: bool = False
+    ) -> ClusterState:
         self.questions += 1
+        known = {tp.topic for tp in start.ends} if start is not None else set()
+        if not (self.ends or may_be_gone or "a" in known):
+            raise UsageError("topic 'a' does not exist")
         epochs = dict.fromkeys(self.ends, self.epoch)
         return ClusterState(dict(self.ends), {"a": self.topic_id}, "c", epochs=epochs)
 
@@ -202,6 +207,34 @@ def test_available_now_does_not_hide_a_loss() -> None:
     reader.prepareForTriggerAvailableNow()
     with pytest.raises(DataLossError, match="ends at 5, before 10"):
         reader.latestOffset({"a": {"0": 10}}, ALL)
+
+
+def test_available_now_tells_a_deleted_topic_from_one_that_never_existed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    start = {"a": {"0": 10}}
+    logs = Logs({}, {})
+    reader = streaming(logs, failOnDataLoss="false")
+    reader.prepareForTriggerAvailableNow()
+    with pytest.raises(UsageError, match="'a' does not exist"):
+        reader.initialOffset()
+    assert reader.latestOffset(start, ALL)["a"] == {"0": 10}
+    assert "a-0 is gone" in caplog.text
+    failing = streaming(logs)
+    failing.prepareForTriggerAvailableNow()
+    with pytest.raises(DataLossError, match="a-0 is gone"):
+        failing.latestOffset(start, ALL)
+
+
+def test_available_now_asks_once_more_for_a_topic_that_a_broker_did_not_know_yet() -> None:
+    logs = Logs({A0: 0}, {})
+    reader = streaming(logs)
+    reader.prepareForTriggerAvailableNow()
+    logs.ends = {A0: 12}
+    end = reader.latestOffset({"a": {"0": 10}}, ALL)
+    assert end["a"] == {"0": 12}
+    logs.ends = {A0: 15}
+    assert reader.latestOffset(end, ALL) == end
 
 
 def test_a_query_that_read_uncommitted_records_waits_for_their_transactions() -> None:
