@@ -2,10 +2,14 @@
 
 A batch is sound if its header is plausible at its position and its CRC is right. The CRC does not
 cover offset and leader epoch, so an offset that jumps is accepted only if the next batch continues
-from it; or at the end of the file on a compacted topic, unless it jumps over an offset where a
-batch is known to have ended. Behind damage offsets have to jump: there it suffices that the next
-batch does not contradict, or, without one, that the jump is no longer than the damage allows.
-Recovery decides what to do with damage.
+from it. At the end of the file the next segment confirms the jump, whatever the topic's policy: in
+a segment that was never compacted the last batch ends where the next segment begins, so an offset
+that is too large would end beyond it. Without a next segment a jump is accepted on a compacted
+topic only, and not over an offset where a batch is known to have ended.
+
+Behind damage offsets have to jump: there it suffices that the next batch does not contradict, or,
+without one, that the jump is no longer than the damage allows. Recovery decides what to do with
+damage.
 """
 
 from typing import NamedTuple
@@ -66,6 +70,7 @@ class BatchReader:
         "_chunk_start",
         "_compact",
         "_file",
+        "_is_sealed",
         "_limit",
         "_segment",
         "size",
@@ -78,6 +83,7 @@ class BatchReader:
         self._file = segment.file
         self._base_offset = segment.base_offset
         self._limit = segment.base_offset + INT32_MAX + 1 if limit is None else limit
+        self._is_sealed = limit is not None
         self._compact = compact
         self._certain_end = certain_end
         self._chunk = b""
@@ -239,6 +245,8 @@ class BatchReader:
     def _goes_on(self, position: int, header: BatchHeader, expected: int) -> bool:
         """Whether the header after a batch whose offset jumps agrees with the jump."""
         following = self._following(position, header)
+        if following is None and self._is_sealed:
+            return True  # It ends at or before the next segment: see `_is_plausible`.
         if following is None:
             return self._compact and not expected < self._certain_end < header.next_offset
         return not expected <= following.base_offset < header.next_offset

@@ -2,10 +2,14 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from oncelog.protocol.batch import iter_headers
+from oncelog.storage import CorruptBatch
+from tests.unit.storage.cleaner.context import CompactedLog
 from tests.unit.storage.context import LogContext, read_all
 from tests.unit.storage.test_recovery_rules import files
 
@@ -90,3 +94,70 @@ def test_an_epoch_whose_first_batches_were_compacted_away_does_not_begin_later(
         opened = ctx.kill()
         assert opened.log_end_offset == 5
         assert opened.end_offset_for_epoch(0).end_offset == end
+
+
+def once_compacted(folder: Path) -> CompactedLog:
+    """A log whose first segment ends with a batch behind a gap; its policy is `delete` now."""
+    ctx = CompactedLog(folder)
+    ctx.put(("k", "keep"))
+    ctx.put(("b", "1"))
+    ctx.put(("b", "2"))
+    ctx.put(("b", "3"), ("z", "keep"))
+    ctx.seal()
+    ctx.put(("d", "1"))
+    ctx.clean()
+    ctx.config = replace(ctx.config, cleanup_policy=frozenset({"delete"}))
+    return ctx
+
+
+@pytest.mark.parametrize("flushed", ["nothing", "the cleaned segment"])
+@pytest.mark.parametrize("register", ["kept", "lost"])
+def test_a_log_that_is_no_longer_compacted_keeps_the_batch_behind_a_gap(
+    tmp_path: Path, flushed: str, register: str
+) -> None:
+    """INV-9: the next segment bounds the offsets of a cleaned one, whatever the policy is now."""
+    ctx = once_compacted(tmp_path)
+    before, end = ctx.pairs(), ctx.log.log_end_offset
+    point = 0 if flushed == "nothing" else ctx.log.active_base_offset
+    if register == "lost":
+        (tmp_path / "oncelog.segments").unlink()
+    for _ in range(2):
+        ctx.open(recovery_point=point)
+        assert (ctx.pairs(), ctx.log.log_end_offset) == (before, end)
+        assert ctx.log.recovery.cut_bytes + ctx.log.recovery.damaged_bytes == 0
+
+
+def test_a_lost_index_of_a_log_that_is_no_longer_compacted_is_rebuilt(tmp_path: Path) -> None:
+    ctx = once_compacted(tmp_path)
+    before = ctx.pairs()
+    ctx.log.close()
+    files(ctx, ".index")[0].unlink()
+    for _ in range(2):
+        ctx.open(clean=True, recovery_point=ctx.log.log_end_offset)
+        assert ctx.pairs() == before
+        assert ctx.log.recovery.damaged_bytes == 0
+        ctx.log.close()
+
+
+@pytest.mark.parametrize("policy", ["compact", "delete"])
+@pytest.mark.parametrize("recovery_point", [0, 4])
+def test_an_offset_that_the_next_segment_contradicts_is_damage(
+    make_log: MakeLog, policy: str, recovery_point: int
+) -> None:
+    """No CRC covers the base offset: a wrong one in a whole segment exceeds the next one's."""
+    ctx = make_log(cleanup_policy=frozenset({policy}))
+    for _ in range(3):
+        ctx.append_well()
+    ctx.log._roll(3)
+    ctx.append_well()
+    log = files(ctx, ".log")[0]
+    data = bytearray(log.read_bytes())
+    data[len(data) // 3 * 2 + 7] ^= 1
+    log.write_bytes(data)
+    ctx.open(recovery_point=recovery_point)
+    if recovery_point:
+        assert ctx.log.log_end_offset == 4
+        with pytest.raises(CorruptBatch):
+            ctx.log.read(2, 1, upper_bound=4)
+    else:
+        assert ctx.log.log_end_offset == 2
