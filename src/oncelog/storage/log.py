@@ -62,11 +62,12 @@ class PartitionLog(CleanableLog):
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        rescan: bool = False,
     ) -> "PartitionLog":
         """Open or create the log in `directory` (INV-9). Blocking: call it in the executor.
 
         `clean`: the log was closed cleanly. `recovery_point`: all below it was flushed; a lower one
-        is safe, as is `clean` being false. Raises `StorageFailure`.
+        is safe, as is `clean` being false. `rescan`: read all of it. Raises `StorageFailure`.
         """
         name = str(topic_partition)
         is_new = not (recovery_point or log_start_offset or disk.exists(directory))
@@ -83,6 +84,7 @@ class PartitionLog(CleanableLog):
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                rescan=rescan,
             )
         log = cls(disk, directory, topic_partition, config, recovered)
         # Recovery has synced what it accepted.

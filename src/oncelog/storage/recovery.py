@@ -28,6 +28,7 @@ from oncelog.storage.header_walk import DamagedPlace
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.recovery_files import (
+    believed_end,
     find_segments,
     has_our_files,
     remove_segment_files,
@@ -74,14 +75,16 @@ def recover(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    rescan: bool = False,
 ) -> Recovered:
     """Open the folder.
 
-    `clean` means that the log was closed cleanly and not written since. Raises `StorageFailure`.
+    `clean` means that the log was closed cleanly and not written since. With `rescan` every segment
+    is read, and all files that follow from it are written. Raises `StorageFailure`.
     """
     recovery = _Recovery(disk, directory, config, now_ms, partition)
     try:
-        return recovery.run(clean, recovery_point, log_start_offset)
+        return recovery.run(clean, recovery_point, log_start_offset, rescan)
     except StorageFailure as failure:
         recovery.files.note_failed_sync(failure)
         raise
@@ -106,9 +109,11 @@ class _Recovery:
         self._state = DerivedState(LeaderEpochs(epochs))
         self._rebuilt: dict[int, list[AbortedTxn]] = {}
         self._has_moved = False
-        """Whether something was cut off, set aside or forgotten, which has to be made durable."""
+        """Whether something was cut off, set aside, forgotten or written again: sync it all."""
 
-    def run(self, clean: bool, recovery_point: int, log_start_offset: int) -> Recovered:
+    def run(
+        self, clean: bool, recovery_point: int, log_start_offset: int, rescan: bool
+    ) -> Recovered:
         segments = self._segments
         failed_path = f"{self._directory}/{FAILED_SYNC_NAME}"
         must_rewrite = self._disk.exists(failed_path)
@@ -118,15 +123,21 @@ class _Recovery:
             segments.append(Segment(self._disk, self._directory, log_start_offset))
             segments[0].create()
         self._report.was_closed = clean or is_new
-        active = self.files.register.get(segments[-1].base_offset) if clean else None
-        closed_at = max(recovery_point, active.end_offset if active is not None else 0)
+        floor = closed_at = recovery_point
+        if clean:
+            active = self.files.register.get(segments[-1].base_offset)
+            closed_at = max(recovery_point, active.end_offset if active is not None else 0)
+            floor = max(closed_at, segments[-1].base_offset)
         first = len(segments) if is_new else self._first_to_scan(clean, recovery_point)
+        if rescan:
+            first = 0
+            self._has_moved = True
         aborted = [self._take_up(slot) for slot in range(first)]
         self._replay(first)
         for entries in aborted:
             for entry in entries:
                 self._state.aborted.append(entry)
-        self._scan_all(first, closed_at if clean else recovery_point)
+        self._scan_all(first, floor)
         end = segments[-1].end_offset
         if first < len(segments) and end < closed_at:
             self._report.lost_tail = True
@@ -237,28 +248,15 @@ class _Recovery:
         entries = self.files.read_aborted(segment, sealed)
         if entries is None or is_active:
             return entries
-        end_offset = self._believed_end(segment) if sealed is None else sealed.end_offset
+        if sealed is None:
+            end_offset = believed_end(segment, compact=self._compact)
+        else:
+            end_offset = sealed.end_offset
         if end_offset is None:
             return None
         if end_offset < segment.end_offset:
             self._note_gap(segment, end_offset)
         return entries
-
-    def _believed_end(self, segment: Segment) -> int | None:
-        """Return the end of a segment without records, if its indexes fit.
-
-        As in Kafka: indexes that can be read and fit are trusted, and a missing `.txnindex` is
-        empty.
-        """
-        if segment.size and not segment.index_sizes()[1]:
-            return None
-        try:
-            end_offset = segment.find_end()
-        except CorruptBatch:
-            return None
-        if end_offset > segment.end_offset:
-            return None
-        return segment.end_offset if self._compact else end_offset
 
     # ---- rebuilding a segment below the recovery point ----
 
@@ -375,6 +373,7 @@ class _Recovery:
             certain_end = sealed.end_offset
         reader = BatchReader(segment, following, compact=self._compact, certain_end=certain_end)
         known = self.files.read_aborted(segment, sealed) or [] if sealed is not None else []
+        is_whole = sealed is not None and sealed.is_of(segment.size, following)
         segment.start_indexes()
         position, was_plain, interval = 0, False, self._config.index_interval_bytes
         while position < segment.size:
@@ -390,7 +389,7 @@ class _Recovery:
             sound = reader.sound_at(position, expected)
             if sound is not None:
                 header = sound.header
-                if header.base_offset > expected and not self._compact:
+                if header.base_offset > expected and not (self._compact or is_whole):
                     self._report.skipped(segment.path, expected, header.base_offset)
                 placed = PlacedBatch(
                     0, header.length, header.base_offset, header.last_offset, header.max_timestamp

@@ -24,10 +24,12 @@ from oncelog.storage.files import (
     base_offset_of,
 )
 from oncelog.storage.recovery_report import RecoveryReport
+from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment
 from oncelog.storage.swap import finish_swaps
 
 __all__ = [
+    "believed_end",
     "find_segments",
     "has_our_files",
     "remove_segment_files",
@@ -139,6 +141,23 @@ def _judge(
     )
     if not is_known:
         report.warn(f"{path} is no file of a log; it is left as it is")
+
+
+def believed_end(segment: Segment, *, compact: bool) -> int | None:
+    """Return the end of a sealed segment that the register does not know, if its indexes fit.
+
+    As in Kafka: indexes that can be read and fit are trusted, and a missing `.txnindex` is
+    empty.
+    """
+    if segment.size and not segment.index_sizes()[1]:
+        return None
+    try:
+        end_offset = segment.find_end()
+    except CorruptBatch:
+        return None
+    if end_offset > segment.end_offset:
+        return None
+    return segment.end_offset if compact else end_offset
 
 
 def has_our_files(disk: Disk, directory: str) -> bool:

@@ -41,6 +41,10 @@ class SealedSegment(NamedTuple):
     is_damaged: bool
     """Whether the `.log` holds places without sound batches; every start looks for them again."""
 
+    def is_of(self, size: int, end_offset: int | None) -> bool:
+        """Whether a segment of that size and end offset is this one, and it was whole."""
+        return (self.size, self.end_offset) == (size, end_offset) and not self.is_damaged
+
 
 class SegmentRegister:
     """The file of one partition. The latest record of a base offset counts."""
@@ -69,9 +73,7 @@ class SegmentRegister:
         An older record counts as well: a cleaning records the new segment before it is in place.
         """
         return any(
-            (one.base_offset, one.size, one.end_offset) == (base_offset, size, end_offset)
-            and not one.is_damaged
-            for one in self._all
+            one.base_offset == base_offset and one.is_of(size, end_offset) for one in self._all
         )
 
     def add(self, sealed: SealedSegment) -> None:

@@ -31,7 +31,7 @@ from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.segment_register import parse_register
 
-__all__ = ["PartitionCheck", "log_start_of"]
+__all__ = ["PartitionCheck", "log_start_of", "noted_offset"]
 
 
 class PartitionCheck:
@@ -225,11 +225,16 @@ class PartitionCheck:
 
 def log_start_of(folder: str) -> int:
     """Where the log starts by the checkpoint beside the folder: records may have been deleted."""
+    return noted_offset(folder, LOG_STARTS_NAME)
+
+
+def noted_offset(folder: str, checkpoint_name: str) -> int:
+    """Return a partition's offset in a checkpoint beside its folder; 0 without one."""
     folder = os.path.abspath(folder)
-    path = os.path.join(os.path.dirname(folder), LOG_STARTS_NAME)
+    path = os.path.join(os.path.dirname(folder), checkpoint_name)
     partition = partition_of(folder)
-    starts = parse_offsets(read_file(path)) or {}
-    return starts.get(TopicPartition(*partition), 0) if partition else 0
+    offsets = parse_offsets(read_file(path)) or {}
+    return offsets.get(TopicPartition(*partition), 0) if partition else 0
 
 
 def _state_of(entry: ProducerEntry) -> dict[str, int]:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO, Final
 
 from oncelog.cli.log.check_indexes import read_file
-from oncelog.cli.log.check_partition import PartitionCheck, log_start_of
+from oncelog.cli.log.check_partition import PartitionCheck, log_start_of, noted_offset
 from oncelog.cli.log.findings import ERROR
 from oncelog.cli.log.kinds import (
     FileKind,
@@ -39,8 +39,14 @@ from oncelog.protocol.batch import HEADER_SIZE, MAGIC, check_crc
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.aborted import AbortedTxn, parse_aborted
-from oncelog.storage.files import ABORTED_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX
+from oncelog.storage.files import (
+    ABORTED_SUFFIX,
+    INDEX_SUFFIX,
+    RECOVERY_POINTS_NAME,
+    TIME_INDEX_SUFFIX,
+)
 from oncelog.storage.header_walk import parse_header
+from oncelog.storage.recovery_files import has_our_files
 
 __all__ = ["Mend", "PartitionPlan", "plan_partition", "set_aside"]
 
@@ -95,6 +101,10 @@ class PartitionPlan:
     """The repair of one partition's folder."""
 
     folder: str
+    was_closed: bool
+    """Whether the broker stopped in order: then all of the log was synced."""
+    is_ours: bool
+    """Whether Oncelog wrote to the folder, and not only Apache Kafka."""
     mends: dict[str, list[Mend]] = field(default_factory=dict)
     """By path of the `.log` file."""
     files_aside: list[str] = field(default_factory=list)
@@ -133,26 +143,31 @@ class PartitionPlan:
         yield path, copy
 
     def _recover(self) -> None:
-        """Let the log's own recovery read everything and write every file that follows from it."""
+        """Let the log's own recovery read everything and write every file that follows from it.
+
+        As at a start, it cuts nothing off that was synced.
+        """
         name = partition_of(self.folder) or (os.path.basename(self.folder), 0)
-        # A compacted topic's gaps are legal; a topic that is not compacted has none to judge.
-        config = LogConfig(cleanup_policy=frozenset({"compact"}))
+        # The register tells the gaps of compaction from lost records; Apache Kafka has none.
+        policy = "delete" if self.is_ours else "compact"
+        config = LogConfig(cleanup_policy=frozenset({policy}))
         recovered = PartitionLog.open(
             SystemDisk(),
             self.folder,
             TopicPartition(*name),
             config,
             int(time.time() * 1000),
-            clean=False,
-            recovery_point=0,
+            clean=self.was_closed,
+            recovery_point=noted_offset(self.folder, RECOVERY_POINTS_NAME),
             log_start_offset=log_start_of(self.folder),
+            rescan=True,
         )
         recovered.close()
 
 
 def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
     """Verify a partition and plan a repair for each finding. It changes nothing."""
-    plan = PartitionPlan(folder)
+    plan = PartitionPlan(folder, was_closed, has_our_files(SystemDisk(), folder))
     check = PartitionCheck(folder, was_closed=was_closed)
     damaged: list[SurveyedSegment] = []
     for finding in check.run(damaged.append):

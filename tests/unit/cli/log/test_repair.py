@@ -17,11 +17,14 @@ from oncelog.cli.log.reading import IntactBatch, read_log
 from oncelog.cli.log.replacing import empty_batch
 from oncelog.cli.log.verify import verify_path
 from oncelog.client import Consumer
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.protocol.record import Record, iter_records
 from oncelog.runtime.disk import SystemDisk
+from oncelog.storage import CorruptBatch, LogConfig
 from tests.support import data_folder
+from tests.support.folders import open_logs
 from tests.unit.cli.log.conftest import Oncelog
+from tests.unit.storage.context import NOW_MS, batch
 
 FIRST = "00000000000000000000"
 SECOND = "00000000000000000025"
@@ -205,6 +208,57 @@ async def test_a_running_broker_keeps_its_folder(log: Oncelog, folder: Path) -> 
         result = log("repair", folder, "--yes")
     assert (result.exit_code, result.stderr.count("\n")) == (1, 1)
     assert "stop it first" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("is_closed", "has_checkpoint"), [(True, True), (True, False), (False, True)]
+)
+@pytest.mark.parametrize("lost", ["segment", "its last batch"])
+def test_what_lies_behind_a_gap_stays_when_another_file_is_repaired(
+    log: Oncelog, tmp_path: Path, lost: str, is_closed: bool, has_checkpoint: bool
+) -> None:
+    """A start serves such a log around the gap, and gives none of its offsets out again."""
+    data, partition = tmp_path / "data", TopicPartition("flights", 0)
+    config = LogConfig(segment_bytes=200)
+    manager = open_logs(data, config=config)
+    held = manager.create(partition, TopicId(int=7), config, NOW_MS)
+    for _ in range(9):
+        held.append(batch(), leader_epoch=0, now_ms=NOW_MS)
+    second = data / "flights-0" / f"{held.segment_base_offsets[1]:020d}.log"
+    manager.close()
+    if not is_closed:
+        (data / ".kafka_cleanshutdown").unlink()
+    if not has_checkpoint:
+        (data / "recovery-point-offset-checkpoint").unlink()
+    if lost == "segment":
+        for suffix in (".log", ".index", ".timeindex"):
+            second.with_suffix(suffix).unlink()
+    else:
+        os.truncate(second, second.stat().st_size // 2)
+
+    def offsets() -> tuple[int, list[int], list[int]]:
+        manager = open_logs(shutil.copytree(data, tmp_path / "look"), config=config)
+        held = manager.get(partition)
+        assert held is not None
+        readable, refused = [], []
+        for offset in range(held.log_end_offset):
+            try:
+                assert held.read(offset, 1, upper_bound=held.log_end_offset)
+                readable.append(offset)
+            except CorruptBatch:
+                refused.append(offset)
+        manager.abandon()
+        shutil.rmtree(tmp_path / "look")
+        return held.log_end_offset, readable, refused
+
+    before = offsets()
+    assert before[0] == 9
+    assert before[2]
+    with (data / "flights-0" / f"{FIRST}.timeindex").open("ab") as file:
+        file.write(b"xyz")
+    log("repair", data / "flights-0", "--yes")
+    assert offsets() == before
+    assert not list(data.rglob("*.cut"))
 
 
 def test_a_file_is_refused_in_one_sentence(log: Oncelog, folder: Path) -> None:
