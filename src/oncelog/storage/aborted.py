@@ -35,7 +35,7 @@ class AbortedTxn(NamedTuple):
 
 
 class AbortedTransactions:
-    """All aborted transactions between log start and log end, by the offset of their marker."""
+    """All aborted transactions of the segments there are, by the offset of their marker."""
 
     __slots__ = ("_entries", "_last_offsets")
 

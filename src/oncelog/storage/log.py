@@ -360,7 +360,9 @@ class PartitionLog(CleanableLog):
 
     def _move_start(self, offset: int) -> None:
         self.log_start_offset = offset
-        self._state.aborted.truncate_from_start(offset)
+        # Records before the start are in the first segment still, and no seal of it may forget that
+        # they were aborted: a start without the checkpoint of log starts shows them again (INV-3).
+        self._state.aborted.truncate_from_start(self._segments.first_base_offset)
         self._state.epochs.truncate_from_start(offset)
         if self._state.epochs.changed:
             self._write_epochs()

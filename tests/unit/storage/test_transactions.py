@@ -13,6 +13,7 @@ from oncelog.protocol.record import control_batch
 from oncelog.storage import AbortedTxn, Origin
 from tests.support.examples import examples
 from tests.support.scratch import scratch_folder
+from tests.unit.storage.cleaner.context import CompactedLog
 from tests.unit.storage.context import LogContext, batch
 
 moves = st.lists(
@@ -169,3 +170,24 @@ def test_inv3_the_end_of_a_transaction_that_is_not_open_stops_the_broker(ctx: Lo
     ctx.log._state.producers.undecided.clear()
     with pytest.raises(InvariantViolation, match="INV-3"):
         ctx.end(1, 0)
+
+
+@pytest.mark.parametrize("sealed_by", ["a clean stop", "a roll", "a cleaning"])
+def test_records_before_the_start_of_the_log_stay_aborted_when_it_comes_back(
+    tmp_path: Path, sealed_by: str
+) -> None:
+    """INV-3: they are in the first segment still, and the checkpoint of log starts may be lost."""
+    ctx = CompactedLog(tmp_path)
+    ctx.put_in_transaction(("a", "aborted"), producer=1)
+    ctx.abort(1)
+    ctx.put_in_transaction(("b", "committed"), producer=1)
+    ctx.commit(1)
+    ctx.put(("c", "last"))
+    ctx.log.delete_records(4)
+    if sealed_by != "a clean stop":
+        ctx.seal()
+    if sealed_by == "a cleaning":
+        ctx.clean()
+    ctx.restart()
+    assert ctx.log.log_start_offset == 0
+    assert ctx.pairs() == [("b", "committed"), ("c", "last")]
