@@ -129,9 +129,9 @@ class LogFolder:
         self._clear_leftovers()
         points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
         starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
-        self._gone.update(
-            (points.keys() | starts.keys() | high_watermarks.keys()) - self._topic_ids.keys()
-        )
+        cleaned = parse_offsets(disk.read(f"{directory}/{CLEAN_OFFSETS_NAME}")) or {}
+        noted = points.keys() | starts.keys() | high_watermarks.keys() | cleaned.keys()
+        self._gone.update(noted - self._topic_ids.keys())
         for partition in self._topic_ids:
             self._logs[partition] = PartitionLog.open(
                 disk,
@@ -219,11 +219,13 @@ class LogFolder:
     def expect(self, topic_partition: TopicPartition, log_start_offset: int) -> None:
         """Note where a log starts that is about to be moved here, before its folder is. Blocking.
 
-        Otherwise a crash after the move would show deleted records again.
+        Otherwise a crash after the move would show deleted records again. A clean offset that is
+        noted here is of another log of that name, or out of date.
         """
         with self._checkpoints:
             if self._is_open:
                 self._forget(topic_partition)
+            self._remove_noted(CLEAN_OFFSETS_NAME, {topic_partition})
             self._coming[topic_partition] = log_start_offset
             self._gone.add(topic_partition)
             starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
@@ -364,11 +366,14 @@ class LogFolder:
             self._coming.pop(topic_partition, None)
             self.checkpoint()
             for name in (HIGH_WATERMARKS_NAME, CLEAN_OFFSETS_NAME):
-                noted = parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}
-                kept = {p: offset for p, offset in noted.items() if p not in self._gone}
-                if kept != noted:
-                    self._write(name, format_offsets(kept))
+                self._remove_noted(name, self._gone)
             self._gone.clear()
+
+    def _remove_noted(self, name: str, gone: set[TopicPartition]) -> None:
+        noted = parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}
+        kept = {p: offset for p, offset in noted.items() if p not in gone}
+        if kept != noted:
+            self._write(name, format_offsets(kept))
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks last written; empty when there are none.

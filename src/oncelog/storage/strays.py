@@ -21,6 +21,7 @@ from oncelog.storage.checkpoints import (
     parse_properties,
 )
 from oncelog.storage.files import (
+    CLEAN_OFFSETS_NAME,
     CLEAN_SHUTDOWN_NAME,
     HIGH_WATERMARKS_NAME,
     LOG_STARTS_NAME,
@@ -35,7 +36,7 @@ from oncelog.storage.log_folder import LogFolder
 
 __all__ = ["Stray", "find_strays", "remove_stray", "restore_stray"]
 
-_CHECKPOINTS = (RECOVERY_POINTS_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME)
+_CHECKPOINTS = (RECOVERY_POINTS_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, CLEAN_OFFSETS_NAME)
 
 
 class Stray(NamedTuple):

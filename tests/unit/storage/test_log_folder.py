@@ -99,13 +99,41 @@ def test_a_topic_made_again_does_not_inherit_the_log_start_of_its_name(restarts:
         assert (log.log_start_offset, log.log_end_offset) == (0, 20)
         assert not log.recovery.lost_tail
         assert manager.read_high_watermarks() == {}
-        assert read_clean_offsets(machine.disk, ["/data"]) == {}
+        assert read_clean_offsets(machine.disk, {"/data": [PARTITION]}) == {}
 
 
-def test_a_move_that_was_given_up_leaves_no_log_start() -> None:
+def test_a_topic_made_again_does_not_inherit_the_clean_offset_of_its_name() -> None:
+    """Only the cleaner's checkpoint names it: else a tombstone goes before what it deletes."""
     machine = Machine()
     manager = open_logs("/data", disk=machine.disk)
+    fill(manager, 10)
+    write_clean_offsets(machine.disk, "/data", {PARTITION: 10})
+    manager.delete(PARTITION)
+    manager.sync_names()
+    for name in ("recovery-point-offset-checkpoint", "replication-offset-checkpoint"):
+        machine.disk.remove(f"/data/{name}")
+    machine.restart()
+    manager = open_logs("/data", disk=machine.disk)
+    append(manager.create(PARTITION, SECOND, LogConfig(), NOW_MS), 20)
+    assert read_clean_offsets(machine.disk, {"/data": [PARTITION]}) == {}
+
+
+def test_a_clean_offset_counts_only_in_the_folder_that_holds_the_log() -> None:
+    """Another folder had a topic of that name before."""
+    machine = Machine()
+    for folder, offset in (("/here", 3), ("/there", 10)):
+        machine.disk.mkdir(folder)
+        write_clean_offsets(machine.disk, folder, {PARTITION: offset})
+    for folders in ({"/here": [PARTITION], "/there": []}, {"/there": [], "/here": [PARTITION]}):
+        assert read_clean_offsets(machine.disk, folders) == {PARTITION: 3}
+
+
+def test_a_move_that_was_given_up_leaves_no_offsets() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    write_clean_offsets(machine.disk, "/data", {PARTITION: 5})
     manager.folders[0].expect(PARTITION, 5)
+    assert read_clean_offsets(machine.disk, {"/data": [PARTITION]}) == {}
     append(manager.create(PARTITION, FIRST, LogConfig(), NOW_MS), 20)
     machine.restart()
     assert log_of(open_logs("/data", disk=machine.disk)).log_start_offset == 0

@@ -139,7 +139,10 @@ class PartitionCleaner:
 
     async def _known_offsets(self) -> dict[TopicPartition, int]:
         if self._clean_offsets is None:
-            folders = {_folder(partition.log) for partition in self._partitions()}
+            folders: dict[str, set[TopicPartition]] = {}
+            for partition in self._partitions():
+                held = folders.setdefault(_folder(partition.log), set())
+                held.add(partition.topic_partition)
             found = await self._disk.run(partial(read_clean_offsets, self._disk, folders))
             if self._clean_offsets is None:  # Another worker may have taken it first.
                 self._forget_what_is_lost(found)

@@ -6,7 +6,7 @@ It only saves work. A log that it does not name counts as dirty from its start.
 """
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk
@@ -18,16 +18,22 @@ __all__ = ["read_clean_offsets", "write_clean_offsets"]
 log = logging.getLogger(__name__)
 
 
-def read_clean_offsets(disk: Disk, folders: Iterable[str]) -> dict[TopicPartition, int]:
-    """First dirty offsets of the logs in these data folders. Blocking."""
+def read_clean_offsets(
+    disk: Disk, folders: Mapping[str, Collection[TopicPartition]]
+) -> dict[TopicPartition, int]:
+    """First dirty offsets of the partitions that each data folder holds. Blocking.
+
+    What a folder's file says of others is of logs that were deleted there, or moved away: a topic
+    of the same name may be in another folder now.
+    """
     found: dict[TopicPartition, int] = {}
-    for folder in folders:
+    for folder, held in folders.items():
         path = f"{folder}/{CLEAN_OFFSETS_NAME}"
         data = disk.read(path)
         offsets = parse_offsets(data)
         if data is not None and offsets is None:
             log.warning("%s is damaged: compacted logs are cleaned from their start", path)
-        found.update(offsets or {})
+        found |= {each: offset for each, offset in (offsets or {}).items() if each in held}
     return found
 
 

@@ -12,7 +12,9 @@ import pytest
 from click.testing import Result
 
 from oncelog.core.ids import TopicPartition
+from oncelog.runtime import SystemDisk
 from oncelog.storage import LogConfig, LogManager
+from oncelog.storage.cleaner import read_clean_offsets, write_clean_offsets
 from tests.support.folders import NOW_MS, open_logs
 from tests.unit.storage.context import batch, read_all
 from tests.unit.storage.test_log_manager import contents
@@ -142,3 +144,12 @@ def test_a_folder_that_is_not_there_is_not_made(log: Oncelog, tmp_path: Path) ->
     for action in ((), ("--restore",), ("--remove",)):
         assert str(tmp_path / "gone") in error_line(log("strays", tmp_path / "gone", *action))
     assert not (tmp_path / "gone").exists()
+
+
+def test_a_restored_stray_is_dirty_from_its_start(log: Oncelog, tmp_path: Path) -> None:
+    """The clean offset is of the log whose place it takes."""
+    folder_with_stray(tmp_path, appended_since=2)
+    disk = SystemDisk()
+    write_clean_offsets(disk, str(tmp_path), {T0: 2})
+    assert log("strays", tmp_path, "--restore").exit_code == 0
+    assert read_clean_offsets(disk, {str(tmp_path): [T0]}) == {}
