@@ -112,11 +112,17 @@ class PartitionCleaner:
 
     async def _work(self) -> None:
         while True:
-            if not await self._clean_one():
+            try:
+                is_busy = await self._clean_one()
+            except StorageFailure as failure:
+                # It takes one log directory off line; the logs of the others are cleaned.
+                self._on_failure(failure)
+                is_busy = False
+            if not is_busy:
                 await self._clock.sleep(self._backoff_ms)
 
     async def _clean_one(self) -> bool:
-        """Clean the dirtiest log; False when none is due."""
+        """Clean the dirtiest log; False when none is due. Raises `StorageFailure`."""
         candidates = self._candidates()
         if not candidates:
             return False
@@ -140,7 +146,7 @@ class PartitionCleaner:
     async def _known_offsets(self) -> dict[TopicPartition, int]:
         if self._clean_offsets is None:
             folders: dict[str, set[TopicPartition]] = {}
-            for partition in self._partitions():
+            for partition in self._open_partitions():
                 held = folders.setdefault(_folder(partition.log), set())
                 held.add(partition.topic_partition)
             found = await self._disk.run(partial(read_clean_offsets, self._disk, folders))
@@ -162,8 +168,12 @@ class PartitionCleaner:
                     end,
                 )
 
+    def _open_partitions(self) -> list[Partition]:
+        """Return the partitions without those in a log directory that is off line."""
+        return [partition for partition in self._partitions() if partition.log.is_open]
+
     def _candidates(self) -> list[_Candidate]:
-        present = list(self._partitions())
+        present = self._open_partitions()
         self.uncleanable.intersection_update([partition.log for partition in present])
         passed_over = self._in_progress | self.uncleanable
         return [
@@ -184,9 +194,8 @@ class PartitionCleaner:
             log.debug("the cleaning of %s ends: %s", held.topic_partition, reason)
         except (ProtocolError, Uncleanable) as reason:
             self._give_up(held, target, reason)
-        except StorageFailure as failure:
+        except StorageFailure:
             if not held.is_deleted:
-                self._on_failure(failure)
                 raise
         else:
             self.cleanings_count += 1

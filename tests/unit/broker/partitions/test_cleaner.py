@@ -8,7 +8,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 from uuid import UUID
 
 import pytest
@@ -50,11 +50,11 @@ class Disk(SystemDisk):
 class Bench:
     """A manager whose background work runs, with compacted topics."""
 
-    def __init__(self, folder: Path, settings: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, str], *others: Path) -> None:
         self.folder = folder
         self.clock = Clock()
         self.disk = Disk()
-        self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS, disk=self.disk)
+        self.logs = open_logs(folder, *others, node_id=ME, now_ms=NOW_MS, disk=self.disk)
         self.config = BrokerConfig(settings)
         self.partitions = PartitionManager(
             ME, self.config, self.logs, self.disk, self.clock, random.Random(1)
@@ -100,9 +100,9 @@ def values(partition: Partition) -> list[str | None]:
 
 
 @asynccontextmanager
-async def cleaning(folder: Path, **settings: str) -> AsyncIterator[Bench]:
+async def cleaning(folder: Path, *others: Path, **settings: str) -> AsyncIterator[Bench]:
     keys = {f"log.cleaner.{name.replace('_', '.')}": value for name, value in settings.items()}
-    bench = Bench(folder, keys)
+    bench = Bench(folder, keys, *others)
     task = asyncio.create_task(bench.partitions.run())
     yield bench
     task.cancel()
@@ -341,6 +341,38 @@ async def test_a_disk_that_fails_ends_the_upkeep(tmp_path: Path) -> None:
         await task
     bench.partitions.close()
     bench.logs.abandon()
+
+
+@pytest.mark.parametrize("operation", ["read the checkpoint", "choose", "clean", "note"])
+async def test_a_log_directory_that_fails_keeps_no_log_of_another_from_being_cleaned(
+    tmp_path: Path, operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """D12: the cleaner is the first that meets the failure, and nothing stops the broker."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    async with cleaning(a, b) as bench:
+        bad = await bench.create("bad", {"max.compaction.lag.ms": "1"})
+        good = await bench.create("good")
+        assert Path(good.log.directory).parent == b
+        bench.put(bad, "1", "2", "3", "4", "5")
+        bench.put(good, "1", "2", "3")
+        failing = {
+            "read the checkpoint": ("read", f"{a}/cleaner-offset-checkpoint"),
+            "choose": ("open", f"{bad.log.directory}/{0:020d}.log"),
+            "clean": ("open", f"{bad.log.directory}/{0:020d}.log.cleaned"),
+            "note": ("write_atomic", f"{a}/cleaner-offset-checkpoint"),
+        }[operation]
+        real = getattr(bench.disk, failing[0])
+
+        def fails(path: str, *args: Any, **options: Any) -> Any:
+            if path == failing[1]:
+                raise StorageFailure(failing[0], path, "for the test")
+            return real(path, *args, **options)
+
+        monkeypatch.setattr(bench.disk, failing[0], fails)
+        for _ in range(3):
+            await bench.pause()
+        assert [folder.directory for folder in bench.logs.online] == [str(b)]
+        assert values(good) == ["2", "3"]
 
 
 async def test_a_topic_may_be_deleted_while_it_is_cleaned(tmp_path: Path) -> None:
