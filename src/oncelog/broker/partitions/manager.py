@@ -24,7 +24,7 @@ from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
-from oncelog.broker.partitions.removals import Removals
+from oncelog.broker.partitions.removals import Removals, Retained, delete_old_segments
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -353,13 +353,13 @@ class PartitionManager:
         """Apply retention; renamed files are removed after their delay."""
         while True:
             await self.clock.sleep(interval_ms)
-            try:
-                for deleted, delay_ms in await self.disk.run(self._retain()):
-                    self.removals.add(deleted, delay_ms)
-                for partition in self:
-                    partition.log_start_moved()
-            except StorageFailure as failure:
+            found, failures = await self.disk.run(self._retain())
+            for deleted, delay_ms in found:
+                self.removals.add(deleted, delay_ms)
+            for failure in failures:
                 self.folder_failed(failure)
+            for partition in self:
+                partition.log_start_moved()
 
     async def _expire_producers(self) -> None:
         """Expire idle producers, in the event loop because appends use the same tables.
@@ -383,21 +383,11 @@ class PartitionManager:
                         seen_count = 0
                         await self.clock.sleep(0)
 
-    def _retain(self) -> Callable[[], list[tuple[list[str], int]]]:
+    def _retain(self) -> Callable[[], Retained]:
         now_ms = self.clock.now_ms()
         # Whatever the policy, segments below the log start offset are deleted.
         due = [(partition.log, partition.state.high_watermark) for partition in self]
-
-        def work() -> list[tuple[list[str], int]]:
-            found = []
-            for held, high_watermark in due:
-                deleted: list[str] = []
-                held.delete_old_segments(now_ms, high_watermark, deleted)
-                if deleted:
-                    found.append((deleted, held.config.file_delete_delay_ms))
-            return found
-
-        return work
+        return lambda: delete_old_segments(due, now_ms)
 
     def _flush(self) -> Callable[[], None]:
         now_ms = self.clock.now_ms()

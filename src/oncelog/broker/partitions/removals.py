@@ -1,4 +1,4 @@
-"""Removes deleted folders and files after they were renamed as deleted (D12, D14).
+"""Applies retention, and removes deleted files and folders after their renames (D12, D14).
 
 The rename records the decision, and the next start finishes a removal that a crash or a stop
 interrupts. Removing a large file takes long, so it waits `file.delete.delay.ms` and runs in the
@@ -11,12 +11,14 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from oncelog.core.limits import REMOVAL_CHECK_MS
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage import PartitionLog
 
-__all__ = ["Removals"]
+__all__ = ["Removals", "Retained", "delete_old_segments"]
 
 log = logging.getLogger(__name__)
 
@@ -62,3 +64,28 @@ class Removals:
             self._disk.remove_tree(path)
         else:
             self._disk.remove(path)
+
+
+class Retained(NamedTuple):
+    """What one round of retention did."""
+
+    deleted: list[tuple[list[str], int]]
+    """Of each log: the renamed files, and after how many milliseconds they are to be removed."""
+    failures: list[StorageFailure]
+
+
+def delete_old_segments(due: Iterable[tuple[PartitionLog, int]], now_ms: int) -> Retained:
+    """Apply retention to these logs, up to the high watermark of each. Blocking.
+
+    A log that fails keeps none of the others from it: they may be in a sound log directory.
+    """
+    retained = Retained([], [])
+    for held, high_watermark in due:
+        paths: list[str] = []
+        try:
+            held.delete_old_segments(now_ms, high_watermark, paths)
+        except StorageFailure as failure:
+            retained.failures.append(failure)
+        if paths:
+            retained.deleted.append((paths, held.config.file_delete_delay_ms))
+    return retained

@@ -1,0 +1,36 @@
+"""Retention of several logs in one round."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from oncelog.broker.partitions.removals import delete_old_segments
+from oncelog.runtime import StorageFailure, SystemDisk
+from tests.unit.storage.context import LogContext
+
+
+class BadDisk(SystemDisk):
+    def rename(self, source: str, target: str) -> None:
+        if "/bad/" in source:
+            raise StorageFailure("rename", source, "for the test")
+        super().rename(source, target)
+
+
+def test_a_log_that_fails_keeps_no_file_of_the_others_from_being_removed(tmp_path: Path) -> None:
+    """Their files were renamed: nobody else would remove them before the next start."""
+    due = []
+    for name in ("first", "bad", "last"):
+        ctx = LogContext(tmp_path / name, BadDisk(), segment_bytes=100, file_delete_delay_ms=7)
+        for _ in range(3):
+            ctx.append_well()
+        ctx.log.delete_records(2)
+        due.append((ctx.log, 3))
+    found = delete_old_segments(due, ctx.now_ms)
+    assert [str(failure) for failure in found.failures] == [
+        f"cannot rename {tmp_path}/bad/{0:020d}.log: for the test"
+    ]
+    for (paths, delay_ms), name in zip(found.deleted, ("first", "last"), strict=True):
+        assert delay_ms == 7
+        renamed = {str(path) for path in (tmp_path / name).glob("*.deleted")}
+        assert set(paths) == renamed
+        assert f"{tmp_path}/{name}/{1:020d}.log.deleted" in renamed
