@@ -288,7 +288,7 @@ def expired(model: LogModel, log: PartitionLog, now_ms: int) -> tuple[int, int]:
         newest_ms = max((batch.header.max_timestamp for batch in batches), default=-1)
         written_ms = max((batch.written_ms for batch in batches), default=0)
         passed = not is_active and ends[slot] <= model.start
-        oversized = by_policy and not is_active and config.retention_bytes >= 0 and excess >= size
+        oversized = by_policy and config.retention_bytes >= 0 and excess >= size
         aged = by_policy and 0 <= newest_ms < deadline_ms
         # Without timestamps the time of the file counts, which a start may have renewed.
         may_be_aged = by_policy and newest_ms < 0 and written_ms < deadline_ms

@@ -36,9 +36,7 @@ def expired_segments_count(
             and config.retention_ms >= 0
             and segment.newest_ms() < now_ms - config.retention_ms
         )
-        oversized = (
-            by_policy and not is_active and config.retention_bytes >= 0 and excess >= segment.size
-        )
+        oversized = by_policy and config.retention_bytes >= 0 and excess >= segment.size
         if not (passed or aged or oversized):
             break
         excess -= segment.size

@@ -75,7 +75,7 @@ def ctx(tmp_path: Path, disk: TurningDisk) -> LogContext:
 
 def six_batches(folder: Path, disk: TurningDisk) -> LogContext:
     """Six batches in three segments, found by a start."""
-    ctx = LogContext(folder / "t-0", disk, segment_bytes=2 * ONE, retention_bytes=0)
+    ctx = LogContext(folder / "t-0", disk, segment_bytes=2 * ONE, retention_bytes=1)
     for number in range(6):
         ctx.append_well(value=b"%d" % number + b"x" * 199)
     ctx.restart()

@@ -133,7 +133,7 @@ def test_many_logs_share_a_few_descriptors(tmp_path: Path) -> None:
 
 def test_a_deleted_log_and_its_removed_segments_hold_no_descriptor(tmp_path: Path) -> None:
     disk = SpyDisk()
-    ctx = LogContext(tmp_path / "t-0", disk, segment_bytes=300, retention_bytes=0)
+    ctx = LogContext(tmp_path / "t-0", disk, segment_bytes=300, retention_bytes=1)
     for _ in range(3):
         ctx.append_well(value=b"x" * 200)
     assert len(disk.files) == 3

@@ -89,7 +89,7 @@ def test_reading_outside_the_log_is_an_error(ctx: LogContext) -> None:
 
 
 def test_a_reader_goes_on_while_its_segment_is_deleted(make_log: MakeLog) -> None:
-    ctx = make_log(segment_bytes=300, retention_bytes=0)
+    ctx = make_log(segment_bytes=300, retention_bytes=1)
     for number in range(6):
         ctx.append_well(value=b"%d" % number * 100)
     first = ctx.log.read(0, 10_000, upper_bound=6)

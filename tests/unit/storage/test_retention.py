@@ -45,6 +45,16 @@ def test_the_oldest_segments_go_by_size(make_log: MakeLog) -> None:
     assert ctx.log.size_bytes == 2 * one
 
 
+def test_the_active_segment_goes_too_when_no_bytes_are_to_be_kept(make_log: MakeLog) -> None:
+    """As in Kafka (`UnifiedLog.deleteRetentionSizeBreachedSegments`): it rolls first."""
+    ctx = hourly(make_log, retention_ms=-1, retention_bytes=0)
+    assert ctx.log.delete_old_segments(NOW_MS, 4) == 4
+    assert ctx.log.delete_old_segments(NOW_MS, 5) == 1
+    assert (ctx.log.log_start_offset, ctx.log.log_end_offset) == (5, 5)
+    assert ctx.log.delete_old_segments(NOW_MS, 5) == 0
+    assert ctx.append_well().base_offset == 5
+
+
 def test_nothing_above_the_high_watermark_goes(make_log: MakeLog) -> None:
     ctx = hourly(make_log, retention_ms=1)
     assert ctx.log.delete_old_segments(NOW_MS, 2) == 2

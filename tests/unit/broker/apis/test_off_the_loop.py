@@ -187,7 +187,7 @@ async def test_segments_that_retention_takes_are_removed_after_their_delay(
     async with noting(
         tmp_path, log_segment_delete_delay_ms="0", log_retention_check_interval_ms="1"
     ) as broker:
-        config = {"segment.bytes": str(2**20), "retention.bytes": "0", "retention.ms": "-1"}
+        config = {"segment.bytes": str(2**20), "retention.bytes": "1", "retention.ms": "-1"}
         await broker.broker.controller.create_topics([TopicToCreate("t", config=config)])
         client = await broker.connect()
         partition = broker.broker.partitions.get("t", 0)
