@@ -84,15 +84,17 @@ because workers are forked.
 
 
 def _shared_consumer(options: SourceOptions) -> tuple[StoppableLoop, Consumer]:
-    name = (os.getpid(), options.bootstrap_servers, options.isolation_level, repr(options.kafka))
+    # The secrets themselves are compared: another user's connection has another user's rights.
+    settings = frozenset(options.kafka.items())
+    name = (os.getpid(), options.bootstrap_servers, options.isolation_level, settings)
     if name not in _connections:
         loop = StoppableLoop("oncelog-read")
 
         async def make() -> Consumer:
-            settings = options.client_settings(Role.CONSUMER)
-            settings["retry_timeout_ms"] = RETRY_TIMEOUT_MS
+            keywords = options.client_settings(Role.CONSUMER)
+            keywords["retry_timeout_ms"] = RETRY_TIMEOUT_MS
             level = options.isolation_level
-            return Consumer(options.bootstrap_servers, isolation_level=level, **settings)
+            return Consumer(options.bootstrap_servers, isolation_level=level, **keywords)
 
         _connections[name] = (loop, loop.call(make()))
     return _connections[name]

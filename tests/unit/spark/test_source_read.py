@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -150,3 +151,38 @@ def test_a_broker_that_stays_away_is_an_error_that_names_the_timeout(read: Readi
     with pytest.raises(PipelineError, match=r"waited 30000 ms \(kafkaConsumer.pollTimeoutMs\)"):
         read(log, 0, 10, **{"kafkaConsumer.pollTimeoutMs": "30000"})
     assert len(log.asked) == 7
+
+
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Any, Any]]:
+    """The connections of a worker process that has none yet."""
+    connections: dict[Any, Any] = {}
+    monkeypatch.setattr(source_read, "_connections", connections)
+    yield connections
+    for loop, consumer in connections.values():
+        loop.call(consumer.close())
+        loop.close()
+
+
+def of_user(name: str, password: str) -> SourceOptions:
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    login = f'{module} required username="{name}" password="{password}";'
+    return SourceOptions.parse(
+        {
+            "bootstrapServers": "127.0.0.1:1",
+            "subscribe": "t",
+            "kafka.security.protocol": "SASL_PLAINTEXT",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.jaas.config": login,
+        }
+    )
+
+
+def test_queries_of_two_users_in_one_worker_share_no_connection(
+    connections: dict[Any, Any],
+) -> None:
+    users = [("alice", "hunter1"), ("bob", "hunter2"), ("bob", "hunter3"), ("bob", "hunter3")]
+    given = [source_read._shared_consumer(of_user(*user))[1] for user in users]
+    assert len(connections) == 3
+    assert given[2] is given[3]
+    assert "hunter" not in repr(connections)
