@@ -16,6 +16,7 @@ from oncelog.spark import (
     UsageError,
     exactly_once,
 )
+from oncelog.spark.writer import kafka_sources
 from tests.spark.support import Job, load, read
 from tests.support.broker import BrokerProcess
 
@@ -201,6 +202,38 @@ def test_a_source_on_another_cluster_is_named_and_works_without_its_offsets(
         writer.start().awaitTermination()
     values = [value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
     assert len(values) == len(set(values)) == 30
+
+
+def test_the_source_is_found_in_every_shape_of_a_query(spark: SparkSession, job: Job) -> None:
+    loaded = source(spark, job)
+    loaded.createOrReplaceTempView("shapes")
+    shapes = {
+        "load": loaded,
+        "select": loaded.select("value"),
+        "view": spark.table("shapes"),
+        "sql": spark.sql("SELECT value FROM shapes"),
+        "with": spark.sql("WITH a AS (SELECT value FROM shapes) SELECT * FROM a"),
+        "union": loaded.union(spark.table("shapes")),
+    }
+    found = {name: kafka_sources(df) for name, df in shapes.items()}
+    one = {"bootstrap.servers": job.bootstrap_servers}
+    assert found == {name: [one] * (2 if name == "union" else 1) for name in shapes}
+
+
+def test_a_bare_load_from_another_cluster_is_refused(
+    spark: SparkSession, job: Job, tmp_path: Path
+) -> None:
+    with BrokerProcess(tmp_path / "other") as other:
+        load(other.bootstrap_servers, job.name, 0, 30)
+        load(job.bootstrap_servers, job.name, 0, 0)
+        rows = exactly_once(
+            source(spark, job, other.bootstrap_servers),
+            bootstrap_servers=job.bootstrap_servers,
+            application_id=job.name,
+            topic=f"{job.name}-out",
+        )
+        text = refusal(rows.option("checkpointLocation", str(job.checkpoint)))
+        assert "a source reads from cluster" in text
 
 
 # --- stop --------------------------------------------------------------------------------

@@ -168,13 +168,15 @@ class KafkaStart:
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
     """Return Kafka's configs of each Kafka source in the query's plan, by Kafka's names."""
-    leaves = df._jdf.queryExecution().logical().collectLeaves()  # noqa: SLF001 - Spark offers no public way to a plan's sources
+    # Before the analysis a bare load(), a view and a SQL text only have the name of their source.
+    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - Spark offers no public way to a plan's sources
+    leaves = plan.collectLeaves()
     found = []
     for index in range(leaves.size()):
         leaf = leaves.apply(index)
         if str(leaf.getClass().getSimpleName()) != "StreamingRelationV2":
             continue
-        if str(leaf.sourceName()) not in KAFKA_SOURCES:
+        if str(leaf.sourceName()).lower() not in KAFKA_SOURCES:
             continue
         given = {str(key).lower(): str(value) for key, value in leaf.extraOptions().items()}
         settings = {
