@@ -334,7 +334,7 @@ def test_a_query_with_a_lost_checkpoint_goes_on_where_the_replaced_one_ended(
     new.query_id = "new"
     with pytest.raises(FailClosedError, match="other-query"):
         application.driver().process(new)
-    for begin, outcome in ((0, "written again"), (11, "written never"), (None, "nothing tells")):
+    for begin, outcome in ((0, "written again"), (11, "written never"), (None, "not tell where")):
         new.begins = None if begin is None else {IN: begin}
         with pytest.raises(FailClosedError, match=outcome):
             application.driver(replaces="q").process(new)

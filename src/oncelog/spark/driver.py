@@ -326,6 +326,7 @@ class BatchDriver:
             self._transaction.fetch_offsets(options.application_id, None, require_stable=True)
         )
         texts = [committed.metadata for committed in stable.values()]
+        of_offsets = latest(texts)
         if options.marker_partition is not None:
             key = options.application_id.encode()
             place = options.marker_partition
@@ -338,7 +339,9 @@ class BatchDriver:
             self._seen_at_s = self._now_s()
         if found is not None or self._now_s() - self._seen_at_s > MEMORY_TRUST_S:
             self._marker = found
-            self._offsets = {tp: committed.offset for tp, committed in stable.items()}
+            # Offsets without its marker are not where the last batch ended: it committed none.
+            ends = {tp: committed.offset for tp, committed in stable.items()}
+            self._offsets = ends if of_offsets == found else {}
         self._is_open, self._is_superseded = True, False
         self._looked_at_s = 0.0
 

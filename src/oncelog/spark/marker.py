@@ -218,8 +218,9 @@ def check_start(
 ) -> None:
     """Refuse batch 0 of a replacing query unless it begins where the replaced one ended.
 
-    `begins` is where the batch begins, None if its source does not report it. A partition without
-    an offset of the group is new and may begin anywhere.
+    `begins` is where the batch begins, None if its source does not report it. `committed` are the
+    group's offsets of the last committed batch, empty if it committed none or they were changed
+    since. A partition without such an offset is new and may begin anywhere.
     """
     if OTHER_START in accept:
         return
@@ -227,11 +228,18 @@ def check_start(
         "let the source start there (startingOffsets; format oncelog reads a group's offsets with "
         f"startingOffsets=group), or run once with accept=[{OTHER_START!r}]"
     )
-    if begins is None or not committed:
+    needed = "replaces_query needs a source that begins where the replaced query ended"
+    if begins is None:
+        raise FailClosedError(
+            OTHER_START, f"{needed}, and this one does not tell where it begins: {ways_out}"
+        )
+    if not committed:
         raise FailClosedError(
             OTHER_START,
-            "replaces_query needs a source that begins where the replaced query ended, and nothing "
-            f"tells where this one begins or that one ended: {ways_out}",
+            f"{needed}, and no offsets of its last batch tell where that is: it committed none "
+            "(commit_source_offsets=False), or they expired or were reset. Let the source start "
+            "at the end of that batch, if you know it, and run once with "
+            f"accept=[{OTHER_START!r}]",
         )
     for topic_partition, begin in sorted(begins.items()):
         end = committed.get(topic_partition, begin)

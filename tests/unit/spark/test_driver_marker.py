@@ -190,6 +190,37 @@ def test_only_the_first_batch_of_a_query_replaces_another_one(
         start(replaces_query="old").process(Batch(cluster, 1, query_id="new", offset=20))
 
 
+@pytest.mark.parametrize("renewed", [False, True])
+def test_offsets_that_the_last_batch_did_not_commit_are_no_place_to_begin(
+    cluster: Coordinator, start: Start, renewed: bool
+) -> None:
+    start(marker_partition=MARKERS).process(Batch(cluster, 0, query_id="old"))
+    without = start(marker_partition=MARKERS, commit_source_offsets=False)
+    without.process(Batch(cluster, 1, query_id="old", offset=500))
+    if renewed:
+        idle = start(marker_partition=MARKERS)
+        idle.prepare()
+        idle.renew()
+    new = Batch(cluster, 0, query_id="new", offset=600)
+    new.begins = {SOURCE: 10}
+    with pytest.raises(FailClosedError, match="it committed none"):
+        start(marker_partition=MARKERS, replaces_query="old").process(new)
+    accept = frozenset({"other-start"})
+    start(marker_partition=MARKERS, replaces_query="old", accept=accept).process(new)
+    assert cluster.offsets[SOURCE].offset == 600
+
+
+def test_offsets_that_were_reset_by_hand_are_no_place_to_begin(
+    cluster: Coordinator, start: Start
+) -> None:
+    start(marker_partition=MARKERS).process(Batch(cluster, 0, query_id="old"))
+    cluster.offsets[SOURCE] = OffsetAndMetadata(5)
+    new = Batch(cluster, 0, query_id="new", offset=20)
+    new.begins = {SOURCE: 5}
+    with pytest.raises(FailClosedError, match="were reset"):
+        start(marker_partition=MARKERS, replaces_query="old").process(new)
+
+
 # --- renewal -----------------------------------------------------------------------------
 
 

@@ -191,8 +191,9 @@ class PostgresTransaction:
     async def fetch_offsets(
         self, group_id: str, partitions: None = None, *, require_stable: bool = True
     ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        """Return where the marker's batch ended in its sources, as `open` read it."""
-        return {tp: OffsetAndMetadata(end) for tp, end in self._source_offsets.items()}
+        """Return where the marker's batch ended in its sources, as `open` read both."""
+        marker = self._marker or ""
+        return {tp: OffsetAndMetadata(end, marker) for tp, end in self._source_offsets.items()}
 
     async def add_offsets(self, group_id: str) -> None:
         """Do nothing: PostgreSQL needs no such step."""
