@@ -207,7 +207,7 @@ class BatchDriver:
             self._progress.step("failed", batch.batch_id, attempt=attempt, error=_one_line(failure))
             if _is_hopeless(failure) or batch.is_stopping():
                 break
-        self._settle_last(identity, failure)
+        self._settle_last(batch, identity, failure)
 
     def _attempt(
         self, batch: MicroBatch, identity: BatchIdentity, offsets: Mapping[TopicPartition, int]
@@ -355,7 +355,7 @@ class BatchDriver:
         planned_at_s = batch.planned_at_s()
         return planned_at_s is None or self._now_s() - planned_at_s > UNMARKED_AGE_S_MAX
 
-    def _settle_last(self, identity: BatchIdentity, failure: Exception) -> None:
+    def _settle_last(self, batch: MicroBatch, identity: BatchIdentity, failure: Exception) -> None:
         """End the transaction after the last attempt.
 
         Raises unless the batch turns out to be committed and computed.
@@ -369,6 +369,7 @@ class BatchDriver:
         committed = self._marker is not None and self._marker.batch == identity
         if not (committed and self._is_computed):
             raise failure
+        self._progress.step("txn_ended", batch.batch_id)
 
     def _guarded(self, coroutine: Coroutine[Any, Any, T]) -> T:
         try:

@@ -211,12 +211,16 @@ Start = Callable[..., BatchDriver]
 def starting(cluster: Coordinator) -> Start:
     """A new driver process: its memory is empty, the cluster is what it was."""
 
-    def new_driver(faults: dict[str, ClientError] | None = None, **options: Any) -> BatchDriver:
+    def new_driver(
+        faults: dict[str, ClientError] | None = None,
+        progress: ProgressLog | None = None,
+        **options: Any,
+    ) -> BatchDriver:
         return BatchDriver(
             DriverOptions("app", **options),
             Transaction(cluster, faults),
             Runner(),
-            ProgressLog(None),
+            progress or ProgressLog(None),
             now_s=lambda: cluster.now_s,
         )
 

@@ -4,6 +4,7 @@ import pytest
 
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
 from oncelog.core.errors import ErrorCode
+from oncelog.spark.batch_progress import describe_batch
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
 from oncelog.spark.parties import TaskReport
 from oncelog.spark.progress import ProgressLog
@@ -128,8 +129,11 @@ def test_a_commit_in_doubt_that_went_through_is_success_without_a_second_write(
 def test_a_commit_in_doubt_in_the_last_attempt_is_settled_too(
     cluster: Coordinator, start: Start
 ) -> None:
-    start({"after end": LOST}, write_attempts=1).process(Batch(cluster, 0))
+    progress = ProgressLog(None)
+    start({"after end": LOST}, progress, write_attempts=1).process(Batch(cluster, 0))
     assert cluster.committed_rows == ["row 0"]
+    # `write_once` and `last_progress` say what came of it by the last step.
+    assert describe_batch(progress.steps_of(0))["outcome"] == "committed"
 
 
 @pytest.mark.parametrize("call", ["before end", "before offsets", "before add_offsets"])
