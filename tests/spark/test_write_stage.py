@@ -21,6 +21,7 @@ import oncelog.spark.run as run_module
 from oncelog.client.admin import Admin
 from oncelog.spark import exactly_once
 from oncelog.spark.encoder import Encoder
+from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import EncodeTask
 from tests.spark.support import Job, check_copied, load, read
@@ -142,10 +143,10 @@ def test_a_partition_made_a_moment_ago_is_found(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     load(job.bootstrap_servers, job.name, 0, 20)
-    ask = run_module.Run._ask_targets
+    ask = TargetLookup.ask
     answers: list[Targets] = []
 
-    async def old_then_new(self: run_module.Run) -> Targets:
+    async def old_then_new(self: TargetLookup) -> Targets:
         answers.append(await ask(self))
         if len(answers) == 1:
             await add_partition()
@@ -155,11 +156,12 @@ def test_a_partition_made_a_moment_ago_is_found(
         async with Admin(job.bootstrap_servers) as admin:
             await admin.create_partitions({f"{job.name}-out": 3})
 
-    monkeypatch.setattr(run_module.Run, "_ask_targets", old_then_new)
+    monkeypatch.setattr(TargetLookup, "ask", old_then_new)
     run(
         source(spark, job, 20).select("value", F.lit(2).alias("partition")),
         job,
         topic=f"{job.name}-out",
+        write_attempts=1,
     )
     assert {place for place, _, _ in read(job.bootstrap_servers, f"{job.name}-out")} == {2}
     check_copied(job, 20)

@@ -11,17 +11,17 @@ from oncelog.client.admin import Admin
 from oncelog.client.errors import ClientError
 from oncelog.client.transactions import TransactionDriver
 from oncelog.core.ids import TopicPartition
-from oncelog.core.limits import INT32_MAX
 from oncelog.spark.background import StoppableLoop
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver
-from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError, UsageError
+from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError
 from oncelog.spark.marker import Marker
 from oncelog.spark.parties import MicroBatch
 from oncelog.spark.preflight import explained
 from oncelog.spark.progress import ProgressLog
 from oncelog.spark.query import Query, QueryRun, exists
 from oncelog.spark.sink_options import SinkOptions
+from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
 
 RENEWAL_LOOK_S: Final = 60.0
@@ -48,6 +48,7 @@ class Run(QueryRun):
         self._targets_at = 0.0
         self._loop = StoppableLoop(f"oncelog-{options.driver.application_id}")
         self._admin, self._transaction = self.call(self._connect())
+        self._lookup = TargetLookup(options, self._admin)
         self._driver = BatchDriver(
             dataclasses.replace(options.driver, cluster_id=cluster_id),
             self._transaction,
@@ -58,7 +59,6 @@ class Run(QueryRun):
         self.direct = DirectWriter(options, self, self.crash_point)
         self._read_to: Mapping[TopicPartition, int] | None = None
         self._written_count = 0
-        self._size_limits: dict[str, int] = {}
         self._closing = threading.Event()
         # The connections are closed only when no call uses them.
         self._in_use = threading.Lock()
@@ -111,7 +111,7 @@ class Run(QueryRun):
         """The partitions that may be written to, requested again when the reply is old."""
         now = time.monotonic()
         if self._targets is None or now - self._targets_at > METADATA_AGE_S_MAX:
-            self._targets = self.call(self._ask_targets())
+            self._targets = self.call(self._lookup.ask())
             self._targets_at = now
         return self._targets
 
@@ -124,12 +124,7 @@ class Run(QueryRun):
 
         Raises `UsageError` if the batch held one record, which no split makes smaller.
         """
-        if error.record_count == 1:
-            raise UsageError(
-                f"topic {error.topic!r} refuses a record of {error.size} bytes; raise its "
-                f"max.message.bytes or leave the row out"
-            )
-        self._size_limits[error.topic] = error.size // 2
+        self._lookup.limit_size(error)
         self.forget_targets()
 
     def wrote(self, read_to: Mapping[TopicPartition, int], record_count: int) -> None:
@@ -165,37 +160,6 @@ class Run(QueryRun):
     async def _disconnect(self) -> None:
         await self._transaction.close()
         await self._admin.close()
-
-    async def _ask_targets(self) -> Targets:
-        topics = await self._admin.list_topics()
-        options = self.options
-        wanted = (options.topic,) if options.topic is not None else options.topics
-        if wanted is None:
-            place = options.driver.marker_partition
-            own = None if place is None else place.topic
-            wanted = tuple(
-                sorted(n for n, topic in topics.items() if not topic.is_internal and n != own)
-            )
-        missing = [name for name in wanted if name not in topics]
-        if missing:
-            raise UsageError(
-                f"topic {missing[0]!r} does not exist; create it before the query starts"
-            )
-        counts = tuple(len(topics[name].partitions) for name in wanted)
-        return Targets(wanted, counts, await self._ask_size_limits(wanted))
-
-    async def _ask_size_limits(self, topics: tuple[str, ...]) -> tuple[int, ...]:
-        """Request each topic's ``max.message.bytes``; without permission refusals show it."""
-        try:
-            settings = await self._admin.describe_configs(topics)
-        except ClientError:
-            settings = {}
-        limits = []
-        for topic in topics:
-            entry = settings.get(topic, {}).get("max.message.bytes")
-            told = INT32_MAX if entry is None or entry.value is None else int(entry.value)
-            limits.append(min(told, self._size_limits.get(topic, INT32_MAX)))
-        return tuple(limits)
 
 
 def has_barrier_stages(context: Any) -> bool:
