@@ -17,7 +17,8 @@ tests. The protocol for batch N, where the marker names the last committed batch
    progress, or aborts, and then the marker shows which.
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
    would hold the last stable offset for all readers. A failure that no attempt can avoid, such as a
-   user's mistake or a missing permission, is tried once.
+   user's mistake or a missing permission, is tried once. An attempt that found out how the next one
+   has to write (smaller record batches, newer metadata) does not count.
 8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4. So
    neither the group's offsets nor the transactional id of an idle query expires.
 9. A marker that is missing, though this driver committed or read it less than a day ago, was
@@ -37,7 +38,13 @@ from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.errors import DataLossError, StoppedError, UsageError, WriteStageError
+from oncelog.spark.errors import (
+    AdjustedError,
+    DataLossError,
+    StoppedError,
+    UsageError,
+    WriteStageError,
+)
 from oncelog.spark.marker import (
     UNMARKED_AGE_S_MAX,
     BatchIdentity,
@@ -68,6 +75,12 @@ LOOK_S: Final = 30.0
 
 MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
 """For so long after it read or wrote a marker the driver trusts it, if the cluster has none."""
+
+ADJUSTMENTS_COUNT_MAX: Final = 64
+"""So many attempts of a batch may end with an adjustment; then they count as failed.
+
+A topic's record batches are halved at most thirty times or so until each has one record.
+"""
 
 _EXPIRED: Final = (ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id)
 """The coordinator forgot the transactional id (``transactional.id.expiration.ms``)."""
@@ -193,7 +206,9 @@ class BatchDriver:
         offsets = self._offsets_to_commit(lines)
         self._is_computed = False
         failure: Exception = WriteStageError("no attempt was made")
-        for attempt in range(1, self._options.write_attempts + 1):
+        attempt = failures = adjustments = 0
+        while failures < self._options.write_attempts:
+            attempt += 1
             try:
                 self._attempt(batch, identity, offsets)
                 return
@@ -207,6 +222,10 @@ class BatchDriver:
             self._progress.step("failed", batch.batch_id, attempt=attempt, error=_one_line(failure))
             if _is_hopeless(failure) or batch.is_stopping():
                 break
+            if isinstance(failure, AdjustedError) and adjustments < ADJUSTMENTS_COUNT_MAX:
+                adjustments += 1
+            else:
+                failures += 1
         self._settle_last(batch, identity, failure)
 
     def _attempt(

@@ -9,6 +9,7 @@ write one twice (INV-10).
 from oncelog.core.errors import OncelogError
 
 __all__ = [
+    "AdjustedError",
     "DataLossError",
     "DrainError",
     "FailClosedError",
@@ -72,7 +73,11 @@ class StoppedError(PipelineError):
     """The query is being stopped, and the cluster did not answer in time."""
 
 
-class TooLargeError(WriteStageError):
+class AdjustedError(WriteStageError):
+    """The attempt found out how the next one has to write, so it does not count as failed."""
+
+
+class TooLargeError(AdjustedError):
     """A broker refused a record batch as larger than its topic allows.
 
     The next attempt makes smaller ones, unless the batch holds one record only.

@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Encoder
 from oncelog.spark.errors import (
+    AdjustedError,
     TooLargeError,
     UnknownTargetError,
     WriteStageError,
@@ -73,7 +74,7 @@ class SparkBatch(QueryBatch):
             # so this costs the epoch.
             self._has_fresh_targets = True
             run.forget_targets()
-            raise WriteStageError(f"{error}; the metadata is read again") from error
+            raise AdjustedError(f"{error}; the metadata is read again") from error
         except TooLargeError as error:
             run.limit_size(error)
             raise

@@ -5,7 +5,14 @@ import pytest
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
 from oncelog.core.errors import ErrorCode
 from oncelog.spark.batch_progress import describe_batch
-from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
+from oncelog.spark.driver import ADJUSTMENTS_COUNT_MAX
+from oncelog.spark.errors import (
+    AdjustedError,
+    FailClosedError,
+    TooLargeError,
+    UsageError,
+    WriteStageError,
+)
 from oncelog.spark.parties import TaskReport
 from oncelog.spark.progress import ProgressLog
 from tests.unit.spark.driver_fakes import MARKERS, OUT, SOURCE, Batch, Coordinator, Start, starting
@@ -96,6 +103,25 @@ def test_when_the_attempts_are_used_up_the_failure_is_raised_and_nothing_stays_o
         start(write_attempts=3).process(batch)
     assert cluster.committed_rows == cluster.open_rows == []
     assert cluster.log[-1] == "open"
+
+
+def test_an_attempt_that_found_out_how_to_write_does_not_count_as_failed(
+    cluster: Coordinator, start: Start
+) -> None:
+    smaller = [TooLargeError("out", size, 12) for size in (512, 256, 128, 64)]
+    batch = Batch(cluster, 0, failures=[*smaller, AdjustedError("the metadata is read again")])
+    start(write_attempts=1).process(batch)
+    assert cluster.committed_rows == ["row 0"]
+    assert len(batch.epochs) == 6
+
+
+def test_attempts_that_only_adjust_come_to_an_end(cluster: Coordinator, start: Start) -> None:
+    endless = [AdjustedError("once more")] * (ADJUSTMENTS_COUNT_MAX + 9)
+    batch = Batch(cluster, 0, failures=endless)
+    with pytest.raises(AdjustedError):
+        start(write_attempts=2).process(batch)
+    assert len(batch.epochs) == ADJUSTMENTS_COUNT_MAX + 2
+    assert cluster.open_rows == []
 
 
 def test_a_query_being_stopped_gets_no_second_attempt(cluster: Coordinator, start: Start) -> None:

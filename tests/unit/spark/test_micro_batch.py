@@ -7,7 +7,13 @@ from typing import Any
 import pytest
 
 import oncelog.spark.micro_batch as micro_batch_module
-from oncelog.spark.errors import PipelineError, StoppedError, UnknownTargetError, WriteStageError
+from oncelog.spark.errors import (
+    AdjustedError,
+    PipelineError,
+    StoppedError,
+    UnknownTargetError,
+    WriteStageError,
+)
 from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.parties import ProducerIdentity
 from oncelog.spark.targets import Targets
@@ -45,10 +51,10 @@ def no_description(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(micro_batch_module, "described", lambda *_: nullcontext())
 
 
-def test_a_row_that_names_a_new_partition_costs_one_attempt_and_a_second_time_the_query() -> None:
+def test_a_row_that_names_a_new_partition_is_tried_again_and_a_second_time_ends_the_query() -> None:
     unknown = UnknownTargetError("partition 3 does not exist")
     batch = FailingBatch(unknown, unknown)
-    with pytest.raises(WriteStageError, match="the metadata is read again"):
+    with pytest.raises(AdjustedError, match="the metadata is read again"):
         batch.write(IDENTITY)
     assert batch.forgotten == 1
     with pytest.raises(UnknownTargetError):
