@@ -5,6 +5,7 @@ of the job's own transaction, and other producers' open transactions do not hide
 """
 
 import asyncio
+from collections.abc import Callable
 from uuid import UUID
 
 from oncelog.client.cluster import Cluster
@@ -120,12 +121,14 @@ async def committed_value(
     timeout_ms: float,
     *,
     is_final: bool = True,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> bytes | None:
     """Return the value of the last committed record of `key`, None when there is none.
 
-    Reads from the log's start to the high watermark. With `is_final` it waits up to `timeout_ms`
-    for a record of an open transaction, then raises `RetriableError`: call it after InitProducerId,
-    which ended all of the caller's own.
+    Reads from the log's start to the high watermark, and calls `on_progress` after each fetch: a
+    log that compaction has not reached may take longer than any single answer. With `is_final` it
+    waits up to `timeout_ms` for a record of an open transaction, then raises `RetriableError`: call
+    it after InitProducerId, which ended all of the caller's own.
     """
 
     async def call() -> bytes | None:
@@ -136,6 +139,7 @@ async def committed_value(
         offset, decided = begins[topic_partition].offset, DecidedValue(key)
         while offset < ends[topic_partition].offset:
             offset = await _read_on(cluster, topic_partition, offset, decided)
+            on_progress()
         if is_final and decided.is_undecided:
             text = f"a record in {topic_partition} belongs to a transaction that has not ended"
             raise RetriableError(ErrorCode.concurrent_transactions, text)

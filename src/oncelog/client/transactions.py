@@ -390,16 +390,26 @@ class TransactionDriver:
         await produce_first(self._cluster, topic_partition, record, stamp, self._timeout_ms)
 
     async def committed_value(
-        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+        self,
+        topic_partition: TopicPartition,
+        key: bytes,
+        *,
+        is_final: bool = True,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> bytes | None:
         """The value of the last record with `key` in the partition that was committed, or None.
 
         Definitive for the records of this transactional id after `open`, which ended its
         transactions. Other producers' open transactions do not matter to it. Without `is_final`,
-        and without `open`: what is decided now.
+        and without `open`: what is decided now. `on_progress` is called after each fetch.
         """
         return await committed_value(
-            self._cluster, topic_partition, key, self._timeout_ms, is_final=is_final
+            self._cluster,
+            topic_partition,
+            key,
+            self._timeout_ms,
+            is_final=is_final,
+            on_progress=on_progress,
         )
 
     async def end(self, commit: bool) -> None:

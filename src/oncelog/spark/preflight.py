@@ -5,8 +5,9 @@ refusal is one sentence with the remedy.
 """
 
 import asyncio
+import functools
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, Protocol
 
 from oncelog.client.admin import Admin
@@ -26,14 +27,22 @@ from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 __all__ = ["check_carrier", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
-"""After so long without a reply the error names the cluster."""
+"""After so long without a reply, or without progress in reading, the error names the cluster."""
 
 MARKER_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
     "segment.bytes": str(4 * 1024 * 1024),
     "min.cleanable.dirty.ratio": "0.1",
 }
-"""Configs of the marker topic; its segments are small, as each start reads the whole topic."""
+"""Configs of the marker topic; its segments are small, as each start reads the whole topic.
+
+Compaction leaves out the newest segment, which has Kafka's default size for a week.
+"""
+
+MARKER_SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
+"""Above this ``segment.bytes`` a start warns about the marker topic."""
+
+_CONFIGS_TEXT: Final = ", ".join(f"{name}={value}" for name, value in MARKER_TOPIC_CONFIGS.items())
 
 log = logging.getLogger("oncelog.spark")
 
@@ -53,6 +62,8 @@ def examine(
     is_query_known: bool,
 ) -> str | None:
     """Check the clusters, within ten seconds; return the id of the sink's cluster.
+
+    A marker topic that compaction has not reached may take longer to read.
 
     `sources` are the options of the query's Kafka sources; `query_id` is that of the checkpoint,
     None when it is empty, which only counts if `is_query_known`.
@@ -79,14 +90,15 @@ async def _examine(
         **options.client_options,
     )
     try:
-        async with asyncio.timeout(ANSWER_TIMEOUT_S):
+        async with asyncio.timeout(ANSWER_TIMEOUT_S) as limit:
+            on_progress = functools.partial(_extend, limit)
             cluster_id = await _connect(admin)
             topics = (await admin.list_topics()).keys()
             _check_topics(topics, options)
             await _make_marker_topic(admin, topics, options)
             await _check_sources(options, sources, cluster_id)
-            await check_carrier(transaction, topics, options)
-            marker = await _marker(transaction, options)
+            await check_carrier(transaction, topics, options, on_progress)
+            marker = await _marker(transaction, options, on_progress)
     except (ClientError, TimeoutError) as error:
         raise explained(error, options) from error
     finally:
@@ -95,6 +107,10 @@ async def _examine(
     if is_query_known and marker is not None:
         check_query(marker, query_id, options.driver.replaces_query)
     return cluster_id
+
+
+def _extend(limit: asyncio.Timeout) -> None:
+    limit.reschedule(asyncio.get_running_loop().time() + ANSWER_TIMEOUT_S)
 
 
 async def _connect(admin: Admin) -> str | None:
@@ -127,7 +143,7 @@ async def _make_marker_topic(admin: Admin, topics: Collection[str], options: Sin
             if error.code is not ErrorCode.topic_already_exists:
                 raise UsageError(
                     f"the marker topic {place.topic!r} is missing and may not be created "
-                    f"({error}): create it with one partition and cleanup.policy=compact, or pass "
+                    f"({error}): create it with one partition and {_CONFIGS_TEXT}, or pass "
                     "marker_topic=None to leave the marker to the group's offsets"
                 ) from error
     await _check_policy(admin, place.topic)
@@ -135,10 +151,20 @@ async def _make_marker_topic(admin: Admin, topics: Collection[str], options: Sin
 
 async def _check_policy(admin: Admin, topic: str) -> None:
     try:
-        entry = (await admin.describe_configs([topic]))[topic].get("cleanup.policy")
+        configs = (await admin.describe_configs([topic]))[topic]
     except ClientError as error:
         log.warning("cleanup.policy of the marker topic %s cannot be read: %s", topic, error)
         return
+    size = configs.get("segment.bytes")
+    if size is not None and int(size.value or 0) > MARKER_SEGMENT_BYTES_MAX:
+        log.warning(
+            "the marker topic %s has segment.bytes=%s, and compaction leaves out the newest "
+            "segment, which each start reads: set %s",
+            topic,
+            size.value,
+            _CONFIGS_TEXT,
+        )
+    entry = configs.get("cleanup.policy")
     if entry is not None and entry.value != "compact":
         raise UsageError(
             f"the marker topic {topic!r} has cleanup.policy={entry.value}, which deletes markers: "
@@ -176,13 +202,21 @@ class CommittedValues(Protocol):
     """The part of `TransactionDriver` that reads the marker topic."""
 
     async def committed_value(
-        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+        self,
+        topic_partition: TopicPartition,
+        key: bytes,
+        *,
+        is_final: bool = True,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> bytes | None:
-        """The last committed value of `key`."""
+        """The last committed value of `key`; `on_progress` is called after each fetch."""
 
 
 async def check_carrier(
-    transaction: CommittedValues, topics: Collection[str], options: SinkOptions
+    transaction: CommittedValues,
+    topics: Collection[str],
+    options: SinkOptions,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> None:
     """Refuse to leave the marker to the group once the marker topic has one of the application.
 
@@ -193,7 +227,9 @@ async def check_carrier(
     application_id = options.driver.application_id
     place = TopicPartition(MARKER_TOPIC, 0)
     try:
-        value = await transaction.committed_value(place, application_id.encode(), is_final=False)
+        value = await transaction.committed_value(
+            place, application_id.encode(), is_final=False, on_progress=on_progress
+        )
     except FatalError as error:
         log.info("the marker topic %s cannot be read: %s", MARKER_TOPIC, error)
         return
@@ -205,14 +241,18 @@ async def check_carrier(
         )
 
 
-async def _marker(transaction: TransactionDriver, options: SinkOptions) -> Marker | None:
+async def _marker(
+    transaction: TransactionDriver, options: SinkOptions, on_progress: Callable[[], None]
+) -> Marker | None:
     """Return the current marker; it is definitive only after InitProducerId."""
     application_id, place = options.driver.application_id, options.driver.marker_partition
     offsets = await transaction.fetch_offsets(application_id, None, require_stable=False)
     texts: list[str | None] = [committed.metadata for committed in offsets.values()]
     if place is not None:
         key = application_id.encode()
-        value = await transaction.committed_value(place, key, is_final=False)
+        value = await transaction.committed_value(
+            place, key, is_final=False, on_progress=on_progress
+        )
         texts.append(None if value is None else value.decode())
     return latest(texts)
 

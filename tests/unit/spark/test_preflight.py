@@ -1,13 +1,17 @@
 """What clusters refuse, as one sentence that says what to do."""
 
 import asyncio
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from oncelog.client.errors import ClientError, ConnectionLostError, FatalError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.spark import preflight
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import opening
@@ -74,7 +78,12 @@ class MarkerTopic:
         self.error = error
 
     async def committed_value(
-        self, topic_partition: TopicPartition, key: bytes, *, is_final: bool = True
+        self,
+        topic_partition: TopicPartition,
+        key: bytes,
+        *,
+        is_final: bool = True,
+        on_progress: Callable[[], None] = lambda: None,
     ) -> bytes | None:
         if self.error is not None:
             raise self.error
@@ -101,3 +110,87 @@ def test_an_application_that_never_used_the_marker_topic_may_do_without_it(
 ) -> None:
     asyncio.run(check_carrier(unused, [MARKER_TOPIC], OPTIONS))
     asyncio.run(check_carrier(unused, [], OPTIONS))
+
+
+class LongMarkerTopic:
+    """A cluster whose marker topic takes a minute to read: an admin, and a transaction."""
+
+    brings_records = True
+    configs: Mapping[str, str] = {"cleanup.policy": "compact", "segment.bytes": "1073741824"}
+    may_create = True
+
+    def __init__(self, *_: object, **__: object) -> None:
+        pass
+
+    async def start(self) -> None:
+        """Nothing is connected."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    async def describe_cluster(self) -> SimpleNamespace:
+        return SimpleNamespace(cluster_id="c")
+
+    async def list_topics(self) -> dict[str, None]:
+        return {"t": None, MARKER_TOPIC: None} if self.may_create else {"t": None}
+
+    async def create_topics(self, _topics: object) -> None:
+        raise FatalError(ErrorCode.topic_authorization_failed)
+
+    async def describe_configs(self, topics: list[str]) -> dict[str, dict[str, SimpleNamespace]]:
+        entries = {name: SimpleNamespace(value=value) for name, value in self.configs.items()}
+        return dict.fromkeys(topics, entries)
+
+    async def fetch_offsets(self, *_: object, **__: object) -> dict[TopicPartition, Any]:
+        return {}
+
+    async def committed_value(
+        self, *_: object, on_progress: Callable[[], None], **__: object
+    ) -> bytes:
+        loop: Any = asyncio.get_running_loop()
+        now_s = loop.time()
+        for _step in range(20):
+            now_s += 3
+            loop.time = lambda now_s=now_s: now_s
+            await asyncio.sleep(0)
+            if self.brings_records:
+                on_progress()
+        return opening("q").encode().encode()
+
+
+@pytest.fixture
+def long_topic(monkeypatch: pytest.MonkeyPatch) -> type[LongMarkerTopic]:
+    class Long(LongMarkerTopic):
+        pass
+
+    monkeypatch.setattr(preflight, "Admin", Long)
+    monkeypatch.setattr(preflight, "TransactionDriver", Long)
+    return Long
+
+
+def examine() -> str | None:
+    place = TopicPartition(MARKER_TOPIC, 0)
+    options = replace(OPTIONS, driver=replace(OPTIONS.driver, marker_partition=place))
+    return asyncio.run(preflight._examine(options, [], "q", is_query_known=True))
+
+
+def test_a_long_marker_topic_is_read_while_records_arrive(
+    long_topic: type[LongMarkerTopic], caplog: pytest.LogCaptureFixture
+) -> None:
+    assert examine() == "c"
+    assert "segment.bytes=1073741824" in caplog.text
+    long_topic.configs = preflight.MARKER_TOPIC_CONFIGS
+    caplog.clear()
+    assert examine() == "c"
+    assert caplog.text == ""
+    long_topic.brings_records = False
+    with pytest.raises(UsageError, match="does not answer"):
+        examine()
+
+
+def test_who_creates_the_marker_topic_by_hand_is_told_all_of_its_settings(
+    long_topic: type[LongMarkerTopic],
+) -> None:
+    long_topic.may_create = False
+    with pytest.raises(UsageError, match=r"cleanup\.policy=compact, segment\.bytes=4194304, min"):
+        examine()

@@ -41,7 +41,9 @@ class DecidedValue:
                 text = f"the batch at offset {header.base_offset} has another CRC than it says"
                 raise ProtocolError(ErrorCode.corrupt_message, text)
             next_offset = max(next_offset, header.next_offset)
-            if header.next_offset > position:
+            # Most batches are the ends of other producers' transactions.
+            is_other = header.is_control and header.producer_id not in self._open
+            if header.next_offset > position and not is_other:
                 self._take(buffer, start, header)
         return next_offset
 
@@ -49,7 +51,7 @@ class DecidedValue:
         for record in iter_records(buffer, start, header):
             if header.is_control:
                 end = read_end_marker(record)
-                if end is not None and header.producer_id in self._open:
+                if end is not None:
                     value = self._open.pop(header.producer_id)
                     self.value = value if end.commit else self.value
             elif record.key == self._key:
