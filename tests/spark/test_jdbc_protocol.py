@@ -8,7 +8,7 @@ import os
 import signal
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +21,7 @@ from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import CopyTask
 from oncelog.spark.jdbc.database import parse_url
+from oncelog.spark.jdbc.sink import JdbcOptions, refuse_another_query
 from oncelog.spark.jdbc.target import Target
 from oncelog.spark.jdbc.transaction import (
     MARKER_PARTITION,
@@ -341,6 +342,31 @@ def test_a_query_with_a_lost_checkpoint_goes_on_where_the_replaced_one_ended(
     new.begins = {IN: 10}
     application.driver(replaces="q").process(new)
     assert application.rows() == sorted([*once(0), (7, "new")])
+
+
+def test_a_start_that_is_refused_fences_no_driver(application: Application) -> None:
+    live = application.driver()
+    options = JdbcOptions(
+        database=live.database,
+        target=Target((application.table,), ("id", "text")),
+        columns=(),
+        marker_table="oncelog_markers",
+        driver=DriverOptions(application.name, marker_partition=MARKER_PARTITION),
+        progress_path=None,
+        crash_point=None,
+    )
+    missing = replace(options, marker_table=f"{application.table}_markers")
+    refuse_another_query(missing, None)
+    live.process(Batch(0))
+    for query_id in (None, "second"):
+        with pytest.raises(FailClosedError, match="other-query"):
+            refuse_another_query(options, query_id)
+    refuse_another_query(options, "q")
+    refuse_another_query(replace(options, driver=replace(options.driver, replaces_query="q")), None)
+    epoch = live.transaction.producer_id
+    live.process(Batch(1))
+    assert live.transaction.producer_id == epoch
+    assert application.rows() == once(0, 1)
 
 
 def test_a_marker_table_without_the_offsets_gets_their_column(

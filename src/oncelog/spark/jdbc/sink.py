@@ -26,7 +26,7 @@ from oncelog.spark.jdbc.transaction import (
     StagedRows,
 )
 from oncelog.spark.jdbc.types import TargetColumn
-from oncelog.spark.marker import Marker
+from oncelog.spark.marker import Marker, check_query
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
@@ -64,8 +64,8 @@ def exactly_once_jdbc(
     - `table`: ``table`` or ``schema.table``; double quotes keep capitals, as in SQL.
     - `key_columns`: a row replaces the one with the same key (INSERT ... ON CONFLICT DO UPDATE);
       without them rows are appended.
-    - `application_id`: the row of the marker table. One active query per id; a second one fences
-      the first, or fails closed.
+    - `application_id`: the row of the marker table. One active query per id; `start()` refuses a
+      second one, and a query whose checkpoint is lost, and does not fence the first.
     - `marker_table`: made at the start where it is missing; staging tables stand in its schema.
     - `accept`, `replaces_query`, `write_attempts`, `progress_path`: as for `exactly_once`. Where a
       query ended in its Kafka sources stands beside its marker: one that replaces it has to start
@@ -103,7 +103,9 @@ def exactly_once_jdbc(
         return JdbcRun(query, context, options)
 
     def examine(query_id: str | None, is_known: bool) -> None:
-        """Do nothing: `exactly_once_jdbc` has checked the table."""
+        """Refuse another query; `exactly_once_jdbc` has checked the table."""
+        if is_known:
+            refuse_another_query(options, query_id)
 
     def committed() -> Marker | None:
         return committed_marker(options)
@@ -122,6 +124,18 @@ class JdbcOptions:
     driver: DriverOptions
     progress_path: str | None
     crash_point: CrashPoint | None
+
+
+def refuse_another_query(options: JdbcOptions, query_id: str | None) -> None:
+    """Raise `FailClosedError` for a query that may not follow the marker's; fence no driver.
+
+    `query_id` is that of the checkpoint, None when it is empty.
+    """
+    runner, transaction = DirectRunner(), _transaction(options)
+    with _said():
+        marker = Marker.decode(runner.call(transaction.current_marker()))
+    if marker is not None:
+        check_query(marker, query_id, options.driver.replaces_query)
 
 
 def committed_marker(options: JdbcOptions) -> Marker | None:

@@ -79,6 +79,8 @@ UPDATE {} SET marker = %s, source_offsets = NULL, committed_at = now()
 WHERE application_id = %s AND epoch = %s
 """
 _OFFSETS: Final = "UPDATE {} SET source_offsets = %s WHERE application_id = %s"
+_MARKER: Final = "SELECT marker FROM {} WHERE application_id = %s"
+_EXISTS: Final = "SELECT to_regclass(%s) IS NOT NULL"
 _COLUMNS: Final = "SELECT attname FROM pg_attribute WHERE attrelid = to_regclass(%s)"
 _STAGES: Final = """
 SELECT c.relname FROM pg_class c JOIN pg_class m ON m.relnamespace = c.relnamespace
@@ -156,6 +158,17 @@ class PostgresTransaction:
             self.producer_epoch = 0
             self._drop_older_stages(connection)
             self._make_stage(connection)
+
+    async def current_marker(self) -> str | None:
+        """Return the marker without fencing anyone; it is definitive only after `open`."""
+        with self._reach() as connection, translated():
+            found = connection.execute(_EXISTS, (self._markers,)).fetchone()
+            if found is None or not found[0]:
+                return None
+            row = connection.execute(
+                _MARKER.format(self._markers), (self._application_id,)
+            ).fetchone()
+            return None if row is None else row[0]
 
     async def new_epoch(self) -> None:
         """Number the next write attempt; raises `FencedError` when another driver took over."""
