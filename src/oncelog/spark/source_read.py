@@ -35,7 +35,13 @@ logger = logging.getLogger(__name__)
 
 ARROW_ROWS_MIN: Final = 10_000
 ARROW_SIZE_BYTES_MAX: Final = 32 * 1024 * 1024
-"""An Arrow batch ends at this many rows, or when its record batches have this many bytes."""
+"""An Arrow batch ends after the record batch with which it has this many rows or bytes.
+
+The bytes are those of keys, values and headers, not compressed.
+"""
+
+TIMESTAMP_MS_MAX: Final = (2**63 - 1) // 1000
+"""Spark's timestamps are microseconds in 64 bits."""
 
 FETCH_SIZE_BYTES: Final = 4 * 1024 * 1024
 """Bytes per fetch, unless ``max.partition.fetch.bytes`` is set."""
@@ -111,14 +117,14 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
     for offset, batches in _RangeFetcher(options, wanted).fetches():
         # A batch may begin below the requested offset with deleted records.
         for records in decode_batches(batches, offset, wanted.end):
-            if len(records):
-                parts.append(records)
-                rows += len(records)
-        size += len(batches)
-        if rows >= ARROW_ROWS_MIN or size >= ARROW_SIZE_BYTES_MAX:
-            if parts:
+            if not len(records):
+                continue
+            parts.append(records)
+            rows += len(records)
+            size += records.keys.nbytes + records.values.nbytes + records.headers.nbytes
+            if rows >= ARROW_ROWS_MIN or size >= ARROW_SIZE_BYTES_MAX:
                 yield _to_arrow(parts, arrow_schema, wanted)
-            parts, rows, size = [], 0, 0
+                parts, rows, size = [], 0, 0
     if parts:
         yield _to_arrow(parts, arrow_schema, wanted)
 
@@ -218,7 +224,9 @@ class _TopicGoneError(Exception):
 
 def _to_arrow(parts: Sequence[DecodedRecords], schema: Any, wanted: OffsetRange) -> Any:
     rows = sum(len(part) for part in parts)
-    timestamps = np.concatenate([part.timestamps_ms for part in parts]) * 1000
+    times_ms = np.concatenate([part.timestamps_ms for part in parts])
+    is_beyond = (times_ms > TIMESTAMP_MS_MAX) | (times_ms < -TIMESTAMP_MS_MAX)
+    timestamps = pa.array(np.where(is_beyond, 0, times_ms) * 1000, mask=is_beyond)
     columns = {
         "key": _joined([part.keys for part in parts]),
         "value": _joined([part.values for part in parts]),
@@ -227,7 +235,7 @@ def _to_arrow(parts: Sequence[DecodedRecords], schema: Any, wanted: OffsetRange)
         ).cast(pa.string()),
         "partition": pa.array(np.full(rows, wanted.partition, np.int32)),
         "offset": pa.array(np.concatenate([part.offsets for part in parts])),
-        "timestamp": pa.array(timestamps).cast(pa.timestamp("us", "UTC")),
+        "timestamp": timestamps.cast(pa.timestamp("us", "UTC")),
         "timestampType": pa.array(np.concatenate([part.timestamp_types for part in parts])),
         "headers": _joined([part.headers for part in parts]),
     }

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from pyspark.sql.types import BinaryType, LongType, StructField, StructType
+from pyspark.sql.types import BinaryType, LongType, StructField, StructType, TimestampType
 
 from oncelog.client.errors import (
     ConnectionLostError,
@@ -102,6 +102,43 @@ class Reading:
 
 def test_a_range_is_read_exactly(read: Reading) -> None:
     assert read(Log(), 3, 7) == [3, 4, 5, 6]
+
+
+def test_an_arrow_batch_is_bounded_by_what_its_records_take_when_decompressed(
+    monkeypatch: pytest.MonkeyPatch, loop: StoppableLoop
+) -> None:
+    record = bytes(100_000)
+    log = Log()
+    log.batches = b"".join(
+        build_batch(
+            [Record(base + n, 5, None, record, ()) for n in range(5)],
+            base_offset=base,
+            codec="zstd",
+        )
+        for base in (0, 5)
+    )
+    assert len(log.batches) < 10_000
+    monkeypatch.setattr(source_read, "_shared_consumer", lambda _options: (loop, log))
+    monkeypatch.setattr(source_read, "ARROW_SIZE_BYTES_MAX", 400_000)
+    options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"})
+    read = list(read_range(options, SCHEMA, OffsetRange("t", 0, 0, 10, TOPIC)))
+    assert [batch.num_rows for batch in read] == [5, 5]
+
+
+def test_a_timestamp_that_spark_cannot_hold_is_null(
+    monkeypatch: pytest.MonkeyPatch, loop: StoppableLoop
+) -> None:
+    log = Log()
+    nanoseconds = 1_700_000_000_000_000_000
+    times = [5, nanoseconds, -nanoseconds, *[1_700_000_000_000] * 7]
+    records = [Record(offset, time, None, b"", ()) for offset, time in enumerate(times)]
+    log.batches = bytes(build_batch(records, base_offset=0))
+    monkeypatch.setattr(source_read, "_shared_consumer", lambda _options: (loop, log))
+    options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"})
+    schema = StructType([StructField("timestamp", TimestampType())])
+    (batch,) = read_range(options, schema, OffsetRange("t", 0, 0, 4, TOPIC))
+    found = batch.column(0).cast("int64").to_pylist()
+    assert found == [5_000, None, None, 1_700_000_000_000_000]
 
 
 def test_few_records_are_not_fetched_with_megabytes(read: Reading) -> None:
