@@ -7,9 +7,10 @@ that a hostile pattern cannot block the event loop as with Python's `re`. Only t
 library.
 """
 
+import importlib
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Protocol
+from typing import Protocol, cast
 
 from oncelog.core.limits import (
     REGEX_BYTES_MAX,
@@ -28,23 +29,35 @@ class _Pattern(Protocol):
     def fullmatch(self, text: str) -> object | None: ...
 
 
+class _Options(Protocol):
+    max_mem: int
+    log_errors: bool
+
+
+class _Library(Protocol):
+    """What is used of the library, which has no types of its own."""
+
+    Options: type[_Options]
+    error: type[Exception]
+
+    def compile(self, pattern: str, options: _Options, /) -> _Pattern: ...
+
+
 @lru_cache(REGEX_CACHE_COUNT_MAX)
 def _compiled(pattern: str) -> _Pattern:
     # The library loads in 20 ms, which only a broker that gets a pattern pays.
-    import re2
-
+    re2 = cast("_Library", importlib.import_module("re2"))
     if len(pattern.encode()) > REGEX_BYTES_MAX:
         raise InvalidPattern(f"longer than {REGEX_BYTES_MAX} bytes")
     options = re2.Options()
     options.max_mem = REGEX_PROGRAM_BYTES_MAX
     options.log_errors = False
     try:
-        made: _Pattern = re2.compile(pattern, options)
+        return re2.compile(pattern, options)
     except re2.error as error:
-        reason = error.args[0] if error.args else error
+        reason: object = error.args[0] if error.args else error
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPattern(text) from error
-    return made
 
 
 def check(pattern: str) -> None:
