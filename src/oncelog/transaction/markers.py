@@ -64,7 +64,7 @@ def decide(
     volatile = store.volatile[event.transactional_id]
     lives = store.lives
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
-    if not _is_recorded(life, event):
+    if not life or type(life[-1]) is not Markers or not _is_recorded(life, event):
         life.append(Markers(now_ms, event.outcomes))
     effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:

@@ -89,6 +89,7 @@ class MarkerBatch:
         "_closed",
         "_coordinator",
         "_deleted",
+        "_has_failed",
         "_is_writing",
         "_markers",
         "_outcomes",
@@ -109,6 +110,7 @@ class MarkerBatch:
         self._markers = markers
         self._deleted = deleted
         self._is_writing = True
+        self._has_failed = False
         self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
         self._closed: list[tuple[TopicPartition, ErrorCode]] = []
         self._waiting_count = waiting_count
@@ -118,16 +120,18 @@ class MarkerBatch:
         for topic_partition in partitions:
             append_markers(self._partitions, topic_partition, self._markers, self._settled)
         self._is_writing = False
-        if self._waiting_count == 0 or any(
-            error is not ErrorCode.none for _, error in self._outcomes
-        ):
+        if self._has_failed or self._waiting_count == 0:
             self._report()
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
         if error is not ErrorCode.none and self._has_nothing_to_end(topic_partition, error):
             return
         self._outcomes.append((topic_partition, error))
-        self._count_down(has_failed=error is not ErrorCode.none)
+        if error is not ErrorCode.none:
+            self._has_failed = True
+        self._waiting_count -= 1
+        if not self._is_writing:
+            self._report_if_due()
 
     def _has_nothing_to_end(self, topic_partition: TopicPartition, refusal: ErrorCode) -> bool:
         """Whether the marker is older than the partition's state, and its producer idle.
@@ -157,11 +161,12 @@ class MarkerBatch:
             self._settled(topic_partition, error)
             return
         self._closed.append((topic_partition, refusal))
-        self._count_down(has_failed=False)
-
-    def _count_down(self, *, has_failed: bool) -> None:
         self._waiting_count -= 1
-        if not self._is_writing and (has_failed or self._waiting_count == 0):
+        if not self._is_writing:
+            self._report_if_due()
+
+    def _report_if_due(self) -> None:
+        if self._has_failed or self._waiting_count == 0:
             self._report()
 
     def _report(self) -> None:
@@ -180,6 +185,7 @@ class MarkerBatch:
             tuple(self._closed),
         )
         self._outcomes, self._closed, self._deleted = [], [], ()
+        self._has_failed = False
         self._coordinator.submit(report)
 
 
