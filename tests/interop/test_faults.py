@@ -46,6 +46,36 @@ def test_an_error_that_passes_is_tried_again(started: ControlledBroker, topic: s
     assert read_all(started.bootstrap_servers, topic) == [b"a"]
 
 
+def test_inv2_a_sequence_that_librdkafka_uses_again_loses_no_record(
+    started: ControlledBroker, topic: str
+) -> None:
+    """A purged record may be in the log, and the next transaction's first record gets its number.
+
+    That is no retry, so it is not acknowledged as one.
+    """
+    settings = {**PAUSES, "retry.backoff.ms": 5000, "retry.backoff.max.ms": 5000}
+    client = transactional(started.bootstrap_servers, topic, **settings)
+    client.begin_transaction()
+    client.produce(topic, b"first")
+    client.commit_transaction(WAIT_S)
+    client.begin_transaction()
+    lost = started.faults.lose_reply(ApiKey.PRODUCE)
+    client.produce(topic, b"purged")
+    client.flush(0.1)
+    lost.wait()
+    client.abort_transaction(WAIT_S)
+    client.begin_transaction()
+    client.produce(topic, b"never")
+    with pytest.raises(KafkaException) as refused:
+        client.commit_transaction(WAIT_S)
+    assert refused.value.args[0].txn_requires_abort()
+    client.abort_transaction(WAIT_S)
+    client.begin_transaction()
+    client.produce(topic, b"second")
+    client.commit_transaction(WAIT_S)
+    assert read_all(started.bootstrap_servers, topic) == [b"first", b"second"]
+
+
 def test_faults_of_one_client_leave_another_alone(started: ControlledBroker, topic: str) -> None:
     fault = started.faults.fail(
         ApiKey.PRODUCE, ErrorCode.topic_authorization_failed, client_id="forbidden"

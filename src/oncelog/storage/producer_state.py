@@ -5,9 +5,15 @@ transaction begins (INV-3, INV-7). The rules are those of Kafka's `ProducerAppen
 `ProducerStateEntry` and `ProducerStateManager`. It knows neither files nor the bytes of batches: it
 checks headers, and only `apply_*` changes its state.
 
-One rule differs from Kafka's. Idle producers expire by the time of their last *append* on the
+Two rules differ from Kafka's. Idle producers expire by the time of their last *append* on the
 broker's clock. Kafka uses the records' timestamps: with records of last year it forgets a live
 producer at the next sweep, and appends its retries twice.
+
+And a batch whose sequences were those of a transaction that has ended is no duplicate. A retry
+belongs to an open transaction, since a client ends one when it has all replies. But under TV1
+librdkafka gives the sequences of records that it purges in `abort_transaction` to the next records,
+also if the log has them. By its code Kafka acknowledges these as duplicates, and loses them. Here
+the error has the client abort and begin a new epoch.
 """
 
 from collections.abc import Iterable
@@ -125,6 +131,10 @@ class ProducerEntry:
                     return batch
         return None
 
+    def has_open(self, batch: CachedBatch) -> bool:
+        """Whether the transaction of a cached batch has not ended."""
+        return NO_OFFSET != self.transaction_first_offset <= batch.first_offset
+
 
 class ProducerStates:
     """The producers of one partition, its undecided transactions, and its verifications."""
@@ -218,6 +228,8 @@ class ProducerStates:
         if is_client and epoch == entry.epoch:
             duplicate = entry.find(epoch, header.base_sequence, header.last_sequence)
             if duplicate is not None:
+                if header.is_transactional and not entry.has_open(duplicate):
+                    return _taken(header)
                 message = "duplicate batch"
                 return Rejection(ErrorCode.duplicate_sequence_number, message, duplicate)
         if epoch < entry.epoch:
@@ -390,6 +402,14 @@ def _stale_epoch(producer_id: int, epoch: int, current: int) -> Rejection:
     return Rejection(
         ErrorCode.invalid_producer_epoch,
         f"epoch {epoch} of producer {producer_id} is not valid, the latest here is {current}",
+    )
+
+
+def _taken(header: BatchHeader) -> Rejection:
+    return Rejection(
+        ErrorCode.unknown_producer_id,
+        f"sequence {header.base_sequence} of producer {header.producer_id} "
+        f"epoch {header.producer_epoch} was taken in a transaction that has ended",
     )
 
 

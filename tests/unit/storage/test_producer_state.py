@@ -118,6 +118,25 @@ def test_a_batch_may_span_the_wrap_and_is_recognised_again(ctx: LogContext) -> N
     ctx.append_well(producer=1, epoch=0, sequence=2)
 
 
+@pytest.mark.parametrize("commit", [True, False])
+@pytest.mark.parametrize("is_open", [True, False])
+def test_a_sequence_of_a_transaction_that_has_ended_is_no_retry(
+    ctx: LogContext, commit: bool, is_open: bool
+) -> None:
+    txn: dict[str, Any] = {"producer": 1, "epoch": 0, "transactional": True}
+    ctx.append_well(sequence=0, count=2, **txn)
+    assert ctx.append(sequence=0, count=2, **txn).duplicate
+    assert ctx.end(1, 0, commit=commit).error is ErrorCode.none
+    if is_open:
+        ctx.append_well(sequence=2, **txn)
+    for again in (ctx.kill, ctx.restart, ctx.kill):
+        refused = ctx.append(sequence=0, count=2, **txn)
+        assert refused.error is ErrorCode.unknown_producer_id
+        assert not refused.duplicate
+        again()
+    assert ctx.append(sequence=2, **txn).duplicate is is_open
+
+
 def test_an_unknown_producer_may_begin_anywhere_unless_it_speaks_tv2(ctx: LogContext) -> None:
     tv2: dict[str, Any] = {"transactional": True, "transaction_version": 2}
     assert ctx.append(producer=1, epoch=0, sequence=7, **tv2).error is OUT_OF_ORDER
