@@ -296,12 +296,21 @@ def _late_commits(evidence: Evidence, excuses: Excuses) -> Iterator[Anomaly]:
                 break
 
 
+def _asked_from_s(evidence: Evidence, event: ProducerInitialized) -> float:
+    """Return when the client did something for the last time before it got this response."""
+    return max(
+        (e.at_s for e in evidence.history.events if e.who == event.who and e.at_s < event.at_s),
+        default=0.0,
+    )
+
+
 def producer_ids(evidence: Evidence) -> Iterator[Anomaly]:
     """INV-11: no producer id is assigned twice, and no epoch of one.
 
     A producer id belongs to one transactional id, or to one idempotent producer. The ids are not
     stored in the logs, so nothing excuses it. The same pair of id and epoch twice for one
-    transactional id is excused by a loss of power in between that took it from the transaction log.
+    transactional id is excused by a loss of power in between that took it from the transaction log;
+    the first response may have been on its way then.
     """
     excuses = Excuses(evidence)
     first: dict[int, ProducerInitialized] = {}
@@ -318,7 +327,7 @@ def producer_ids(evidence: Evidence) -> Iterator[Anomaly]:
         elif twin is not event:
             what, other = "one epoch of a producer id was handed out twice", twin
             if event.transactional_id:
-                allowed = excuses.coordinator(twin.at_s, event.at_s)
+                allowed = excuses.coordinator(_asked_from_s(evidence, twin), event.at_s)
         elif owner.who != event.who and not event.transactional_id:
             what = "one producer id for two idempotent producers"
         if what:

@@ -167,7 +167,7 @@ def _fetched_before_a_loss(
 
     Since the fetch the log was truncated: a record of the poll is no longer at its offset, or a
     record below its position, or the marker that makes the missing one visible, has a later leader
-    epoch. The marker that the poll saw may be lost.
+    epoch. The marker that the poll saw may be lost, or damaged and so keep a reader from the rest.
     """
     partition = log.final.topic_partition
     gone = [
@@ -180,6 +180,9 @@ def _fetched_before_a_loss(
     # There may be no earlier observation: a topic begins with epoch 0.
     epoch = excuses.epoch_before(partition, step.fetched_from_s) or 0
     decided_by = _marker_of(log, missing) if step.poll.committed else None
+    if step.poll.committed and decided_by is None and not log.is_whole:
+        # An abort marker that is damaged now hid the record then.
+        return excuses.damage(step.fetched_from_s, evidence.end_s, partition)
     for batch in log.final.batches:
         is_decisive = batch.first_offset < step.poll.position or batch is decided_by
         if is_decisive and batch.leader_epoch > epoch:

@@ -237,6 +237,17 @@ def test_an_older_epoch_whose_answer_is_late_takes_nothing_over() -> None:
     assert model.signatures() == set()
 
 
+def test_a_response_may_be_on_its_way_when_power_is_lost() -> None:
+    model = Model()
+    model.record(Sent, "p", Value("p", 0), T0)
+    lost_s = model.now_s + 0.005
+    model.record(ProducerInitialized, "p", "id", 5, 0)
+    model.record(ProducerInitialized, "q", "id", 5, 0)
+    lost = {"flush_every_message": False}
+    assert model.kinds(**lost, power_losses_s=(lost_s,)) == set()
+    assert model.kinds(**lost, power_losses_s=(lost_s - 0.006,)) == {"INV-11"}
+
+
 @pytest.mark.parametrize(
     ("second", "what"),
     [

@@ -1,6 +1,16 @@
 """Skipped, repeated and unseen records."""
 
-from oncelog.simulation.history import Polled, Positioned, RecordsDeleted
+from dataclasses import replace
+
+import pytest
+
+from oncelog.simulation.history import (
+    BrokerStarted,
+    Fault,
+    Polled,
+    Positioned,
+    RecordsDeleted,
+)
 from tests.unit.simulation.checkers.model import T0, Model
 
 
@@ -160,6 +170,30 @@ def test_a_poll_saw_an_abort_that_power_took() -> None:
     assert "skipped-poll" in {a.kind for a in found if a.allowed}
     assert "skipped-poll" not in {a.kind for a in found if not a.allowed}
     assert "skipped-poll" in {a.kind for a in model.judge() if not a.allowed}
+
+
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_poll_saw_an_abort_that_is_damaged_now(is_whole: bool) -> None:
+    """A reader can read up to the damage only, and nothing there says what the marker was."""
+    model = Model()
+    producer, reader = model.producer("p", "id"), model.reader("r")
+    producer.begin()
+    producer.send(T0)
+    producer.abort()
+    reader.poll(T0)
+    model.record(Fault, "", "flip-bit", "/data/t-0/0.log: bit 1 of byte 99 flipped")
+    damaged_s = model.history.events[-1].at_s
+    model.record(BrokerStarted, "broker-0", 1)
+    model.logs[T0].pop()
+    final = model.final()
+    kept = final.partitions[T0]
+    shown = replace(kept, last_stable_offset=2, high_watermark=2, committed=kept.batches[0].records)
+    partitions = {**final.partitions, T0: shown}
+    unread = {} if is_whole else {T0: "CORRUPT_MESSAGE"}
+    final = replace(final, partitions=partitions, unread=unread)
+    assert "skipped-poll" in model.kinds(final)
+    found = model.allowed(final, damage_s=(damaged_s,))
+    assert ("skipped-poll" in found) is not is_whole
 
 
 def test_a_client_may_hand_out_late_what_it_fetched_before_power_was_lost() -> None:
