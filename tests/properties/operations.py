@@ -15,7 +15,7 @@ from oncelog.storage.cleaner import clean_log
 from oncelog.storage.placement import assign_offsets
 from tests.properties import log_checks
 from tests.properties.data_folder import COMPACTED, KEPT, PARTITIONS, DataFolder
-from tests.properties.log_model import Batch, LogModel, batches_of
+from tests.properties.log_model import Batch, LogModel, Producer, batches_of
 
 PRODUCER_IDS = (1, 2, 3)
 KEYS = (b"a", b"b", b"c")
@@ -89,7 +89,7 @@ class Append:
         if len(data) > log.config.segment_bytes:
             wanted = ErrorCode.record_list_too_large
         if duplicate is not None:
-            self._append_again(folder, ledger, data, duplicate)
+            self._append_again(folder, ledger, data, duplicate, known)
         elif wanted is not ErrorCode.none:
             result = log.append(data, leader_epoch=ledger.leader_epoch, now_ms=folder.now_ms)
             assert result.error is wanted, result
@@ -97,10 +97,18 @@ class Append:
             append(folder, ledger, self.partition, data, Origin.CLIENT)
 
     def _append_again(
-        self, folder: DataFolder, ledger: Ledger, data: bytearray, known: Batch
+        self,
+        folder: DataFolder,
+        ledger: Ledger,
+        data: bytearray,
+        known: Batch,
+        producer: Producer,
     ) -> None:
         log = folder.logs[self.partition]
         result = log.append(data, leader_epoch=ledger.leader_epoch, now_ms=folder.now_ms)
+        if known.header.is_transactional and known not in producer.open:
+            assert result.error is ErrorCode.unknown_producer_id, result
+            return
         assert result.duplicate, result
         assert (result.base_offset, result.last_offset) == (known.base, known.end - 1)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.storage import AbortedTxn, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
@@ -87,7 +88,9 @@ def test_a_side_file_that_was_tampered_with_is_rebuilt_from_its_own_segment(
     for again in (ctx.restart, ctx.kill, ctx.restart):
         assert ctx.all_bytes() == data
         assert aborted(ctx) == expected
-        assert ctx.append(producer=2, epoch=0, sequence=3, transactional=True).duplicate
+        known = ctx.append(producer=2, epoch=0, sequence=3, transactional=True)
+        assert known.error is ErrorCode.unknown_producer_id
+        assert "was taken in a transaction that has ended" in (known.message or "")
         again()
     assert ctx.log.recovery.reasons == []
 
@@ -387,7 +390,8 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one(
     tamper(newest, TAMPERED[4])
     ctx.open(clean=True)
     assert newest.name in caplog.text
-    assert ctx.append(producer=2, epoch=0, sequence=3, transactional=True).duplicate
+    known = ctx.append(producer=2, epoch=0, sequence=3, transactional=True)
+    assert known.error is ErrorCode.unknown_producer_id
     assert len(newest.read_bytes()) == len(before)
     assert ctx.restart().recovery.reasons == []
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.record import iter_records
 from oncelog.runtime import DiskFile, SystemDisk
@@ -104,9 +105,8 @@ def test_upkeep_in_other_threads_leaves_appends_and_reads_alone(make_log: MakeLo
         assert read_all(opened) == whole
         assert opened.aborted_transactions(start, opened.log_end_offset) == aborted
         assert opened.transaction_is_open(1, 0)
-        assert ctx.append(
-            producer=1, epoch=0, sequence=1498, transactional=True, value=b"1498"
-        ).duplicate
+        known = ctx.append(producer=1, epoch=0, sequence=1498, transactional=True, value=b"1498")
+        assert known.error is ErrorCode.unknown_producer_id
 
 
 def test_records_without_timestamps_do_not_roll_the_log(make_log: MakeLog) -> None:

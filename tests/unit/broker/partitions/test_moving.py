@@ -119,7 +119,7 @@ async def test_a_partition_is_not_cleaned_while_it_moves(
 
     monkeypatch.setattr(LogMove, "copy", watched)
     assert await alter(client, tmp_path / "b", T0) == [NONE]
-    await until(lambda: place(context).endswith("/b") and not context.broker.mover.moves)
+    await until(lambda: not context.broker.mover.moves and place(context).endswith("/b"))
     assert seen
     assert all(seen)
     assert not cleaner._paused
