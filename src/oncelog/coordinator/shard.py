@@ -29,6 +29,7 @@ from typing import Generic, NamedTuple, Never, TypeAlias, TypeVar
 
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import CLOCK_JUMP_MS_MIN
 
 Token: TypeAlias = Hashable
 """Identifies one waiting request.
@@ -139,6 +140,12 @@ class RecordContext:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     transactional: bool = False
+
+
+def clock_shift_ms(value_ms: int, written_ms: int) -> int:
+    """Return by how much the wall clock had been set when a record with this time was written."""
+    shift_ms = written_ms - value_ms
+    return shift_ms if abs(shift_ms) >= CLOCK_JUMP_MS_MIN else 0
 
 
 class UnknownKind(OncelogError):  # noqa: N818 - names what was found

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 from uuid import UUID
 
-from oncelog.core.limits import CLOCK_JUMP_MS_MIN
+from oncelog.coordinator.shard import clock_shift_ms
 from oncelog.group.events import ZERO_TOPIC_ID
 
 NO_TIMESTAMP = -1
@@ -34,9 +34,3 @@ class CommittedOffset(NamedTuple):
             commit_timestamp_ms=written_ms,
             expire_timestamp_ms=NO_TIMESTAMP if expire_ms == NO_TIMESTAMP else expire_ms + shift_ms,
         )
-
-
-def clock_shift_ms(value_ms: int, written_ms: int) -> int:
-    """Return by how much the wall clock had been set when a record with this time was written."""
-    shift_ms = written_ms - value_ms
-    return shift_ms if abs(shift_ms) >= CLOCK_JUMP_MS_MIN else 0

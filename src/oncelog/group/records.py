@@ -7,11 +7,11 @@ of other protocols (share and streams groups).
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
+from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, clock_shift_ms
 from oncelog.core.ids import TopicPartition
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
-from oncelog.group.offset_values import CommittedOffset, clock_shift_ms
+from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.states import GroupState
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.records import consumer_group_log, group_log

@@ -111,13 +111,8 @@ class LogManager:
         there are others. Raises `FolderMismatch`, `StorageFailure`.
         """
         for folder in self.online:
-            try:
+            with self._losing():
                 folder.open_logs(config_for, now_ms)
-            except StorageFailure as failure:
-                folder.take_off_line(failure)
-                if not self.online:
-                    raise
-                log.error("the data folder %s is off line: %s", folder.directory, failure)
 
     # ---- folders ----
 

@@ -24,11 +24,17 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, Token, UnknownKind
+from oncelog.coordinator.shard import (
+    CoordinatorRecord,
+    RecordContext,
+    Token,
+    UnknownKind,
+    clock_shift_ms,
+)
 from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
-from oncelog.core.limits import CLOCK_JUMP_MS_MIN, EXPIRED_IDS_REMEMBERED_COUNT_MAX
+from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.life import Cause, Lives
@@ -239,8 +245,8 @@ def _as_written(metadata: TransactionMetadata, written_ms: int) -> TransactionMe
     Its times come from a clock that does not jump; the record's own timestamp is wall time. They
     differ if the wall clock was set meanwhile. The age of the transaction does not change.
     """
-    shift_ms = written_ms - metadata.last_update_timestamp_ms
-    if abs(shift_ms) < CLOCK_JUMP_MS_MIN:
+    shift_ms = clock_shift_ms(metadata.last_update_timestamp_ms, written_ms)
+    if not shift_ms:
         return metadata
     start_ms = metadata.start_timestamp_ms
     return replace(
