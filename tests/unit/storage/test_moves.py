@@ -50,6 +50,14 @@ def begin(manager: LogManager) -> LogMove:
     return LogMove(manager._disk, held, source, target, TOPIC_ID, NOW_MS)
 
 
+def delete_old(manager: LogManager) -> LogMove:
+    """Move the log up to the renaming of the old folder, which decides."""
+    move = begin(manager)
+    move.finish()
+    move.source.delete(T0)
+    return move
+
+
 def assert_whole(manager: LogManager, records: bytes) -> None:
     assert list(manager) == [T0]
     held = manager.get(T0)
@@ -168,9 +176,7 @@ def test_a_copy_whose_log_was_renamed_as_deleted_is_the_log(tmp_path: Path) -> N
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)
     records = fill(manager)
-    move = begin(manager)
-    move.finish()
-    move.source.delete(T0)
+    delete_old(manager)
     manager.close()
     again = open_logs(*folders, config=CONFIG)
     assert_whole(again, records)
@@ -185,9 +191,7 @@ def test_a_copy_of_another_log_than_the_one_there_is_kept(
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)
     fill(manager)
-    move = begin(manager)
-    move.finish()
-    move.source.delete(T0)
+    move = delete_old(manager)
     move.source.create(T0, TOPIC_ID if is_same_topic else UUID(int=8), CONFIG, NOW_MS)
     manager.close()
     open_logs(*folders, config=CONFIG).close()
@@ -240,9 +244,7 @@ def test_a_folder_that_fails_while_a_start_finishes_a_move_goes_off_line_alone(n
     manager.flush()
     other = TopicPartition("u", 0)
     manager.folders[name == "b"].create(other, TOPIC_ID, CONFIG, NOW_MS)
-    move = begin(manager)
-    move.finish()
-    move.source.delete(T0)
+    delete_old(manager)
     machine.restart()
     kind, broken = (FaultKind.FSYNC, "/a") if name == "a" else (FaultKind.NAMES, f"/b/{FUTURE}")
     machine.whole.faults.fail(kind, random.Random(0), matches=lambda path: path == broken)
@@ -316,9 +318,7 @@ def test_records_deleted_after_a_start_finished_a_move_stay_deleted(
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)
     fill(manager)
-    move = begin(manager)
-    move.finish()
-    move.source.delete(T0)
+    delete_old(manager)
     manager.abandon()
     manager = open_logs(*folders, config=CONFIG)
     held = manager.get(T0)
