@@ -8,8 +8,9 @@ that is too large would end beyond it. Without a next segment a jump is accepted
 topic only, and not over an offset where a batch is known to have ended.
 
 Behind damage offsets have to jump: there it suffices that the next batch does not contradict, or,
-without one, that the jump is no longer than the damage allows. Recovery decides what to do with
-damage.
+without one, that the jump is no longer than the damage allows. A batch that was found by searching
+may have lost its first bytes to the damage, so in a log without other gaps the next batch has to
+continue from it. Recovery decides what to do with damage.
 """
 
 from typing import NamedTuple
@@ -188,7 +189,7 @@ class BatchReader:
                 start = found - _MAGIC_POSITION
                 if chunk[start : start + _HIGH_BYTES] in highs:
                     offset = self._offset_after_damage(damage, position + start, expected)
-                    if offset is not None:
+                    if offset is not None and not self._precedes_lone_gap(position + start):
                         return position + start, offset
                 found = chunk.find(_MAGIC_BYTE, found + 1)
             position += len(chunk) - _MAGIC_POSITION
@@ -215,6 +216,22 @@ class BatchReader:
         # A record takes at least a byte, unless it is compressed: then this batch is lost too.
         known_end = max(self._certain_end, expected + position - damage)
         return header.base_offset if header.base_offset <= known_end else None
+
+    def _precedes_lone_gap(self, position: int) -> bool:
+        """Whether offsets are missing behind the batch at `position`, but not behind the next one.
+
+        Only compaction leaves gaps, and then there are others. Here the batch begins within the
+        damage, whose bytes stand where its offset was.
+        """
+        header = self._header_at(position)
+        following = None if header is None else self._following(position, header)
+        if header is None or following is None or self._compact:
+            return False
+        end = position + header.length
+        if following.base_offset == header.next_offset or not self._is_sound(end, following):
+            return False
+        after = self._following(end, following)
+        return after is None or after.base_offset == following.next_offset
 
     def _is_sound(self, position: int, header: BatchHeader) -> bool:
         is_plausible = self._is_plausible(header, self._base_offset, self.size - position)

@@ -16,12 +16,12 @@ COMPACT = frozenset({"compact"})
 DELETE = frozenset({"delete"})
 
 
-def written(ctx: LogContext) -> tuple[Path, list[bytearray]]:
+def written(ctx: LogContext, count: int = BATCHES_COUNT) -> tuple[Path, list[bytearray]]:
     """The file of the active segment, and its batches of one record each."""
-    for number in range(BATCHES_COUNT):
+    for number in range(count):
         ctx.append_well(value=b"%d" % number)
     data = ctx.all_bytes()
-    size = len(data) // BATCHES_COUNT
+    size = len(data) // count
     (path,) = ctx.folder.glob("*.log")
     return path, [bytearray(data[at : at + size]) for at in range(0, len(data), size)]
 
@@ -69,6 +69,37 @@ def test_a_due_offset_that_an_older_batch_contradicts_is_damage(make_log: MakeLo
         assert ctx.log.log_end_offset == BATCHES_COUNT
         assert bytes(ctx.log.read(4, 1, upper_bound=5)) == batches[4]
         assert bytes(ctx.log.read(5, 1, upper_bound=6)) == batches[5]
+
+
+@pytest.mark.parametrize("offset", [1, 2])
+@pytest.mark.parametrize("behind", [1, 2])
+def test_an_offset_that_is_not_next_to_the_next_batch_is_damage(
+    make_log: MakeLog, offset: int, behind: int
+) -> None:
+    """INV-9: a piece of the file is gone, from within a header to within the next offset."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    at = BATCHES_COUNT - behind - 1
+    torn = batches[1][:49] + offset.to_bytes(OFFSET_SIZE, "big") + batches[at][OFFSET_SIZE:]
+    path.write_bytes(b"".join([batches[0], torn, *batches[at + 1 :]]))
+    for _ in range(3):
+        ctx.open(recovery_point=BATCHES_COUNT)
+        assert ctx.log.log_end_offset == BATCHES_COUNT
+        assert refused(ctx) == list(range(1, at + 1))
+        assert bytes(ctx.log.read(at + 1, 1, upper_bound=at + 2)) == batches[at + 1]
+
+
+def test_gaps_of_a_log_that_was_compacted_once_are_believed_behind_damage(
+    make_log: MakeLog,
+) -> None:
+    """Its policy says `delete` now: there are other gaps, so this one is no damage."""
+    ctx = make_log()
+    path, batches = written(ctx, 7)
+    path.write_bytes(b"".join([batches[0][:70], batches[1], batches[3], *batches[5:]]))
+    for _ in range(3):
+        ctx.open(recovery_point=7)
+        assert refused(ctx) == [0]
+        assert bytes(ctx.log.read(1, 1, upper_bound=2)) == batches[1]
 
 
 @pytest.mark.parametrize("policy", [DELETE, COMPACT])
