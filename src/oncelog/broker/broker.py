@@ -25,6 +25,7 @@ from oncelog.broker.coordination.coordinators import (
     transaction_coordinator,
 )
 from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
@@ -191,8 +192,9 @@ class Broker:
             lambda: self.controller.image,
         )
         exits.callback(self.transactions.close)
+        self.meters = CoordinatorMeters()
         self.groups = group_coordinator(
-            config, self.partitions, self.producer_ids, lambda: self.image
+            config, self.partitions, self.producer_ids, lambda: self.image, self.meters.groups
         )
         exits.callback(self.groups.close)
         self.mover = PartitionMover(
@@ -218,6 +220,7 @@ class Broker:
             producer_ids=self.producer_ids,
             transactions=self.transactions,
             groups=self.groups,
+            meters=self.meters,
             server=self.server,
             rng=self.rng,
         )

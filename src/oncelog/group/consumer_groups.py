@@ -51,7 +51,13 @@ from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.join import check_first, check_request
 from oncelog.group.migration import all_records, downgrade, may_downgrade, upgrade
 from oncelog.group.offset_values import CommittedOffset
-from oncelog.group.offsets import AnyCommit, expire_offsets, refused, write_offsets
+from oncelog.group.offsets import (
+    AnyCommit,
+    delete_each,
+    expire_offsets,
+    refused,
+    write_offsets,
+)
 from oncelog.group.rebalance import prepare_rebalance
 from oncelog.group.records import BatchBudget, group_record, group_tombstone, offset_tombstone
 from oncelog.group.states import GroupState
@@ -70,7 +76,8 @@ MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
 def _context(store: GroupStore, group_id: str, context: EventContext) -> ConsumerGroupContext:
-    return ConsumerGroupContext(context.now_ms, store.topics(), store.consumer_config(group_id))
+    config = store.consumer_config(group_id)
+    return ConsumerGroupContext(context.now_ms, store.topics(), config, store.meter)
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
@@ -347,17 +354,7 @@ def delete_offsets(
     """Decide an OffsetDelete; topics that the group subscribes to are refused."""
     group = store.consumer_groups[event.group_id]
     subscribed = Members.of(group).subscribed_names()
-    tombstones = []
-    outcomes = []
-    for partition in event.partitions:
-        error = ErrorCode.none
-        if partition.topic in subscribed:
-            error = ErrorCode.group_subscribed_to_topic
-        elif store.offsets.is_known(event.group_id, partition):
-            tombstones.append(offset_tombstone(event.group_id, partition))
-        outcomes.append(results.PartitionOutcome(*partition, error))
-    result = results.OffsetDeleteResult(ErrorCode.none, tuple(outcomes))
-    return Decision(tuple(tombstones), replies_to(context.token, result))
+    return delete_each(store, event, context, subscribed.__contains__)
 
 
 def expire(store: GroupStore, event: events.ExpireOffsets, context: EventContext) -> GroupDecision:

@@ -157,6 +157,7 @@ def write_offsets(
             written.append(partition)
         outcomes.append(PartitionOutcome(wanted.topic, wanted.partition, error))
     if written:
+        store.meter.offset_commits += len(written)
         store.offsets.add_in_flight(event.group_id, written, event)
     replies = replies_to(context.token, OffsetCommitResult(tuple(outcomes)))
     return Decision(tuple(records), replies, producer=producer)
@@ -225,15 +226,26 @@ def delete(store: GroupStore, event: OffsetDelete, context: EventContext) -> Gro
         return answer(context, OffsetDeleteResult(ErrorCode.group_id_not_found))
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
         return answer(context, OffsetDeleteResult(ErrorCode.non_empty_group))
+    return delete_each(store, event, context, group.is_subscribed_to)
+
+
+def delete_each(
+    store: GroupStore,
+    event: OffsetDelete,
+    context: EventContext,
+    is_subscribed_to: Callable[[str], bool],
+) -> GroupDecision:
+    """Delete the known offsets of an accepted OffsetDelete, except those of subscribed topics."""
     records = []
     outcomes = []
     for partition in event.partitions:
         error = ErrorCode.none
-        if group.is_subscribed_to(partition.topic):
+        if is_subscribed_to(partition.topic):
             error = ErrorCode.group_subscribed_to_topic
         elif store.offsets.is_known(event.group_id, partition):
             records.append(offset_tombstone(event.group_id, partition))
         outcomes.append(PartitionOutcome(*partition, error))
+    store.meter.offset_deletions += len(records)
     result = OffsetDeleteResult(ErrorCode.none, tuple(outcomes))
     return Decision(tuple(records), replies_to(context.token, result))
 
@@ -288,6 +300,7 @@ def expire_offsets(
             store.timers.set(TimerKey(TimerKind.SWEEP), builder.now_ms + EXPIRY_CONTINUE_MS)
             return False, stay
         builder.records.append(tombstone)
+        store.meter.offset_expirations += 1
     stay += sum(
         store.offsets.is_unstable(group_id, partition)
         for partition in store.offsets.partitions(group_id)

@@ -60,6 +60,7 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.failures import coordinator_error, refusal
+from oncelog.group.meter import GroupMeter
 from oncelog.group.states import GroupState
 from oncelog.group.store import (
     DecisionBuilder,
@@ -83,8 +84,9 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         config: GroupConfig,
         topics: Callable[[], Topics] = NoTopics,
         own_settings: OwnSettings = no_own_settings,
+        meter: GroupMeter | None = None,
     ) -> None:
-        self.store = GroupStore(config, topics, own_settings)
+        self.store = GroupStore(config, topics, own_settings, meter)
 
     def id_of(self, event: GroupEvent) -> str | None:
         """Return the group whose transition holds an event back.
@@ -218,6 +220,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 group.members[member_id].assignment = assignment
                 group.members[member_id].sync_token = None
             group.move(GroupState.STABLE, context.timestamp_ms)
+            self.store.meter.classic_rebalances += 1
         self._settle(group, write)
 
     def _replay_consumer_group(self, record: records.ConsumerGroupRecord) -> None:

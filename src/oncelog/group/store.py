@@ -16,6 +16,7 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.meter import GroupMeter
 from oncelog.group.offset_store import OffsetStore
 from oncelog.group.results import JoinResult, SyncResult
 from oncelog.group.timers import TimerKey, TimerKind
@@ -48,8 +49,10 @@ class GroupStore:
         config: GroupConfig,
         topics: Callable[[], Topics] = NoTopics,
         own_settings: OwnSettings = no_own_settings,
+        meter: GroupMeter | None = None,
     ) -> None:
         self.config = config
+        self.meter = meter or GroupMeter()
         self.own_settings = own_settings
         self.topics = topics
         """The existing topics."""

@@ -18,6 +18,7 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupEvent
+from oncelog.group.meter import GroupMeter
 from oncelog.group.results import (
     FetchedOffset,
     HeartbeatResult,
@@ -71,7 +72,8 @@ class Context:
         self.in_flight: list[tuple[Append, int]] = []
         self.next_token = 0
         self.next_id = 0
-        shard = GroupCoordinatorShard(self.config, lambda: self.topics)
+        self.meter = GroupMeter()
+        shard = GroupCoordinatorShard(self.config, lambda: self.topics, meter=self.meter)
         self.processor = processor_of(shard, APPEND_WAIT_MS_MAX)
         self.processor.activate(self.now_ms)
 
@@ -151,7 +153,7 @@ class Context:
     def restart(self) -> None:
         """Crash, and replay what is in the log."""
         self.in_flight.clear()
-        self.processor = replayed(self.log, self.config, lambda: self.topics)
+        self.processor = replayed(self.log, self.config, lambda: self.topics, self.meter)
         self.processor.activate(self.now_ms)
 
     # Requests, in short.
@@ -313,10 +315,13 @@ class Context:
 
 
 def replayed(
-    log: list[Written | Marker], config: GroupConfig, topics: Callable[[], Topics] = NoTopics
+    log: list[Written | Marker],
+    config: GroupConfig,
+    topics: Callable[[], Topics] = NoTopics,
+    meter: GroupMeter | None = None,
 ) -> AnyProcessor:
     """A processor that has read the log, not yet activated."""
-    processor = processor_of(GroupCoordinatorShard(config, topics))
+    processor = processor_of(GroupCoordinatorShard(config, topics, meter=meter))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
             producer_id = ProducerId(item.producer_id)

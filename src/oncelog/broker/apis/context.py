@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell
+from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
@@ -28,7 +29,7 @@ class Context:
     """The parts of a broker that handlers use.
 
     `logs` holds the log directories and `mover` moves partitions between them; `server` counts
-    connections and requests; `rng` makes fresh ids.
+    connections and requests, `meters` what the coordinators do; `rng` makes fresh ids.
     """
 
     broker_id: int
@@ -42,6 +43,7 @@ class Context:
     producer_ids: ProducerIds
     transactions: TransactionRuntime
     groups: GroupRuntime
+    meters: CoordinatorMeters
     server: Server
     rng: random.Random
 

@@ -112,6 +112,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
         return _append(context, request, produce, NOTHING_REFUSED, verified)
     return verify_and(
         context.transactions,
+        context.meters.verifications,
         transactional_id=produce.transactional_id or "",
         producer_id=producer_id,
         producer_epoch=producer_epoch,

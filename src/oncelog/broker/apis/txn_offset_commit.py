@@ -80,6 +80,7 @@ def handle(
 
     return verify_and(
         context.transactions,
+        context.meters.verifications,
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,
         producer_epoch=body.producer_epoch,

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from oncelog.group.consumer.settings import ConsumerGroupConfig
     from oncelog.group.decision import GroupEvent, GroupResult
     from oncelog.group.events import TopicDeleted, TopicsKnown
+    from oncelog.group.meter import GroupMeter
     from oncelog.group.shard import GroupCoordinatorShard
     from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
     from oncelog.transaction.shard import TransactionCoordinatorShard
@@ -124,6 +125,7 @@ def group_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     image: Callable[[], MetadataImage],
+    meter: GroupMeter,
 ) -> GroupRuntime:
     """Build the group coordinator. It receives deleted topics, whose offsets it deletes."""
 
@@ -139,7 +141,7 @@ def group_coordinator(
                 return None
             return own_group_config(config, settings.consumer, overrides)
 
-        return GroupCoordinatorShard(settings, topics_of(image), own_settings)
+        return GroupCoordinatorShard(settings, topics_of(image), own_settings, meter)
 
     def topic_deleted(topic: TopicImage) -> TopicDeleted:
         from oncelog.group.events import TopicDeleted

@@ -17,10 +17,12 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, TypeVar
 
+from oncelog.broker.coordination.meters import VerificationMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.pending import Pending
+from oncelog.runtime.clock import SteadyClock
 from oncelog.storage import Verification
 
 if TYPE_CHECKING:
@@ -66,6 +68,7 @@ _NOT_THE_PRODUCER = frozenset(
 
 def verify_and(
     transactions: TransactionRuntime,
+    meter: VerificationMeter,
     *,
     transactional_id: str,
     producer_id: int,
@@ -96,8 +99,8 @@ def verify_and(
         verify_only=support is not TransactionSupportedOperation.ADD,
         transaction_version=2 if support is TransactionSupportedOperation.ADD else 1,
     )
-    now_ms = transactions.clock.now_ms()
-    question = _Question(missing, producer_id, producer_epoch, support, now_ms, then)
+    clock = transactions.clock
+    question = _Question(missing, producer_id, producer_epoch, support, clock, meter, then)
     answer = transactions.ask(transactional_id, event, question.conclude, question.unavailable)
     if isinstance(answer, Pending) and not answer.done:
         question.wait_for(answer)
@@ -111,7 +114,9 @@ class _Question(Generic[ResponseT]):
         "_batches",
         "_begun",
         "_bumps_epoch",
+        "_clock",
         "_epoch",
+        "_meter",
         "_now_ms",
         "_producer_id",
         "_support",
@@ -124,7 +129,8 @@ class _Question(Generic[ResponseT]):
         producer_id: int,
         producer_epoch: int,
         support: TransactionSupportedOperation,
-        now_ms: int,
+        clock: SteadyClock,
+        meter: VerificationMeter,
         then: Callable[[Verdict], ResponseT | Pending[ResponseT]],
     ) -> None:
         self._batches = batches
@@ -132,7 +138,9 @@ class _Question(Generic[ResponseT]):
         self._epoch = producer_epoch
         self._support = support
         self._bumps_epoch = support is TransactionSupportedOperation.ADD
-        self._now_ms = now_ms
+        self._clock = clock
+        self._meter = meter
+        self._now_ms = clock.now_ms()
         self._then = then
         self._begun: list[tuple[Partition, Verification]] | None = None
 
@@ -150,6 +158,7 @@ class _Question(Generic[ResponseT]):
 
     def conclude(self, result: AddPartitionsResult) -> ResponseT | Pending[ResponseT]:
         """Continue with the coordinator's reply, unless the transaction has ended since."""
+        self._meter.took(self._clock.now_ms() - self._now_ms)
         refused = {
             topic_partition: _error_of(error, self._support)
             for topic_partition, error in result.partitions

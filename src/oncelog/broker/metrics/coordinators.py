@@ -6,8 +6,17 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
+from oncelog.broker.metrics.metric import (
+    OURS,
+    Metric,
+    MetricType,
+    Parts,
+    Sample,
+    by_bit_length,
+    one,
+)
 from oncelog.group.consumer.group import ConsumerGroupState
+from oncelog.group.meter import GroupMeter
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from oncelog.group.store import GroupStore
@@ -17,6 +26,9 @@ from oncelog.transaction.states import TransactionState
 __all__ = ["COORDINATOR_METRICS"]
 
 Reader = Callable[[Parts], tuple[Sample]]
+
+_SHOWN_BUCKETS: Final = range(17)
+"""Bit lengths of milliseconds: 1 ms to 65 s."""
 
 
 def _transactions(parts: Parts) -> Iterator[TransactionCoordinatorShard]:
@@ -37,6 +49,11 @@ def _by_state(parts: Parts) -> Iterator[Sample]:
         counts.update(metadata.state for metadata in shard.transactions.values())
     for state, count in counts.items():
         yield Sample((state.name.title().replace("_", ""),), count)
+
+
+def _verification_times(parts: Parts) -> tuple[Sample]:
+    meter = parts.context.meters.verifications
+    return (Sample((), by_bit_length(meter.buckets, meter.time_ms, _SHOWN_BUCKETS)),)
 
 
 def _oldest(parts: Parts) -> tuple[Sample]:
@@ -98,6 +115,19 @@ def _loads(which: str) -> tuple[Metric, Metric]:
     )
 
 
+def _group_counter(
+    kafka_name: str, unit: str, meaning: str, count: Callable[[GroupMeter], int]
+) -> Metric:
+    return Metric(
+        f"kafka_server_group_coordinator_metrics_{kafka_name.replace('-', '_')}",
+        MetricType.COUNTER,
+        unit,
+        f"kafka.server:type=group-coordinator-metrics: {kafka_name}",
+        meaning,
+        lambda parts: one(count(parts.context.meters.groups)),
+    )
+
+
 def _group_metadata(kafka_name: str, unit: str, meaning: str, read: Reader) -> Metric:
     return Metric(
         f"kafka_coordinator_group_groupmetadatamanager_{kafka_name.lower()}",
@@ -138,6 +168,15 @@ COORDINATOR_METRICS: Final = (
         lambda parts: one(parts.context.partitions.meters.total().failed_verifications),
     ),
     Metric(
+        "kafka_server_addpartitionstotxnmanager_verificationtimems",
+        MetricType.HISTOGRAM,
+        "ms",
+        "kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs",
+        "Time from the first transactional write to some partitions until the coordinator's answer "
+        "(KIP-890).",
+        _verification_times,
+    ),
+    Metric(
         "oncelog_transactional_ids",
         MetricType.GAUGE,
         "ids",
@@ -172,6 +211,36 @@ COORDINATOR_METRICS: Final = (
         "Groups of the consumer protocol (KIP-848), by state.",
         _consumer_groups,
         ("state",),
+    ),
+    _group_counter(
+        "offset-commit-count",
+        "offsets",
+        "Offsets in accepted OffsetCommit and TxnOffsetCommit requests.",
+        lambda meter: meter.offset_commits,
+    ),
+    _group_counter(
+        "offset-expiration-count",
+        "offsets",
+        "Offsets deleted because they are older than offsets.retention.minutes.",
+        lambda meter: meter.offset_expirations,
+    ),
+    _group_counter(
+        "offset-deletion-count",
+        "offsets",
+        "Offsets deleted by OffsetDelete.",
+        lambda meter: meter.offset_deletions,
+    ),
+    _group_counter(
+        "group-completed-rebalance-count",
+        "rebalances",
+        "Rebalances of classic groups whose assignment is in the log.",
+        lambda meter: meter.classic_rebalances,
+    ),
+    _group_counter(
+        "consumer-group-rebalance-count",
+        "rebalances",
+        "Epochs begun by groups of the consumer protocol (KIP-848).",
+        lambda meter: meter.consumer_rebalances,
     ),
     _group_metadata(
         "NumOffsets",

@@ -9,12 +9,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from itertools import accumulate
 from typing import NamedTuple
 
 from oncelog.broker.apis.context import Context
 from oncelog.broker.net.dispatch import Dispatcher
 
-__all__ = ["OURS", "Distribution", "Metric", "MetricType", "Parts", "Sample", "one"]
+__all__ = [
+    "OURS",
+    "Distribution",
+    "Metric",
+    "MetricType",
+    "Parts",
+    "Sample",
+    "by_bit_length",
+    "one",
+]
 
 OURS = ""
 """In place of an MBean: Kafka has no such metric."""
@@ -37,6 +47,15 @@ class Distribution:
     """Upper bounds, rising, each with the number of values up to it."""
     count: int
     total: float
+
+
+def by_bit_length(
+    counts: Sequence[int], total: float, shown: range, unit_per_value: int = 1
+) -> Distribution:
+    """The values counted by their bit length, with the buckets of those in `shown`."""
+    up_to = list(accumulate(counts))
+    buckets = [((1 << at) / unit_per_value, up_to[at]) for at in shown]
+    return Distribution(buckets, up_to[-1], total)
 
 
 class Sample(NamedTuple):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import Final
 
-from oncelog.broker.metrics.metric import Distribution, Metric, MetricType, Parts, Sample, one
+from oncelog.broker.metrics.metric import Metric, MetricType, Parts, Sample, by_bit_length, one
 from oncelog.broker.net.request import TIME_BUCKETS_COUNT, RequestMeter
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
@@ -53,10 +52,8 @@ def _errors(parts: Parts) -> Iterator[Sample]:
 def _times(parts: Parts) -> Iterator[Sample]:
     for name, meters in _by_api(parts).items():
         counts = [sum(meter.buckets[at] for meter in meters) for at in range(TIME_BUCKETS_COUNT)]
-        up_to = list(accumulate(counts))
-        buckets = [((1 << at) / 1000, up_to[at]) for at in _SHOWN_BUCKETS]
         total_ms = sum(meter.time_us for meter in meters) / 1000
-        yield Sample((name,), Distribution(buckets, up_to[-1], total_ms))
+        yield Sample((name,), by_bit_length(counts, total_ms, _SHOWN_BUCKETS, 1000))
 
 
 def _request_bytes(parts: Parts) -> Iterator[Sample]:

@@ -234,6 +234,7 @@ def begin_epoch(
     if not is_wanted and topics_hash == group.metadata_hash:
         return group.group_epoch
     epoch = group.group_epoch + 1
+    context.meter.consumer_rebalances += 1
     entries.append(records.group_epoch(group.group_id, epoch, topics_hash))
     if group.has_partition_metadata:
         entries.append(records.no_partition_metadata(group.group_id))

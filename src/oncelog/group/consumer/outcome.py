@@ -11,6 +11,7 @@ from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import TimerChange
 from oncelog.group.consumer.topics import Topics
+from oncelog.group.meter import GroupMeter
 from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 
 
@@ -21,6 +22,7 @@ class ConsumerGroupContext:
     now_ms: int
     topics: Topics
     config: ConsumerGroupConfig
+    meter: GroupMeter = field(default_factory=GroupMeter)
 
 
 class Refusal(NamedTuple):

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.coordination.meters import VerificationMeter
 from oncelog.broker.coordination.verification import (
     TransactionSupportedOperation,
     Verdict,
@@ -31,9 +32,10 @@ class Coordinator:
         self.at_once: ErrorCode | None = None
         self.unreachable: ErrorCode | None = None
         self.clock = self
+        self.time_ms = NOW_MS
 
     def now_ms(self) -> int:
-        return NOW_MS
+        return self.time_ms
 
     def ask(self, id_: str, event: AddPartitions, convert: Any, refuse: Any) -> Any:
         if self.unreachable is not None:
@@ -62,6 +64,7 @@ class Bench:
     def __init__(self, folder: Path) -> None:
         self.partition: Partition = make_partition(folder, HandLoop())
         self.transactions = Coordinator()
+        self.meter = VerificationMeter()
 
     def verify(
         self,
@@ -89,6 +92,7 @@ class Bench:
         transactions: Any = self.transactions
         return verify_and(
             transactions,
+            self.meter,
             transactional_id="txn",
             producer_id=PRODUCER,
             producer_epoch=epoch,
@@ -223,3 +227,21 @@ def test_a_producer_whose_connection_closed_is_verified_again(bench: Bench) -> N
     again = bench.waits(0)
     bench.transactions.answer()
     assert again.response() == {}
+
+
+def test_a_verification_is_timed_from_the_question_to_the_answer(bench: Bench) -> None:
+    waiting = bench.waits()
+    assert bench.meter.time_ms == 0
+    bench.transactions.time_ms += 5
+    bench.transactions.answer()
+    waiting.response()
+    bench.transactions.at_once = ErrorCode.invalid_txn_state
+    bench.verify()
+    assert bench.meter.time_ms == 5
+    assert [at for at, count in enumerate(bench.meter.buckets) if count] == [0, 3]
+
+
+def test_a_coordinator_that_is_elsewhere_is_no_verification(bench: Bench) -> None:
+    bench.transactions.unreachable = ErrorCode.not_coordinator
+    bench.verify()
+    assert sum(bench.meter.buckets) == 0

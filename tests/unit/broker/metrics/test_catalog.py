@@ -199,6 +199,12 @@ async def test_the_coordinators_tell_what_they_hold(tmp_path: Path) -> None:
         assert values["oncelog_oldest_open_transaction_seconds", ()] >= 0
         failures = "kafka_server_addpartitionstotxnmanager_verificationfailurerate_count"
         assert values[failures, ()] == 1
+        times = "kafka_server_addpartitionstotxnmanager_verificationtimems_count"
+        assert values[times, ()] == 1
+        counts = "kafka_server_group_coordinator_metrics_"
+        assert values[counts + "offset_commit_count", ()] == 1
+        assert values[counts + "consumer_group_rebalance_count", ()] == 1
+        assert values[counts + "group_completed_rebalance_count", ()] == 0
         groups = "kafka_coordinator_group_groupmetadatamanager_"
         assert values[groups + "numoffsets", ()] == 1
         assert values["kafka_server_group_coordinator_metrics_group_count", ("classic",)] == 1
