@@ -13,8 +13,6 @@ them by itself.
 It is imported before any other module of this package, so it must import none.
 """
 
-import hashlib
-import json
 import os
 import sys
 from collections.abc import Mapping
@@ -68,11 +66,15 @@ class Finder:
 
 def digest(data: bytes) -> str:
     """How the manifest tells one source from another."""
+    import hashlib  # It loads OpenSSL, which an interpreted broker does without.
+
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def fresh_modules(folder: Path, package: Path) -> dict[str, Path]:
     """The compiled modules by name; none if a source is not the one that was compiled."""
+    import json
+
     try:
         manifest: Manifest = json.loads((folder / MANIFEST_NAME).read_bytes())
         for name, expected in manifest["sources"].items():

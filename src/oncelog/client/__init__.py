@@ -2,49 +2,54 @@
 
 Pure machines decide (`oncelog.client.machines`), thin shells do the I/O. The clients work with any
 Kafka broker, and use the newest protocol version that both sides support. This package imports
-peer, runtime, protocol and core only.
+peer, runtime, protocol and core only. A name is imported when it is first used: who only produces
+pays nothing for the administration's messages.
 """
 
-from oncelog.client.admin import Admin
-from oncelog.client.consumer import Consumer
-from oncelog.client.errors import (
-    AbortableError,
-    AuthenticationError,
-    ClientError,
-    ConnectionLostError,
-    DeliveryTimeoutError,
-    FatalError,
-    FencedError,
-    IllegalStateError,
-    LogTruncationError,
-    OffsetOutOfRangeError,
-    RetriableError,
-)
-from oncelog.client.producer import Producer
-from oncelog.client.settings import Role, client_options, hide_secrets
-from oncelog.client.transactions import TransactionDriver
-from oncelog.client.values import (
-    ClusterDescription,
-    ConfigEntry,
-    ConsumerRecord,
-    DataFolder,
-    FeatureLevels,
-    FetchedPartition,
-    GroupDescription,
-    GroupListing,
-    GroupMember,
-    NewTopic,
-    Node,
-    OffsetAndMetadata,
-    PartitionDescription,
-    ProducerState,
-    RecordMetadata,
-    TopicDescription,
-    TransactionDescription,
-    TransactionListing,
-    TransactionStep,
-)
-from oncelog.core.ids import TopicPartition
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from oncelog.client.admin import Admin
+    from oncelog.client.consumer import Consumer
+    from oncelog.client.errors import (
+        AbortableError,
+        AuthenticationError,
+        ClientError,
+        ConnectionLostError,
+        DeliveryTimeoutError,
+        FatalError,
+        FencedError,
+        IllegalStateError,
+        LogTruncationError,
+        OffsetOutOfRangeError,
+        RetriableError,
+    )
+    from oncelog.client.producer import Producer
+    from oncelog.client.settings import Role, client_options, hide_secrets
+    from oncelog.client.transactions import TransactionDriver
+    from oncelog.client.values import (
+        ClusterDescription,
+        ConfigEntry,
+        ConsumerRecord,
+        DataFolder,
+        FeatureLevels,
+        FetchedPartition,
+        GroupDescription,
+        GroupListing,
+        GroupMember,
+        NewTopic,
+        Node,
+        OffsetAndMetadata,
+        PartitionDescription,
+        ProducerState,
+        RecordMetadata,
+        TopicDescription,
+        TransactionDescription,
+        TransactionListing,
+        TransactionStep,
+    )
+    from oncelog.core.ids import TopicPartition
 
 __all__ = [
     "AbortableError",
@@ -86,3 +91,62 @@ __all__ = [
     "client_options",
     "hide_secrets",
 ]
+
+_MODULES = {
+    "oncelog.client.admin": ("Admin",),
+    "oncelog.client.consumer": ("Consumer",),
+    "oncelog.client.errors": (
+        "AbortableError",
+        "AuthenticationError",
+        "ClientError",
+        "ConnectionLostError",
+        "DeliveryTimeoutError",
+        "FatalError",
+        "FencedError",
+        "IllegalStateError",
+        "LogTruncationError",
+        "OffsetOutOfRangeError",
+        "RetriableError",
+    ),
+    "oncelog.client.producer": ("Producer",),
+    "oncelog.client.settings": ("Role", "client_options", "hide_secrets"),
+    "oncelog.client.transactions": ("TransactionDriver",),
+    "oncelog.client.values": (
+        "ClusterDescription",
+        "ConfigEntry",
+        "ConsumerRecord",
+        "DataFolder",
+        "FeatureLevels",
+        "FetchedPartition",
+        "GroupDescription",
+        "GroupListing",
+        "GroupMember",
+        "NewTopic",
+        "Node",
+        "OffsetAndMetadata",
+        "PartitionDescription",
+        "ProducerState",
+        "RecordMetadata",
+        "TopicDescription",
+        "TransactionDescription",
+        "TransactionListing",
+        "TransactionStep",
+    ),
+    "oncelog.core.ids": ("TopicPartition",),
+}
+
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for (PEP 562)."""
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value: object = getattr(import_module(_MODULE_OF[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -8,6 +8,7 @@ from oncelog.client import (
     admin_requests,
     feature_admin,
     group_admin,
+    group_offsets,
     requests,
     transaction_admin,
 )
@@ -92,7 +93,7 @@ class Admin:
 
         Raises `FatalError` (topic_already_exists) for one that exists.
         """
-        request = requests.create_topics_request(topics, self._cluster.request_timeout_ms)
+        request = admin_requests.create_topics_request(topics, self._cluster.request_timeout_ms)
 
         async def call() -> None:
             response = await self._ask_controller(ApiKey.CREATE_TOPICS, request)
@@ -107,7 +108,7 @@ class Admin:
         """Delete topics with everything in them, and wait until they are gone from the metadata."""
         if isinstance(names, str):
             raise TypeError(f"names must be a list of topic names, not the str {names!r}")
-        request = requests.delete_topics_request(names, self._cluster.request_timeout_ms)
+        request = admin_requests.delete_topics_request(names, self._cluster.request_timeout_ms)
 
         async def call() -> None:
             response = await self._ask_controller(ApiKey.DELETE_TOPICS, request)
@@ -234,7 +235,7 @@ class Admin:
 
         async def call() -> ClusterDescription:
             response = await self._cluster.request_any(
-                ApiKey.DESCRIBE_CLUSTER, requests.describe_cluster_request()
+                ApiKey.DESCRIBE_CLUSTER, admin_requests.describe_cluster_request()
             )
             self._check(response.error_code, response.error_message or "")
             nodes = tuple(Node(b.broker_id, b.host, b.port) for b in response.brokers)
@@ -398,7 +399,9 @@ class Admin:
 
         Raises `FatalError` (unknown_member_id) while it has members.
         """
-        await self._retrying(partial(group_admin.commit_offsets, self._cluster, group_id, offsets))
+        await self._retrying(
+            partial(group_offsets.commit_offsets, self._cluster, group_id, offsets)
+        )
 
     async def delete_group(self, group_id: str) -> None:
         """Delete a group with its offsets.

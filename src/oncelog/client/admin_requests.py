@@ -1,4 +1,4 @@
-"""Builds and reads the messages that only `Admin` sends: configs and partition counts.
+"""Builds and reads the messages that only `Admin` sends: topics, configs, and the cluster.
 
 Pure functions from plain values to messages and back, as in `oncelog.client.requests`.
 """
@@ -6,9 +6,15 @@ Pure functions from plain values to messages and back, as in `oncelog.client.req
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
-from oncelog.client.values import ConfigEntry
+from oncelog.client.values import ConfigEntry, NewTopic
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages import create_partitions, describe_configs
+from oncelog.protocol.messages import (
+    create_partitions,
+    create_topics,
+    delete_topics,
+    describe_cluster,
+    describe_configs,
+)
 from oncelog.protocol.messages import incremental_alter_configs as alter_configs
 
 RESOURCE_TYPES: Final = {"topic": 2, "broker": 4, "client metrics": 16, "group": 32}
@@ -28,6 +34,46 @@ _SOURCES: Final = {
     8: "group",
 }
 """`DescribeConfigsResponse.ConfigSource` in words."""
+
+
+def describe_cluster_request() -> describe_cluster.DescribeClusterRequest:
+    """DescribeCluster, brokers only."""
+    return describe_cluster.DescribeClusterRequest(
+        include_cluster_authorized_operations=False,
+        include_fenced_brokers=False,
+    )
+
+
+def create_topics_request(
+    topics: Sequence[NewTopic], timeout_ms: float
+) -> create_topics.CreateTopicsRequest:
+    """CreateTopics with the broker choosing replicas."""
+    return create_topics.CreateTopicsRequest(
+        topics=tuple(
+            create_topics.CreatableTopic(
+                name=topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=topic.replication_factor,
+                assignments=(),
+                configs=tuple(
+                    create_topics.CreatableTopicConfig(name=key, value=str(value))
+                    for key, value in topic.configs.items()
+                ),
+            )
+            for topic in topics
+        ),
+        timeout_ms=int(timeout_ms),
+    )
+
+
+def delete_topics_request(
+    names: Sequence[str], timeout_ms: float
+) -> delete_topics.DeleteTopicsRequest:
+    """DeleteTopics by name."""
+    return delete_topics.DeleteTopicsRequest(
+        topics=tuple(delete_topics.DeleteTopicState(name=name, topic_id=None) for name in names),
+        timeout_ms=int(timeout_ms),
+    )
 
 
 def create_partitions_request(

@@ -22,7 +22,7 @@ from oncelog.client.errors import (
     classify,
 )
 from oncelog.client.fetching import fetch_from
-from oncelog.client.group_admin import commit_offsets
+from oncelog.client.group_offsets import commit_offsets
 from oncelog.client.machines.fetching import Aborted, records_of, visible_batches
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets

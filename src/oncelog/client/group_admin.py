@@ -4,12 +4,13 @@ Groups of the classic protocol and of KIP-848 have different requests, but the s
 """
 
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from oncelog.client import requests
 from oncelog.client.cluster import GROUP, Cluster
-from oncelog.client.errors import ClientError, FatalError, Operation, RetriableError, classify
-from oncelog.client.values import GroupDescription, GroupListing, GroupMember, OffsetAndMetadata
+from oncelog.client.errors import FatalError, Operation, classify
+from oncelog.client.group_offsets import group_error
+from oncelog.client.values import GroupDescription, GroupListing, GroupMember
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol import wire
@@ -22,7 +23,6 @@ from oncelog.protocol.messages import offset_delete as offset_delete_api
 from oncelog.protocol.wire import INT16, INT32
 
 __all__ = [
-    "commit_offsets",
     "delete_group",
     "delete_offsets",
     "describe_group",
@@ -72,7 +72,7 @@ async def _describe_new(cluster: Cluster, group_id: str) -> GroupDescription | N
     if group.error_code in (ErrorCode.group_id_not_found, ErrorCode.unsupported_version):
         return None
     if group.error_code is not ErrorCode.none:
-        raise _group_error(cluster, group_id, group.error_code)
+        raise group_error(cluster, group_id, group.error_code)
     members = tuple(
         GroupMember(
             one.member_id,
@@ -98,7 +98,7 @@ async def _describe_classic(cluster: Cluster, group_id: str) -> GroupDescription
     )
     (group,) = response.groups
     if group.error_code is not ErrorCode.none:
-        raise _group_error(cluster, group_id, group.error_code)
+        raise group_error(cluster, group_id, group.error_code)
     if group.group_state == _DEAD:
         # Before version 6 DescribeGroups describes an unknown group as Dead.
         raise FatalError(ErrorCode.group_id_not_found, group_id)
@@ -135,24 +135,6 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
     return tuple(found)
 
 
-async def commit_offsets(
-    cluster: Cluster, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-) -> None:
-    """Commit offsets of a group without being a member.
-
-    Raises `FatalError` (unknown_member_id) when the group has members of its own.
-    """
-    response = await cluster.ask_coordinator(
-        GROUP,
-        group_id,
-        ApiKey.OFFSET_COMMIT,
-        requests.offset_commit_request(group_id, offsets),
-        requests.OFFSETS_BY_NAME_MAX,
-    )
-    for topic_partition, code in requests.partition_errors(response):
-        raise _group_error(cluster, group_id, code, f"offset of {topic_partition}")
-
-
 async def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete a group with its offsets.
 
@@ -164,7 +146,7 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
     )
     (result,) = response.results
     if result.error_code is not ErrorCode.none:
-        raise _group_error(cluster, group_id, result.error_code)
+        raise group_error(cluster, group_id, result.error_code)
 
 
 async def delete_offsets(
@@ -194,14 +176,4 @@ async def delete_offsets(
     codes += [one.error_code for topic in response.topics for one in topic.partitions]
     for code in codes:
         if code is not ErrorCode.none:
-            raise _group_error(cluster, group_id, code)
-
-
-def _group_error(
-    cluster: Cluster, group_id: str, code: ErrorCode, message: str = ""
-) -> ClientError:
-    """Return the error of a response; forget the coordinator if it may be another broker."""
-    error = cluster.coordinator_error(GROUP, group_id, code, message or group_id)
-    if isinstance(error, RetriableError):
-        return error
-    return classify(code, Operation.OTHER, message or group_id)
+            raise group_error(cluster, group_id, code)

@@ -8,7 +8,6 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.client.values import (
-    NewTopic,
     Node,
     OffsetAndMetadata,
     PartitionDescription,
@@ -19,9 +18,6 @@ from oncelog.core.ids import TopicPartition
 from oncelog.protocol.messages import add_offsets_to_txn as add_offsets
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages import (
-    create_topics,
-    delete_topics,
-    describe_cluster,
     end_txn,
     find_coordinator,
     init_producer_id,
@@ -110,46 +106,6 @@ def topics_of(
             topic.error_code,
             TopicDescription(name, topic.topic_id, partitions, topic.is_internal),
         )
-
-
-def describe_cluster_request() -> describe_cluster.DescribeClusterRequest:
-    """DescribeCluster, brokers only."""
-    return describe_cluster.DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        include_fenced_brokers=False,
-    )
-
-
-def create_topics_request(
-    topics: Sequence[NewTopic], timeout_ms: float
-) -> create_topics.CreateTopicsRequest:
-    """CreateTopics with the broker choosing replicas."""
-    return create_topics.CreateTopicsRequest(
-        topics=tuple(
-            create_topics.CreatableTopic(
-                name=topic.name,
-                num_partitions=topic.partitions,
-                replication_factor=topic.replication_factor,
-                assignments=(),
-                configs=tuple(
-                    create_topics.CreatableTopicConfig(name=key, value=str(value))
-                    for key, value in topic.configs.items()
-                ),
-            )
-            for topic in topics
-        ),
-        timeout_ms=int(timeout_ms),
-    )
-
-
-def delete_topics_request(
-    names: Sequence[str], timeout_ms: float
-) -> delete_topics.DeleteTopicsRequest:
-    """DeleteTopics by name."""
-    return delete_topics.DeleteTopicsRequest(
-        topics=tuple(delete_topics.DeleteTopicState(name=name, topic_id=None) for name in names),
-        timeout_ms=int(timeout_ms),
-    )
 
 
 def list_offsets_request(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from decimal import Decimal
 from enum import Enum
 
 from oncelog.core.errors import OncelogError
@@ -192,5 +191,7 @@ def _format_double(value: float) -> str:
     """Format it as Java does: with an exponent from 10^7 on and below 10^-3."""
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # Few values need it, and its import takes a millisecond.
+
     mantissa, _, exponent = f"{Decimal(repr(value)).normalize():E}".partition("E")
     return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"

@@ -13,8 +13,7 @@ attributes on, so offset and leader epoch may be patched freely.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.integers import integers
 from oncelog.core.limits import SEQUENCE_MODULUS

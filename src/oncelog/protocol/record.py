@@ -13,8 +13,7 @@ from struct import Struct
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.integers import integers
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX

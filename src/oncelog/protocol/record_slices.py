@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol import compression

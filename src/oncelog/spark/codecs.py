@@ -16,8 +16,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-from crc32c import crc32c
 
+from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import (
     CODEC_NAMES,

@@ -15,8 +15,7 @@ continue from it. Recovery decides what to do with damage.
 
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import (
     CRC_START,

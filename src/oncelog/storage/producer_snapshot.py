@@ -9,8 +9,7 @@ power is refused and an older one is used.
 
 from collections import defaultdict
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.integers import Integers, integers
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.storage.producer_state import CachedBatch, ProducerEntry

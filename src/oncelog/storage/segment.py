@@ -17,8 +17,7 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.limits import INT32_MAX, RECENT_BATCHES_COUNT_MAX, TAIL_READ_BYTES_MAX
 from oncelog.protocol.batch import HEADER_SIZE, BatchHeader
 from oncelog.runtime.disk import Disk, DiskFile, NotCached, StorageFailure

@@ -13,8 +13,7 @@ recovery point passes them. This module knows no batches.
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.integers import integers
 from oncelog.core.limits import REGISTER_DEAD_RECORDS_COUNT_MAX
 from oncelog.runtime.disk import Disk

@@ -7,8 +7,7 @@ where a start trusts them (below the recovery point). This module decides nothin
 import contextlib
 import os
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTxn, format_aborted, parse_aborted
 from oncelog.storage.checkpoints import format_epochs

@@ -11,8 +11,7 @@ import os
 from collections.abc import Iterator
 from typing import BinaryIO, Final, NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER_SIZE, MAGIC, BatchHeader
 from oncelog.storage.header_walk import parse_header

@@ -12,8 +12,7 @@ between offsets, delete horizons.
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
+from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import (
     CONTROL_MASK,

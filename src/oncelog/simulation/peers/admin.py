@@ -110,7 +110,7 @@ class _PeerAdministrator:
     async def _create(self, topic: str) -> None:
         count = self._context.rng.randint(1, 3)
         self._context.record(TopicChanging, topic, "create")
-        request = requests.create_topics_request(
+        request = admin_requests.create_topics_request(
             [NewTopic(topic, count, 1, self._configs)], self._timeout_ms
         )
         answer = await self._ask(ApiKey.CREATE_TOPICS, request)
@@ -121,7 +121,7 @@ class _PeerAdministrator:
 
     async def _delete(self, topic: str) -> None:
         self._context.record(TopicChanging, topic, "delete")
-        request = requests.delete_topics_request([topic], self._timeout_ms)
+        request = admin_requests.delete_topics_request([topic], self._timeout_ms)
         answer = await self._ask(ApiKey.DELETE_TOPICS, request)
         if answer is not None and self._is_done(
             ApiKey.DELETE_TOPICS, [t.error_code for t in answer.responses]

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import pytest
 
 from oncelog import OffsetAndMetadata, TopicPartition
-from oncelog.client import group_admin
+from oncelog.client import group_offsets
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import RetriableError
 from oncelog.client.transactions import fetch_offsets
@@ -54,7 +54,7 @@ class Story:
         begun_s = self.world.loop.time()
         offsets = {T0: OffsetAndMetadata(offset)}
         try:
-            await group_admin.commit_offsets(self.cluster, group_id, offsets)
+            await group_offsets.commit_offsets(self.cluster, group_id, offsets)
         finally:
             self.took_s = self.world.loop.time() - begun_s
         return self.took_s
