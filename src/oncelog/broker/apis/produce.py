@@ -48,6 +48,19 @@ _HEADER_SIZE = 61
 
 _TV2_SINCE = 12
 
+_WITHOUT_LOG_START = frozenset(
+    {
+        ErrorCode.message_too_large,
+        ErrorCode.record_list_too_large,
+        ErrorCode.corrupt_message,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""Errors of the log that Kafka answers without its start (ReplicaManager, appendRecordsToLeader).
+
+With the others a producer learns it: after UNKNOWN_PRODUCER_ID Java's retries until it does.
+"""
+
 NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
 NONE_VERIFIED: frozenset[Partition] = frozenset()
 
@@ -243,6 +256,7 @@ def _refused(index: int, result: AppendResult) -> ProducePartitionResponse:
     return ProducePartitionResponse(
         index,
         result.error,
+        log_start_offset=-1 if result.error in _WITHOUT_LOG_START else result.log_start_offset,
         error_message=result.message,
         record_errors=result.record_errors,
     )

@@ -126,6 +126,25 @@ async def test_records_at_fault_are_named(context: Running, version: int) -> Non
     assert ("3 of 8 records" in (answer.error_message or "")) == (version >= 8)
 
 
+@pytest.mark.parametrize(
+    ("records", "error", "log_start_offset"),
+    [
+        (batch(producer_id=7, epoch=0, sequence=5), ErrorCode.out_of_order_sequence_number, 2),
+        (batch()[:-1] + b"?", ErrorCode.corrupt_message, -1),
+    ],
+)
+async def test_a_refusal_has_the_start_of_the_log_where_kafkas_has(
+    context: Running, records: bytes, error: ErrorCode, log_start_offset: int
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(3, producer_id=7, epoch=0, sequence=0))
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.delete_records(2)
+    answer = await produce(client, 9, records)
+    assert (error_of(answer), answer.log_start_offset) == (error, log_start_offset)
+
+
 async def test_no_records_at_all_is_refused(context: Running) -> None:
     client = await context.connect()
     assert error_of(await produce(client, 9, b"")) is ErrorCode.invalid_record
