@@ -345,14 +345,17 @@ def _moved(
 ) -> set[int]:
     """Offsets that a sound batch may show, because its own offset was damaged.
 
-    No CRC covers it. After a clean stop nothing is read before it is asked for, so it is served as
-    it stands, as by Apache Kafka; `oncelog log verify` finds it and `repair` puts it right.
+    No CRC covers it, nor the leader epoch. After a clean stop nothing is read before it is asked
+    for, so it is served as it stands, as by Apache Kafka; `oncelog log verify` finds it and
+    `repair` puts it right.
     """
     moved: set[int] = set()
     for path, batch in baseline.batches[partition]:
         data = changed.get(f"{partition}/{path.name}") or b""
         start, end = batch.position, batch.position + batch.header.length
-        if data[start + 8 : end] == batch.data[8:] and data[start : start + 8] != batch.data[:8]:
+        shown = data[start:end]
+        is_sound = shown[8:12] == batch.data[8:12] and shown[16:] == batch.data[16:]
+        if is_sound and shown[:8] != batch.data[:8]:
             first = int.from_bytes(data[start : start + 8], "big", signed=True)
             moved |= set(range(first, first + batch.header.last_offset_delta + 1))
     return moved

@@ -34,6 +34,7 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
 from oncelog.controller.image import ImageDelta, MetadataImage
+from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
@@ -150,7 +151,9 @@ class Broker:
         self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
         new_folder = not len(self.logs) and not self.logs.lost
         await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
-        problem = partition_count_problem(self.image, self.config)
+        problem = stored_config_problem(self.image) or partition_count_problem(
+            self.image, self.config
+        )
         if problem is not None:
             raise OncelogError(problem)
         self.logs.missing = await self.controller.directories() - self.logs.directory_ids

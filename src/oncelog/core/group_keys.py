@@ -29,6 +29,7 @@ __all__ = [
     "group_synonyms",
     "group_value",
     "group_warnings",
+    "unknown_group_key",
 ]
 
 _SESSION: Final = "consumer.session.timeout.ms"
@@ -94,7 +95,7 @@ def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) ->
     """Check the configs that a group overrides. Raises `ConfigError` for an invalid one."""
     for name in overrides:
         if name not in GROUP_KEYS:
-            raise ConfigError(_why_unknown(name))
+            raise ConfigError(unknown_group_key(name))
     values = {name: as_int(group_value(config, overrides, name)) for name in _INTERVALS}
     group_value(config, overrides, _OFFLOAD)
     for name, value in values.items():
@@ -107,7 +108,8 @@ def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) ->
         raise ConfigError(f"{_SESSION} must be greater than {_HEARTBEAT}")
 
 
-def _why_unknown(name: str) -> str:
+def unknown_group_key(name: str) -> str:
+    """Say what is wrong with a name that is no key of a consumer group."""
     for prefix, kind in _UNSUPPORTED.items():
         if name.startswith(prefix):
             return f"{name} is a key of {kind}, which Oncelog does not support"

@@ -2,11 +2,15 @@
 
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from oncelog.broker.coordination.coordinators import import_machines
+from oncelog.controller.changes import ConfigChange, ConfigOperation
+from oncelog.controller.group_configs import decide_group_changes
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
@@ -91,3 +95,37 @@ async def test_another_partition_count_of_an_internal_topic_is_refused_with_the_
         held = context.broker.image.topic(topic)
         assert held is not None
         assert len(held.partitions) == 3
+
+
+def replace_in_metadata(folder: Path, written: bytes, damaged: bytes) -> None:
+    (path,) = folder.rglob("metadata.sqlite")
+    data = path.read_bytes()
+    assert written in data
+    path.write_bytes(data.replace(written, damaged))
+
+
+def contents(folder: Path) -> dict[Path, bytes]:
+    return {each: each.read_bytes() for each in folder.rglob("*") if each.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("written", "damaged"),
+    [(b"104857601", b"q04857601"), (b"segment.bytes", b"segmeot.bytes"), (b"46001", b"4600q")],
+)
+async def test_a_damaged_config_in_the_metadata_is_refused_before_any_file_changes(
+    tmp_path: Path, written: bytes, damaged: bytes
+) -> None:
+    """A start that goes on would take another cleanup policy, say, for the topic's own."""
+    async with running(tmp_path) as context:
+        create = TopicToCreate("t", config={"segment.bytes": "104857601"})
+        await context.broker.controller.create_topics([create])
+        change = ConfigChange("consumer.session.timeout.ms", ConfigOperation.SET, "46001")
+        decide = partial(decide_group_changes, context.broker.config, "g", changes=[change])
+        await context.broker.controller.change_group("g", decide, validate_only=False)
+    replace_in_metadata(tmp_path, written, damaged)
+    before = contents(tmp_path)
+    for _ in range(2):
+        with pytest.raises(OncelogError, match="the metadata is damaged, in the configs of"):
+            async with running(tmp_path):
+                pass
+        assert before.items() <= contents(tmp_path).items()
