@@ -15,6 +15,7 @@ The rules, whatever the damage:
 import asyncio
 import logging
 import shutil
+import struct
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -43,6 +44,8 @@ T = TypeVar("T")
 PARTITIONS = (MIXED, PLAIN, TRIMMED)
 GROUP = "readers"
 START_TIMEOUT_S = 20.0
+_UNCOVERED_SIZE = 16
+"""No CRC covers a batch's base offset, length and leader epoch."""
 LOG_STARTS = "log-start-offset-checkpoint"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
 
@@ -358,7 +361,34 @@ def _moved(
         if is_sound and shown[:8] != batch.data[:8]:
             first = int.from_bytes(data[start : start + 8], "big", signed=True)
             moved |= set(range(first, first + batch.header.last_offset_delta + 1))
+    for name, content in changed.items():
+        folder, _, file = name.partition("/")
+        if content and folder == str(partition) and file.endswith(".log"):
+            batches = [batch for path, batch in baseline.batches[partition] if path.name == file]
+            moved |= _spliced(content, batches, int(file.partition(".")[0]))
     return moved
+
+
+def _spliced(data: bytes, batches: list[IntactBatch], expected: int) -> set[int]:
+    """Offsets of batches that have the first bytes of another, and so the offset that was due.
+
+    A piece of the file is gone, or stands there twice, from within these bytes of one batch to the
+    same place of another: every CRC is right, and nothing says which batch it was.
+    """
+    known = {batch.data[_UNCOVERED_SIZE:]: batch for batch in batches}
+    spliced: set[int] = set()
+    position = 0
+    while position + _UNCOVERED_SIZE < len(data):
+        first, length = struct.unpack_from(">qi", data, position)
+        end = position + 12 + length
+        batch = known.get(data[position + _UNCOVERED_SIZE : end])
+        if batch is None or first < expected:
+            break
+        expected = first + batch.header.last_offset_delta + 1
+        if first != batch.header.base_offset:
+            spliced |= set(range(first, expected))
+        position = end
+    return spliced
 
 
 def _compare_coordinators(

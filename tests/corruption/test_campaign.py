@@ -8,9 +8,9 @@ import pytest
 
 from oncelog.core.ids import TopicPartition
 from tests.corruption.campaign import run
-from tests.corruption.judge import Baseline, Outcome, judge
+from tests.corruption.judge import Baseline, Outcome, _moved, judge
 from tests.corruption.matrix import baselines
-from tests.support.data_folder import MIXED
+from tests.support.data_folder import MIXED, PLAIN
 from tests.support.scratch import scratch_folder
 
 pytestmark = pytest.mark.slow
@@ -49,3 +49,19 @@ def test_a_whole_batch_less_above_the_recovery_point_cannot_be_seen(tmp_path: Pa
     assert cut_before(sound, last, tmp_path / "above").failures == []
     below = [b.header.base_offset for _, b in sound.batches[MIXED] if b.header.next_offset <= point]
     assert cut_before(sound, below[-1], tmp_path / "below").said != []
+
+
+def test_a_batch_with_the_first_bytes_of_another_is_served_as_it_stands(tmp_path: Path) -> None:
+    """No CRC covers them: docs/durability.md says so. Behind damage it is refused."""
+    sound = baselines(tmp_path)["clean stop"]
+    found = [batch for path, batch in sound.batches[PLAIN] if path.stem.endswith("00")]
+    name = f"{PLAIN}/{0:020}.log"
+    for within, is_excused in ((9, True), (49, False)):
+        data = sound.files[name]
+        changed = data[: found[1].position + within] + data[found[4].position + within :]
+        copy = tmp_path / f"copy-{within}"
+        shutil.copytree(sound.folder, copy)
+        (copy / name).write_bytes(changed)
+        assert judge(sound, copy, {name: changed}).failures == []
+        moved = _moved(sound, PLAIN, {name: changed})
+        assert bool(moved) is is_excused

@@ -82,7 +82,11 @@ def walk_headers(
             if len(chunk) < HEADER_SIZE:
                 raise CorruptBatch(path, position, offset, "the file ends before it")
         header = parse_header(chunk, relative)
-        if header.length < HEADER_SIZE or header.base_offset < expected:
+        if (
+            header.length < HEADER_SIZE
+            or header.base_offset < expected
+            or header.last_offset_delta < 0
+        ):
             raise CorruptBatch(path, position, offset, "its header is damaged")
         if header.length > size - position:
             raise CorruptBatch(path, position, offset, "the file ends within it")

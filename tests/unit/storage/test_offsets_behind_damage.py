@@ -12,6 +12,7 @@ MakeLog = Callable[..., LogContext]
 
 BATCHES_COUNT = 6
 OFFSET_SIZE = 8
+LAST_OFFSET_DELTA_AT = 23
 COMPACT = frozenset({"compact"})
 DELETE = frozenset({"delete"})
 
@@ -180,3 +181,15 @@ def test_gaps_of_a_compacted_log_are_not_told(make_log: MakeLog) -> None:
     path.write_bytes(b"".join([batches[0], *batches[3:]]))
     ctx.open(recovery_point=BATCHES_COUNT)
     assert ctx.log.recovery.reasons == []
+
+
+def test_a_batch_that_ends_before_it_begins_is_refused_when_it_is_read(make_log: MakeLog) -> None:
+    """Nothing is scanned after a clean stop; the batch was passed over without a word."""
+    ctx = make_log()
+    path, batches = written(ctx)
+    ctx.log.close()
+    batches[2][LAST_OFFSET_DELTA_AT] ^= 0x80
+    path.write_bytes(b"".join(batches))
+    ctx.open(clean=True, recovery_point=BATCHES_COUNT)
+    with pytest.raises(CorruptBatch, match="from offset 2 on"):
+        ctx.log.read(2, 1, upper_bound=BATCHES_COUNT)
