@@ -9,6 +9,8 @@ pays nothing for the administration's messages.
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from oncelog.client import errors
+
 if TYPE_CHECKING:
     from oncelog.client.admin import Admin
     from oncelog.client.consumer import Consumer
@@ -89,6 +91,7 @@ __all__ = [
     "TransactionListing",
     "TransactionStep",
     "client_options",
+    "errors",
     "hide_secrets",
 ]
 
