@@ -1,20 +1,42 @@
 """A broker as a child process on loopback: its port, its start, its end."""
 
+import fcntl
+import os
 import signal
 import socket
 import subprocess
+import tempfile
 import time
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 
 STOP_TIMEOUT_S = 20
+PORTS = range(15_000, 30_000)
+"""Below those that Linux chooses itself (`ip_local_port_range`)."""
 
 
 def free_port() -> int:
-    """A TCP port of loopback that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A free TCP port of loopback that no other caller on this machine gets for a long time.
+
+    The caller binds it later: what the kernel would choose could be another test's by then, whose
+    broker would answer in place of the caller's. The kernel takes none of these for connections.
+    """
+    turn = Path(tempfile.gettempdir()) / f"oncelog-next-port-{os.getuid()}"
+    with turn.open("a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        last = int(file.read() or PORTS.start)
+        for port in chain(PORTS[last + 1 - PORTS.start :], PORTS):
+            with socket.socket() as probe:
+                try:
+                    probe.bind(("127.0.0.1", port))
+                except OSError:
+                    continue
+            file.truncate(0)
+            file.write(str(port))
+            return port
+    raise RuntimeError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
 class BrokerChild:

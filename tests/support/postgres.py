@@ -5,7 +5,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -14,6 +13,8 @@ from types import TracebackType
 from typing import Any
 
 import psycopg
+
+from bench.peer.child import free_port
 
 USER = "oncelog"
 PASSWORD = "not in any log"
@@ -36,7 +37,7 @@ class PostgresProcess:
     def __init__(self) -> None:
         # Not under tmp_path: its parents are closed to the user that PostgreSQL runs as.
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-postgres-"))
-        self.port = _free_port()
+        self.port = free_port()
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -136,9 +137,3 @@ def _program(name: str) -> Path | None:
         return found[-1]
     on_path = shutil.which(name)
     return None if on_path is None else Path(on_path)
-
-
-def _free_port() -> int:
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
