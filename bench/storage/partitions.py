@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from bench.work import TIMEOUT_S, admin, flush, fresh_topic, producer
 
 POLL_S = 0.02
 GONE_TIMEOUT_S = 300
+TOPIC_PARTITIONS_COUNT_MAX = 5_000
+"""Apache Kafka refuses a request that takes more than 10,000 records of metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManyPartitions:
-    """One topic of so many partitions, a record in each."""
+    """So many partitions, a record in each, in as few topics as Apache Kafka creates at once."""
 
     count: int
 
@@ -27,9 +30,9 @@ class ManyPartitions:
         before_mb, before_files = resident_mb(system.pid), open_files(system.pid)
         with Watch(system) as create_watch:
             begun = time.perf_counter()
-            topic = fresh_topic(system, self.count)
+            topics = create(system, self.count)
             figures = {"create s": time.perf_counter() - begun}
-        fill(system, topic, self.count)
+        fill(system, topics)
         figures["memory grown by MB"] = max(0.1, resident_mb(system.pid) - before_mb)
         figures["files open"] = max(1, open_files(system.pid) - before_files)
         begun = time.perf_counter()
@@ -37,30 +40,41 @@ class ManyPartitions:
         figures["stop s"] = time.perf_counter() - begun
         figures["start s"] = system.start()
         with Watch(system) as delete_watch:
-            figures["delete s"], figures["gone s"] = deleted(system, topic)
+            figures["delete s"], figures["gone s"] = deleted(system, list(topics))
         figures["create: longest stall ms"] = create_watch.longest_ms
         figures["delete: longest stall ms"] = delete_watch.longest_ms
         return figures
 
 
-def fill(system: System, topic: str, count: int) -> None:
+def create(system: System, count: int) -> dict[str, int]:
+    """Create topics, one after the other; their names, with the partitions of each."""
+    topics = {}
+    while count:
+        share = min(count, TOPIC_PARTITIONS_COUNT_MAX)
+        topics[fresh_topic(system, share)] = share
+        count -= share
+    return topics
+
+
+def fill(system: System, topics: Mapping[str, int]) -> None:
     """Write a record to each partition. The client ends: it would make a deleted topic again."""
     client = producer(system, **{"linger.ms": 50})
-    for number in range(count):
-        client.produce(topic, bytes(100), partition=number)
+    for topic, count in topics.items():
+        for number in range(count):
+            client.produce(topic, bytes(100), partition=number)
     flush(client)
 
 
-def deleted(system: System, topic: str) -> tuple[float, float]:
-    """Seconds until a topic's deletion is answered, and until its last folder is gone."""
+def deleted(system: System, topics: Sequence[str]) -> tuple[float, float]:
+    """Seconds until the topics' deletion is answered, and until their last folder is gone."""
     client = admin(system)
     begun = time.perf_counter()
-    for future in client.delete_topics([topic], operation_timeout=TIMEOUT_S).values():
+    for future in client.delete_topics(list(topics), operation_timeout=TIMEOUT_S).values():
         future.result(TIMEOUT_S)
     answered_s = time.perf_counter() - begun
-    while any(name.startswith(topic) for name in os.listdir(data_folder(system))):
+    while any(name.startswith(tuple(topics)) for name in os.listdir(data_folder(system))):
         if time.perf_counter() - begun > GONE_TIMEOUT_S:
-            raise RuntimeError(f"folders of {topic} are still there after {GONE_TIMEOUT_S} s")
+            raise RuntimeError(f"folders of {topics} are still there after {GONE_TIMEOUT_S} s")
         time.sleep(POLL_S)
     return answered_s, time.perf_counter() - begun
 

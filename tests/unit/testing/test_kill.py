@@ -20,6 +20,7 @@ WRITTEN = {
     Moment.AFTER_COMPLETE: (1, 2, 1),
 }
 """How many PREPAREs, markers and COMPLETEs are on disk."""
+COMPLETE_TIMEOUT_S = 20
 
 
 def steps_on_disk(folder: Path) -> tuple[int, int, int]:
@@ -33,6 +34,13 @@ def steps_on_disk(folder: Path) -> tuple[int, int, int]:
         kinds[TransactionWriteKind.MARKER],
         kinds[TransactionWriteKind.COMPLETE],
     )
+
+
+async def complete(folder: Path) -> None:
+    """Return once COMPLETE is on disk; EndTxn is answered before."""
+    async with asyncio.timeout(COMPLETE_TIMEOUT_S):
+        while not steps_on_disk(folder)[2]:
+            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.name.lower())
@@ -51,6 +59,7 @@ async def test_a_broker_dies_exactly_at_its_moment(tmp_path: Path, moment: Momen
             assert steps_on_disk(tmp_path) == WRITTEN[moment]
             broker.faults.restart()
             await commit
+            await complete(tmp_path)
         assert (other.hits_count, death.hits_count) == (0, 1)
     prepares, markers, completes = steps_on_disk(tmp_path)
     assert (prepares, completes) == (1, 1)
