@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -36,11 +37,12 @@ def steps_on_disk(folder: Path) -> tuple[int, int, int]:
     )
 
 
-async def complete(folder: Path) -> None:
+def wait_for_complete(folder: Path) -> None:
     """Return once COMPLETE is on disk; EndTxn is answered before."""
-    async with asyncio.timeout(COMPLETE_TIMEOUT_S):
-        while not steps_on_disk(folder)[2]:
-            await asyncio.sleep(0.01)
+    deadline = time.monotonic() + COMPLETE_TIMEOUT_S
+    while not steps_on_disk(folder)[2]:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.name.lower())
@@ -59,7 +61,7 @@ async def test_a_broker_dies_exactly_at_its_moment(tmp_path: Path, moment: Momen
             assert steps_on_disk(tmp_path) == WRITTEN[moment]
             broker.faults.restart()
             await commit
-            await complete(tmp_path)
+            await asyncio.to_thread(wait_for_complete, tmp_path)
         assert (other.hits_count, death.hits_count) == (0, 1)
     prepares, markers, completes = steps_on_disk(tmp_path)
     assert (prepares, completes) == (1, 1)
