@@ -1,12 +1,10 @@
 """What the confluent-kafka tests share: clients with their settings, and waits that end."""
 
-import time
-from collections.abc import Callable
-
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.interop import fresh
+from tests.support.interop.base import wait_until
 from tests.support.interop.librdkafka import given
 
 __all__ = [
@@ -112,10 +110,3 @@ def committed(bootstrap_servers: str, group: str, topic: str, partition: int = 0
     (found,) = reader.committed([TopicPartition(topic, partition)], timeout=WAIT_S)
     reader.close()
     return int(found.offset)
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {WAIT_S} s for {what}")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 from oncelog import Producer
 from oncelog.testing import ControlledBroker, Moment
 from oncelog.testing.moments import TransactionWriteKind, steps_of_write
+from tests.support.interop.base import wait_until
 
 WRITTEN = {
     Moment.BEFORE_PREPARE: (0, 0, 0),
@@ -21,7 +21,6 @@ WRITTEN = {
     Moment.AFTER_COMPLETE: (1, 2, 1),
 }
 """How many PREPAREs, markers and COMPLETEs are on disk."""
-COMPLETE_TIMEOUT_S = 20
 
 
 def steps_on_disk(folder: Path) -> tuple[int, int, int]:
@@ -35,14 +34,6 @@ def steps_on_disk(folder: Path) -> tuple[int, int, int]:
         kinds[TransactionWriteKind.MARKER],
         kinds[TransactionWriteKind.COMPLETE],
     )
-
-
-def wait_for_complete(folder: Path) -> None:
-    """Return once COMPLETE is on disk; EndTxn is answered before."""
-    deadline = time.monotonic() + COMPLETE_TIMEOUT_S
-    while not steps_on_disk(folder)[2]:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize("moment", list(Moment), ids=lambda moment: moment.name.lower())
@@ -61,7 +52,8 @@ async def test_a_broker_dies_exactly_at_its_moment(tmp_path: Path, moment: Momen
             assert steps_on_disk(tmp_path) == WRITTEN[moment]
             broker.faults.restart()
             await commit
-            await asyncio.to_thread(wait_for_complete, tmp_path)
+            # EndTxn is answered before.
+            await asyncio.to_thread(wait_until, lambda: steps_on_disk(tmp_path)[2] > 0, "COMPLETE")
         assert (other.hits_count, death.hits_count) == (0, 1)
     prepares, markers, completes = steps_on_disk(tmp_path)
     assert (prepares, completes) == (1, 1)
