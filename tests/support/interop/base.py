@@ -18,7 +18,6 @@ from oncelog.core.errors import ErrorCode
 
 WAIT_S = 20
 POLL_S = 0.2
-LOOK_EVERY_S = 0.01
 
 # The names under which clients report that another instance took their transactional id over.
 FENCED = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
@@ -212,7 +211,6 @@ def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = WAIT
     while not condition():
         if time.monotonic() > deadline:
             raise AssertionError(f"waited {timeout_s} s for {what}")
-        time.sleep(LOOK_EVERY_S)
 
 
 def read_to_end(
