@@ -72,7 +72,8 @@ class TransactionCoordinatorShard(
     """Decides every event of the transaction coordinator for one partition of its log.
 
     `coordinator_epoch` is the leader epoch of that partition: partition leaders refuse markers of
-    older ones. Events and results are in `oncelog.transaction.events`.
+    older ones. `share` says when its sweeps begin (`oncelog.transaction.timers.Sweeps`). Events and
+    results are in `oncelog.transaction.events`.
     """
 
     def __init__(
@@ -80,11 +81,12 @@ class TransactionCoordinatorShard(
         coordinator_epoch: int,
         config: TransactionConfig | None = None,
         finalized_version: FinalizedVersion | None = None,
+        share: float = 1.0,
     ) -> None:
         self._store = TransactionStore(
             coordinator_epoch, config or TransactionConfig(), finalized_version
         )
-        self._sweeps = timers.Sweeps(self._store)
+        self._sweeps = timers.Sweeps(self._store, share)
 
     @property
     def transactions(self) -> dict[str, TransactionMetadata]:

@@ -6,6 +6,7 @@ each id once, a slice per tick, so that neither many ids nor many findings delay
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from math import ceil
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
 from oncelog.core.limits import (
@@ -27,16 +28,21 @@ from oncelog.transaction.store import TransactionStore
 
 
 class Sweeps:
-    """The next time of each sweep. The shard calls `start` after its load."""
+    """The next time of each sweep. The shard calls `start` after its load.
 
-    def __init__(self, store: TransactionStore) -> None:
+    `share`, above 0 and at most 1, is the part of an interval after which the first sweep follows.
+    Shards of one broker have different ones: if all of them swept at once, other requests would
+    wait for all.
+    """
+
+    def __init__(self, store: TransactionStore, share: float = 1.0) -> None:
         self._store = store
         config = store.config
-        self._timeouts = _Pass(store.ongoing, config.abort_interval_ms)
-        self._expiry = _Pass(store.transactions, config.expire_interval_ms)
+        self._timeouts = _Pass(store.ongoing, config.abort_interval_ms, share)
+        self._expiry = _Pass(store.transactions, config.expire_interval_ms, share)
 
     def start(self, now_ms: int) -> None:
-        """Plan the first sweeps, one interval after the start."""
+        """Plan the first sweeps."""
         self._timeouts.start(now_ms)
         self._expiry.start(now_ms)
 
@@ -86,18 +92,24 @@ class Sweeps:
 
 
 class _Pass:
-    """Looks at every id once per interval, a bounded number at a time (`next_ids`)."""
+    """Looks at every id once per interval, a bounded number at a time (`next_ids`).
 
-    __slots__ = ("_ids", "_interval_ms", "_left", "next_ms")
+    It begins at the same place in each interval, also after a time without ids, so that passes of
+    different shards stay apart.
+    """
 
-    def __init__(self, ids: Iterable[str], interval_ms: int) -> None:
+    __slots__ = ("_first_ms", "_ids", "_interval_ms", "_left", "_share", "next_ms")
+
+    def __init__(self, ids: Iterable[str], interval_ms: int, share: float) -> None:
         self._ids = ids
         self._interval_ms = interval_ms
+        self._share = share
         self._left: deque[str] = deque()
+        self._first_ms = 0
         self.next_ms = 0
 
     def start(self, now_ms: int) -> None:
-        self.next_ms = now_ms + self._interval_ms
+        self._first_ms = self.next_ms = now_ms + ceil(self._interval_ms * self._share)
 
     def next_ids(self, now_ms: int) -> list[str]:
         """Return the ids to look at now; the rest of them follows soon."""
@@ -107,8 +119,10 @@ class _Pass:
         count = min(len(left), TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX)
         found = [left.popleft() for _ in range(count)]
         self._left = left
-        pause_ms = min(self._interval_ms, TRANSACTION_SWEEP_CONTINUE_MS)
-        self.next_ms = now_ms + (pause_ms if left else self._interval_ms)
+        until_next_ms = self._interval_ms - (now_ms - self._first_ms) % self._interval_ms
+        if left:
+            until_next_ms = min(until_next_ms, TRANSACTION_SWEEP_CONTINUE_MS)
+        self.next_ms = now_ms + until_next_ms
         return found
 
 

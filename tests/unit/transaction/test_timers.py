@@ -188,6 +188,19 @@ def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
     assert context.shard.transactions == {}
 
 
+def test_sweeps_of_two_shards_stay_apart_also_when_they_get_their_ids_at_once() -> None:
+    halves = []
+    for share in (0.5, 1.0):
+        store = Context().shard._store
+        sweeps = timers.Sweeps(store, share)
+        sweeps.start(0)
+        # Nothing to sweep for a while; the first id finds a sweep that is overdue.
+        store.ongoing[ID] = None
+        assert sweeps.due(3 * SWEEP_MS + 1) == []
+        halves.append(sweeps.next_deadline_ms())
+    assert halves == [3 * SWEEP_MS + SWEEP_MS // 2, 4 * SWEEP_MS]
+
+
 @pytest.mark.parametrize("is_open", [True, False])
 def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
     is_open: bool, monkeypatch: pytest.MonkeyPatch

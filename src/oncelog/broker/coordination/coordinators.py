@@ -100,6 +100,7 @@ def transaction_coordinator(
     image: Callable[[], MetadataImage],
 ) -> TransactionRuntime:
     """Build the transaction coordinator; its epoch is the leader epoch of its partition."""
+    count = config.get_int("transaction.state.log.num.partitions")
 
     def make_shard(partition: Partition) -> TransactionCoordinatorShard:
         from oncelog.transaction.shard import TransactionCoordinatorShard
@@ -108,11 +109,12 @@ def transaction_coordinator(
             partition.state.leader_epoch,
             transaction_config(config),
             lambda: image().features[TRANSACTION_VERSION],
+            (partition.topic_partition.partition % count + 1) / count,
         )
 
     return CoordinatorRuntime(
         TRANSACTION_STATE_TOPIC,
-        partition_count_default=config.get_int("transaction.state.log.num.partitions"),
+        partition_count_default=count,
         partitions=partitions,
         make_shard=make_shard,
         effect_handler=effect_handler,
