@@ -7,7 +7,7 @@ the process it is in: a Python worker, all workers, the broker, or only the answ
 import os
 import signal
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
@@ -127,19 +127,26 @@ class Fault(CrashPoint):
 
 @dataclass(frozen=True, slots=True)
 class FaultSequence(CrashPoint):
-    """Faults for batches of one run, in their order."""
+    """Faults for batches of one run.
+
+    Two tasks may come to the same point at once: each strikes the fault of that point, and the
+    second one in vain. It must not strike the next one, which belongs to another batch.
+    """
 
     faults: tuple[Fault, ...] = ()
+    due: list[Fault] = field(default_factory=list)
+    """The one that `kill` strikes, in this process."""
 
     @classmethod
     def of(cls, *faults: Fault) -> "FaultSequence":
         return cls(faults[0].name, faults=faults)
 
     def is_at(self, name: str, batch_id: int) -> bool:
-        return any(fault.is_at(name, batch_id) for fault in self.faults)
+        self.due[:] = [fault for fault in self.faults if fault.is_at(name, batch_id)]
+        return bool(self.due)
 
     def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
-        next(fault for fault in self.faults if not Path(fault.struck).exists()).kill(send)
+        self.due.pop().kill(send)
 
 
 def _strike_after_end_txn(fault: Fault) -> None:

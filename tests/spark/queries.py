@@ -58,7 +58,14 @@ def scatter(records: DataFrame) -> DataFrame:
     """Nondeterministic: each run sends each record elsewhere, in another order."""
     shuffled = records.repartition(2, f.rand())
     partition = (f.rand() * 2).cast("int").alias("partition")
-    return shuffled.select("key", "value", partition).sortWithinPartitions(f.rand())
+    rows = shuffled.select("key", "value", partition)
+    return rows.mapInPandas(in_another_order, rows.schema)
+
+
+def in_another_order(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """The rows of each frame, shuffled."""
+    for frame in frames:
+        yield frame.sample(frac=1)
 
 
 def counts(records: DataFrame) -> DataFrame:

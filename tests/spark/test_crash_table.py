@@ -9,7 +9,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.crash_table import KILLED, LARGE, SMALL, Case, Keeper, kept, what_the_driver_did
+from tests.spark.crash_table import (
+    KILLED,
+    LARGE,
+    SMALL,
+    Case,
+    Keeper,
+    kept,
+    run_case,
+    what_the_driver_did,
+)
 from tests.spark.faults import CASES, ROW_OF, Fault, FaultSequence, Victim
 from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
@@ -42,6 +51,13 @@ def test_a_query_lives_through_a_fault_at_each_row(
     assert job.findings(count) == []
     for batch, (row, victim) in enumerate(cases):
         assert what_the_driver_did(Case(row, victim, "counts", batch), job) == []
+
+
+def test_a_query_that_writes_something_else_at_each_attempt_loses_and_doubles_nothing(
+    spark: SparkSession, keeper: Keeper, tmp_path: Path
+) -> None:
+    case = Case("mid_task", Victim.TASK, "scatter")
+    assert run_case(case, spark, keeper, tmp_path) == []
 
 
 @pytest.mark.parametrize(

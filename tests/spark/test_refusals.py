@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from oncelog.spark import UnsupportedModeError, UsageError, exactly_once
+from oncelog.spark import PipelineError, UnsupportedModeError, UsageError, exactly_once
 from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -105,6 +105,45 @@ def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(
     assert "'nowhere' does not exist" in failure_of(write(unknown, job, topic=None))
     assert "'nowhere' does not exist" in failure_of(write(rows, job, topic="nowhere"))
     assert read(job.bootstrap_servers, f"{job.name}-out") == []
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"startingOffsets": '{"TOPIC":{"0":-2}}'}, "leaves out .*-in-1"),
+        ({"startingOffsets": '{"TOPIC":{"0":0,"1":0,"2":0,"3":0,"9":0}}'}, "names .*-in-9"),
+        ({"startingOffsetsByTimestamp": '{"TOPIC":{"1":0}}'}, "leaves out .*-in-0"),
+        ({"startingTimestamp": "99999999999999"}, "after the last record"),
+        ({"subscribe": "TOPIC,nowhere"}, "'nowhere' does not exist"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "the source asked"),
+    ],
+)
+def test_a_beginning_that_the_source_cannot_have_is_refused_before_the_query_starts(
+    spark: SparkSession, job: Job, options: dict[str, str], message: str
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 10)
+    given = {name: text.replace("TOPIC", f"{job.name}-in") for name, text in options.items()}
+    if "kafka.bootstrap.servers" in given:
+        given["bootstrapServers"] = ""
+    writer = write(source(spark, job, **given).select("key", "value"), job)
+    with pytest.raises(PipelineError, match=message):
+        writer.trigger(availableNow=True).start()
+    assert not job.checkpoint.exists()
+    assert spark.streams.active == []
+
+
+def test_starting_offsets_do_not_matter_once_the_query_has_begun(
+    spark: SparkSession, job: Job
+) -> None:
+    load(job.bootstrap_servers, job.name, 0, 10)
+    write(source(spark, job).select("key", "value"), job).trigger(
+        availableNow=True
+    ).start().awaitTermination()
+    load(job.bootstrap_servers, job.name, 10, 10)
+    stale = {"startingOffsets": f'{{"{job.name}-in":{{"0":-2}}}}'}
+    writer = write(source(spark, job, **stale).select("key", "value"), job)
+    writer.trigger(availableNow=True).start().awaitTermination()
+    check_copied(job, 20)
 
 
 def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark: SparkSession, job: Job) -> None:

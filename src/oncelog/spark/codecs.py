@@ -8,7 +8,7 @@ Spark, and does no I/O.
 Source: `DefaultRecord.java`, `DefaultRecordBatch.java` (varints are zig-zag).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -47,6 +47,9 @@ VARINT_SIZE_MAX: Final = 10
 RECORD_OVERHEAD_SIZE_MAX: Final = 5 + 1 + 10 + 5 + 5 + 5 + 5
 """Largest size of: length, attributes, two deltas, key length, value length, header count."""
 
+DECODE_SIZE_MAX: Final = 4 << 20
+"""Bytes of records that are decoded together, unless one batch has more."""
+
 ENCODE_SIZE_MAX: Final = 1 << 30
 """Bytes of keys and values interleaved at a time: Arrow's binary arrays end at 2 GiB."""
 
@@ -83,29 +86,44 @@ class EncodedBatch:
 def decode_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterator[DecodedRecords]:
     """Decode consecutive whole batches; yield their records with start <= offset < end.
 
-    It yields one value per batch, and leaves control batches out. Raises `ProtocolError`
+    Small batches are decoded together. Control batches are left out. Raises `ProtocolError`
     (corrupt_message) for records that do not fit their batch. CRCs are not checked here.
     """
-    for position, header in iter_headers(buffer):
-        if header.is_control or header.record_count == 0 or header.last_offset < start_offset:
-            continue
-        if header.base_offset >= end_offset:
-            return
-        with memoryview(buffer) as view:
+    group: list[tuple[BatchHeader, Buffer]] = []
+    size = 0
+    with memoryview(buffer) as view:
+        for position, header in iter_headers(buffer):
+            if header.is_control or header.record_count == 0 or header.last_offset < start_offset:
+                continue
+            if header.base_offset >= end_offset:
+                break
             section: Buffer = view[position + HEADER_SIZE : position + header.length]
             if header.codec_id:
                 section = decompress(header.codec, section)
-            records = _decode_records(bytes(section), header)
-        yield _within(records, start_offset, end_offset)
+            if group and size + len(section) > DECODE_SIZE_MAX:
+                yield _within(_decode_records(group), start_offset, end_offset)
+                group, size = [], 0
+            group.append((header, section))
+            size += len(section)
+        if group:
+            yield _within(_decode_records(group), start_offset, end_offset)
 
 
-def _decode_records(section: bytes, header: BatchHeader) -> DecodedRecords:
-    count = header.record_count
-    data = np.frombuffer(section, np.uint8)
+def _decode_records(batches: Sequence[tuple[BatchHeader, Buffer]]) -> DecodedRecords:
+    section = b"".join(part for _, part in batches)
+    counts = np.array([header.record_count for header, _ in batches])
     # Fields are read a few bytes past the end of a short record; padding keeps that inside the
     # array.
-    padded = np.concatenate([data, np.zeros(VARINT_SIZE_MAX, np.uint8)])
-    starts, ends = record_bounds(section, count)
+    padded = np.frombuffer(section + bytes(VARINT_SIZE_MAX), np.uint8)
+    starts, ends = record_bounds(section, int(counts.sum()))
+    firsts = np.cumsum(counts) - counts
+    sizes = np.array([len(part) for _, part in batches])
+    _, first_starts = _read_varints(padded, np.cumsum(sizes) - sizes)
+    _require(bool((starts[firsts] == first_starts).all()), "a batch's records end elsewhere")
+
+    def spread(field: Callable[[BatchHeader], int]) -> Int64s:
+        return np.repeat(np.array([field(header) for header, _ in batches], np.int64), counts)
+
     deltas, at = _read_varints(padded, starts + 1)
     offset_deltas, at = _read_varints(padded, at)
     key_lengths, key_starts = _read_varints(padded, at)
@@ -116,16 +134,16 @@ def _decode_records(section: bytes, header: BatchHeader) -> DecodedRecords:
     _require(bool((header_at <= ends).all()), "a value ends after its record")
     header_counts, header_starts = _read_varints(padded, header_at)
     _require(bool((header_starts <= ends).all()), "a header count stands after its record")
-    if header.timestamp_type:
-        timestamps = np.full(count, header.max_timestamp, np.int64)
-    else:
-        timestamps = deltas + header.base_timestamp
+    types = spread(lambda header: header.timestamp_type)
+    timestamps = deltas + spread(lambda header: header.base_timestamp)
+    if types.any():
+        timestamps = np.where(types, spread(lambda header: header.max_timestamp), timestamps)
     return DecodedRecords(
         _cut(section, key_starts, key_lengths),
         _cut(section, value_starts, value_lengths),
-        offset_deltas + header.base_offset,
+        offset_deltas + spread(lambda header: header.base_offset),
         timestamps,
-        np.full(count, header.timestamp_type, np.int32),
+        types.astype(np.int32),
         _decode_headers(section, header_counts, header_starts),
     )
 

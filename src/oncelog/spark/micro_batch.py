@@ -6,7 +6,7 @@ rows come from one Spark job, none of whose stages had a second attempt: two job
 may see different rows of a query that is not deterministic (INV-10).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,11 +34,12 @@ from oncelog.spark.write_stage import (
     collect_few,
     failure_of,
     job_tag,
+    named,
     partition_count,
     record_columns,
     slots_of,
+    stage_settings,
     tagged,
-    without_adaptive_plans,
 )
 
 
@@ -89,31 +90,31 @@ class SparkBatch(QueryBatch):
         run = self._run
         if partition_count(self._df) == 0:
             return []
-        records = record_columns(self._df, run.options.topic)
+        columns = record_columns(self._df, run.options.topic)
         encoder = Encoder(
             targets, self.batch_id, run.options.batch_size, run.options.compression_type
         )
-        rows = self._collected(identity, records)
+        rows = self._collected(identity, columns)
         if rows is not None:
             few = list(encoder.encode(0, [rows]))
             return run.direct.write(identity, self.batch_id, targets, few) if few else []
-        return self._run_stage(identity, encoder, records)
+        return self._run_stage(identity, encoder, columns)
 
-    def _collected(self, identity: ProducerIdentity, records: DataFrame) -> Any | None:
+    def _collected(self, identity: ProducerIdentity, columns: Mapping[str, str]) -> Any | None:
         """Return all rows, if they are few. The first guess comes from the sources' offsets."""
         expected = self._run.records_since(kafka_offsets(self.source_lines()))
         if self._is_large or expected is None or expected > FEW_ROWS_COUNT_MAX:
             return None
         context, tag = self._run.context, f"{self._tag(identity)}-few"
-        with _one_message(), without_adaptive_plans(self._df.sparkSession), job_tag(context, tag):
-            rows = collect_few(records)
+        with _one_message(), stage_settings(self._df.sparkSession), job_tag(context, tag):
+            rows = collect_few(self._df, columns)
         self._is_large = rows is None
         if rows is not None:
             check_one_attempt(context, tag, sends=False)
         return rows
 
     def _run_stage(
-        self, identity: ProducerIdentity, encoder: Encoder, records: DataFrame
+        self, identity: ProducerIdentity, encoder: Encoder, columns: Mapping[str, str]
     ) -> list[TaskReport]:
         """Encode, shuffle, and send from one barrier task per group of target partitions."""
         run, options = self._run, self._run.options
@@ -131,13 +132,14 @@ class SparkBatch(QueryBatch):
             progress_path=options.progress_path if run.is_local else None,
             crash_point=run.crash_point if run.is_local else None,
         )
+        records = self._df.selectExpr(*named(columns))
         blobs = records.mapInArrow(EncodeTask(encoder, task_count), BLOB_DDL)
         shuffled = blobs.repartitionById(task_count, TASK_COLUMN)
         # Without barriers a task that fails, or whose executor is taken away, runs again while the
         # others go on: it refuses to send, and `check_one_attempt` refuses a second stage attempt.
         stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=run.has_barriers)
         tag = self._tag(identity)
-        with _one_message(), without_adaptive_plans(self._df.sparkSession):
+        with _one_message(), stage_settings(self._df.sparkSession):
             rows = tagged(run.context, tag, stage)
         check_one_attempt(run.context, tag)
         return [report_of(row) for row in rows]

@@ -32,7 +32,7 @@ def record_bounds(section: bytes, count: int) -> tuple[Int64s, Int64s]:
     Raises `ProtocolError` (corrupt_message) when they are not `count` records.
     """
     data = np.frombuffer(section, np.uint8)
-    starts = np.empty(count, np.int64)
+    starts, ends = np.empty(count, np.int64), np.empty(count, np.int64)
     size = len(section)
     index = position = begin = 0
     walk = 1
@@ -53,20 +53,20 @@ def record_bounds(section: bytes, count: int) -> tuple[Int64s, Int64s]:
             length >>= 1
             starts[index] = position
             position += length
+            ends[index] = position
             index += 1
             if length < 6:
                 raise _corrupt("a record is shorter than its fields")
         start, stride = int(starts[index - 1]), position - begin
         same = _same_size(data[begin:], start - begin, stride, count - index)
-        starts[index : index + same] = start + stride * np.arange(1, same + 1)
+        steps = stride * np.arange(1, same + 1)
+        starts[index : index + same] = start + steps
+        ends[index : index + same] = position + steps
         index += same
         position += same * stride
         walk = 1 if same >= RUN_WORTH_IT_COUNT else min(walk * 2, RUN_WALK_COUNT_MAX)
     if position != size:
         raise _corrupt(f"{count} records take {position} bytes of {size}")
-    ends = np.empty(count, np.int64)
-    ends[:-1] = starts[1:]
-    ends[-1] = size
     return starts, ends
 
 

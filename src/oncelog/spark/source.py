@@ -37,7 +37,7 @@ from pyspark.sql.types import StructType
 
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.spark.errors import DataLossError, UsageError, loss_message
-from oncelog.spark.source_cluster import SourceCluster, places_at
+from oncelog.spark.source_cluster import SourceCluster, beginning, places_at
 from oncelog.spark.source_offsets import (
     ClusterState,
     Gap,
@@ -160,13 +160,7 @@ class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spark does not store the result, and calls this again after a crash in batch 0. The end
         offset of batch 0 holds the start.
         """
-        cluster = self._connected()
-        state = cluster.state()
-        bound = self._options.starting or Bound("startingOffsets", "latest")
-        places = places_at(cluster, self._options, bound, state.ends)
-        return SourceOffset(
-            places, state.topic_ids, state.cluster_id, places, dict(state.epochs)
-        ).to_json()
+        return beginning(self._connected(), self._options).to_json()
 
     def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # type: ignore[override,unused-ignore]  # noqa: N802
         """Return the end of the next batch: the last stable offsets, reduced to `limit`."""

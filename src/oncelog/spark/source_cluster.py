@@ -22,7 +22,7 @@ from oncelog.spark.errors import PipelineError, UsageError
 from oncelog.spark.source_offsets import ClusterState, Places, SourceOffset
 from oncelog.spark.source_options import Bound, SourceOptions
 
-__all__ = ["SourceCluster", "places_at"]
+__all__ = ["SourceCluster", "beginning", "check_beginning", "places_at"]
 
 T = TypeVar("T")
 
@@ -202,6 +202,27 @@ class SourceCluster:
         async with TransactionDriver(servers, group_id, **self._settings) as driver:
             committed = await driver.fetch_offsets(group_id, None, require_stable=True)
         return {topic_partition: offset.offset for topic_partition, offset in committed.items()}
+
+
+def beginning(cluster: SourceCluster, options: SourceOptions) -> SourceOffset:
+    """Return the offset at which a streaming query with an empty checkpoint begins.
+
+    Raises `UsageError` for a topic that does not exist, and for what `places_at` refuses.
+    """
+    state = cluster.state()
+    bound = options.starting or Bound("startingOffsets", "latest")
+    places = places_at(cluster, options, bound, state.ends)
+    return SourceOffset(places, state.topic_ids, state.cluster_id, places, dict(state.epochs))
+
+
+def check_beginning(options: SourceOptions) -> None:
+    """Raise what `beginning` raises, before a query starts; `PipelineError` without a cluster."""
+    options.check_stream()
+    cluster = SourceCluster(options)
+    try:
+        beginning(cluster, options)
+    finally:
+        cluster.close()
 
 
 def places_at(cluster: SourceCluster, options: SourceOptions, bound: Bound, ends: Places) -> Places:

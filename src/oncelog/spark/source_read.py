@@ -28,6 +28,7 @@ from oncelog.spark.codecs import DecodedRecords, decode_batches
 from oncelog.spark.errors import DataLossError, PipelineError, loss_message
 from oncelog.spark.source_cluster import SourceCluster
 from oncelog.spark.source_options import SourceOptions
+from oncelog.spark.worker import spare_collections
 
 __all__ = ["OffsetRange", "read_range"]
 
@@ -111,6 +112,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
 
     Raises `DataLossError` when records are missing and ``failOnDataLoss`` is set.
     """
+    spare_collections()
     arrow_schema = to_arrow_schema(schema, timezone="UTC")
     parts: list[DecodedRecords] = []
     rows = size = 0

@@ -25,6 +25,7 @@ from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets
+from oncelog.spark.worker import spare_collections
 
 __all__ = ["REPORT_DDL", "EncodeTask", "WriteTask", "report_of"]
 
@@ -52,6 +53,7 @@ class EncodeTask:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Encode the rows of one source partition."""
+        spare_collections()
         for blobs in self.encoder.encode(_context().partitionId(), batches):
             yield to_arrow(blobs, self.task_count)
 
@@ -71,6 +73,7 @@ class WriteTask:
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Send all blobs, and yield the reports once all are acknowledged."""
+        spare_collections()
         context = _context()
         if context.attemptNumber() > 0:
             raise WriteStageError(
@@ -101,10 +104,8 @@ class WriteTask:
             blobs: list[Blob] | None = first
             while blobs is not None:
                 await deliveries.send(blobs)
-                # Blocks the event loop until Spark delivers rows. Only the producer's requests wait
-                # for it.
-                blobs = next(rest, None)
-                await asyncio.sleep(0)
+                # Spark's rows come from a socket that blocks; the producer goes on meanwhile.
+                blobs = await asyncio.to_thread(next, rest, None)
             reports = await deliveries.finish(task)
             if self.crash_point is not None and self.crash_point.is_at("mid_task", self.batch_id):
                 self.crash_point.kill()

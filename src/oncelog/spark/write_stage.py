@@ -6,7 +6,7 @@ stage had one attempt.
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -37,7 +37,12 @@ MESSAGE_LENGTH_MAX: Final = 800
 STATUS_TIMEOUT_S: Final = 60.0
 """Spark's status shows within this time that a job has ended, or the attempt counts as failed."""
 
-STATUS_INTERVAL_S: Final = 0.01
+STATUS_INTERVAL_S: Final = 0.002
+
+STAGE_SETTINGS: Final = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+}
 
 _INDEX: Final = "__oncelog_index"
 _OVER: Final = "__oncelog_over"
@@ -59,51 +64,55 @@ _OURS: Final = re.compile(rf"\b({'|'.join((*_NOT_RETRIED, TooLargeError.__name__
 _TOO_LARGE: Final = re.compile(r"topic '(.+)' refuses a record batch of (\d+) bytes with (\d+)")
 
 
-def record_columns(df: DataFrame, topic: str | None) -> DataFrame:
-    """Return the columns that `oncelog.spark.encoder` reads, cast to its types."""
+def record_columns(df: DataFrame, topic: str | None) -> dict[str, str]:
+    """Return the columns that `oncelog.spark.encoder` reads, as expressions of its types."""
     names = set(df.columns)
-    columns = ["cast(value as binary) as value"]
+    columns = {"value": "cast(value as binary)"}
     if "key" in names:
-        columns.append("cast(key as binary) as key")
+        columns["key"] = "cast(key as binary)"
     if topic is None:
-        columns.append("topic")
+        columns["topic"] = "topic"
     if "partition" in names:
-        columns.append("partition")
+        columns["partition"] = "partition"
     if "headers" in names:
-        columns.append(f"cast(headers as {HEADERS_DDL}) as headers")
+        columns["headers"] = f"cast(headers as {HEADERS_DDL})"
     if "timestamp" in names:
-        columns.append("unix_micros(timestamp) as timestamp_us")
-    return df.selectExpr(*columns)
+        columns["timestamp_us"] = "unix_micros(timestamp)"
+    return columns
 
 
-def collect_few(records: DataFrame) -> Any | None:
-    """Return the rows as one Arrow batch, or None if there are too many.
+def named(columns: Mapping[str, str]) -> Iterator[str]:
+    """Yield the columns for `selectExpr`."""
+    return (f"{expression} as {name}" for name, expression in columns.items())
+
+
+def collect_few(df: DataFrame, columns: Mapping[str, str]) -> Any | None:
+    """Return the rows as one Arrow batch of these columns, or None if there are too many.
 
     Every partition is computed to its end, because only then its state stores commit.
     """
-    names = records.columns
-    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in names]
-    if "headers" in names:
+    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in columns]
+    if "headers" in columns:
         sizes.append(
             "coalesce(aggregate(headers, 0, (sum, h) -> sum + coalesce(octet_length(h.key), 0) "
             "+ coalesce(octet_length(h.value), 0)), 0)"
         )
     over = f"({_INDEX} >= {FEW_ROWS_COUNT_MAX} or {' + '.join(sizes)} > {FEW_ROWS_SIZE_MAX})"
     rows = (
-        records.selectExpr("*", f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
+        df.selectExpr(*named(columns), f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
         .where(f"{_INDEX} <= {FEW_ROWS_COUNT_MAX}")
         .selectExpr(
-            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in names)
+            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in columns)
         )
         .collect()
     )
     if any(row[0] for row in rows):
         return None
-    columns = [
+    arrays = [
         pa.array([_plain(row[at]) for row in rows], _TYPES[name])
-        for at, name in enumerate(names, 1)
+        for at, name in enumerate(columns, 1)
     ]
-    return pa.RecordBatch.from_arrays(columns, names=names)
+    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
 
 _TYPES: Final = {
@@ -132,15 +141,21 @@ def partition_count(df: DataFrame) -> int | None:
 
 
 @contextmanager
-def without_adaptive_plans(session: Any) -> Iterator[None]:
-    """Disable adaptive execution, which would run the job's two stages as two jobs."""
-    name = "spark.sql.adaptive.enabled"
-    before = session.conf.get(name)
-    session.conf.set(name, "false")
+def stage_settings(session: Any) -> Iterator[None]:
+    """Set what the job of a write stage needs, and restore it.
+
+    Adaptive execution would run the job's two stages as two jobs. Spark hands a task rows by the
+    thousand, and a thousand blobs are more than a task's whole share: they come by size, so that
+    the first are sent while others are read.
+    """
+    before = {name: session.conf.get(name) for name in STAGE_SETTINGS}
+    for name, value in STAGE_SETTINGS.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
-        session.conf.set(name, before)
+        for name, value in before.items():
+            session.conf.set(name, value)
 
 
 def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:

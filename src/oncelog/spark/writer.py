@@ -5,7 +5,7 @@ format replaces the sink without a warning, and a wrong address fails the first 
 """
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, NoReturn
 
 from pyspark.sql import DataFrame
@@ -21,13 +21,16 @@ from oncelog.spark.preflight import examine
 from oncelog.spark.query import Query, RunningSink, read_matching
 from oncelog.spark.run import Run, committed_marker
 from oncelog.spark.sink_options import SinkOptions
+from oncelog.spark.source_cluster import check_beginning
+from oncelog.spark.source_options import SourceOptions
 
 __all__ = ["ExactlyOnceWriter", "KafkaStart", "kafka_sources"]
 
 CHECKPOINT: Final = "checkpointLocation"
 CHECKPOINT_CONF: Final = "spark.sql.streaming.checkpointLocation"
 ASYNC_PROGRESS: Final = "asyncProgressTrackingEnabled"
-KAFKA_SOURCES: Final = ("oncelog", "kafka")
+OURS: Final = "oncelog"
+KAFKA_SOURCES: Final = (OURS, "kafka")
 
 
 Examine = Callable[[str | None, bool], None]
@@ -113,7 +116,11 @@ class ExactlyOnceWriter(DataStreamWriter):
         if path is not None or format is not None or partitionBy is not None:
             raise UsageError("start() of exactly_once takes no path, format or partitionBy")
         self.options(**options)
-        self._examine(*self._query_id())
+        query_id, is_known = self._query_id()
+        self._examine(query_id, is_known)
+        if is_known and query_id is None:
+            for given in _sources_of(self._df, OURS):
+                check_beginning(SourceOptions.parse(given))
         self._complete_commit_log()
         query = super().start(outputMode=outputMode, queryName=queryName)
         try:
@@ -168,17 +175,8 @@ class KafkaStart:
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
     """Return Kafka's configs of each Kafka source in the query's plan, by Kafka's names."""
-    # Before the analysis a bare load(), a view and a SQL text only have the name of their source.
-    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - Spark offers no public way to a plan's sources
-    leaves = plan.collectLeaves()
     found = []
-    for index in range(leaves.size()):
-        leaf = leaves.apply(index)
-        if str(leaf.getClass().getSimpleName()) != "StreamingRelationV2":
-            continue
-        if str(leaf.sourceName()).lower() not in KAFKA_SOURCES:
-            continue
-        given = {str(key).lower(): str(value) for key, value in leaf.extraOptions().items()}
+    for given in _sources_of(df, *KAFKA_SOURCES):
         settings = {
             name.removeprefix(PREFIX): value
             for name, value in given.items()
@@ -189,3 +187,17 @@ def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
             settings["bootstrap.servers"] = servers
         found.append(settings)
     return found
+
+
+def _sources_of(df: DataFrame, *formats: str) -> Iterator[dict[str, str]]:
+    """Yield the options, by lower-case name, of each source with one of these formats."""
+    # Before the analysis a bare load(), a view and a SQL text only have the name of their source.
+    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - Spark offers no public way to a plan's sources
+    leaves = plan.collectLeaves()
+    for index in range(leaves.size()):
+        leaf = leaves.apply(index)
+        if str(leaf.getClass().getSimpleName()) != "StreamingRelationV2":
+            continue
+        if str(leaf.sourceName()).lower() in formats:
+            options = leaf.extraOptions().items()
+            yield {str(name).lower(): str(value) for name, value in options}

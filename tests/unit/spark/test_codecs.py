@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ProtocolError
-from oncelog.protocol.batch import check_crc, iter_headers
+from oncelog.protocol.batch import check_crc, iter_headers, read_header
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
 from oncelog.spark.codecs import (
     HEADERS_TYPE,
@@ -94,6 +94,51 @@ def test_what_the_record_codec_builds_is_decoded_into_the_same_columns(
     buffer = build_batch(records, base_offset=base, codec=codec)
     expected = [(r.offset, r.key, r.value, list(r.headers), r.timestamp) for r in records]
     assert decoded_rows(decode_batches(buffer, 0, 2**62)) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(rows, st.sampled_from(["none", "snappy", "zstd"])), min_size=2, max_size=6),
+    st.sampled_from([1, 500, 1 << 20]),
+)
+def test_batches_that_are_decoded_together_have_the_same_columns(
+    parts: list[tuple[list[Row], str]], size_max: int
+) -> None:
+    buffer, expected, base = bytearray(), [], 0
+    for given_rows, codec in parts:
+        records = [
+            Record(base + i, t, k, v, tuple(hs)) for i, (k, v, hs, t) in enumerate(given_rows)
+        ]
+        buffer += build_batch(records, base_offset=base, codec=codec)
+        expected += [(r.offset, r.key, r.value, list(r.headers), r.timestamp) for r in records]
+        base += len(records) + 3
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("oncelog.spark.codecs.DECODE_SIZE_MAX", size_max)
+        assert decoded_rows(decode_batches(buffer, 0, 2**62)) == expected
+        assert decoded_rows(decode_batches(bytes(buffer), 1, base - 4)) == [
+            row for row in expected if 1 <= row[0] < base - 4
+        ]
+
+
+def test_each_of_many_batches_keeps_its_type_of_timestamp() -> None:
+    by_log, by_client = numbered(0, 3), numbered(3, 3)
+    header = read_header(by_log)
+    by_log[21:23] = (header.attributes | 0x08).to_bytes(2, "big")
+    by_log[35:43] = (99).to_bytes(8, "big")
+    (records,) = decode_batches(by_log + by_client, 0, 100)
+    assert records.timestamps_ms.tolist() == [99, 99, 99, 7, 7, 7]
+    assert records.timestamp_types.tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_records_that_reach_into_the_next_batch_are_refused() -> None:
+    first, second = numbered(0, 2), numbered(2, 2)
+    # The same bytes and as many records, but the second batch claims the last byte of the first.
+    moved = first[:-1] + second[:61] + first[-1:] + second[61:]
+    moved[8:12] = (len(first) - 1 - 12).to_bytes(4, "big")
+    at = len(first) - 1 + 8
+    moved[at : at + 4] = (len(second) + 1 - 12).to_bytes(4, "big")
+    with pytest.raises(ProtocolError, match="end elsewhere"):
+        list(decode_batches(moved, 0, 100))
 
 
 def numbered(first: int, count: int) -> bytearray:

@@ -17,17 +17,18 @@ def section_of(sizes: list[int]) -> bytes:
     return bytes(build_batch(records, base_offset=0))[HEADER_SIZE:]
 
 
-def walked(section: bytes) -> list[int]:
-    """Where each record begins, after its length: a varint of at most two bytes here."""
-    starts, position = [], 0
+def walked(section: bytes) -> list[tuple[int, int]]:
+    """Where each record begins, after its length, and ends: a varint of at most two bytes here."""
+    bounds, position = [], 0
     while position < len(section):
         size = section[position] & 0x7F
         if section[position] & 0x80:
             position += 1
             size |= section[position] << 7
-        starts.append(position + 1)
-        position += 1 + (size >> 1)
-    return starts
+        begin = position + 1
+        position = begin + (size >> 1)
+        bounds.append((begin, position))
+    return bounds
 
 
 @settings(deadline=None)
@@ -38,8 +39,7 @@ def test_runs_of_one_size_and_changes_of_size_are_found_as_by_a_walk(
     sizes = [size for count, size in given_runs for _ in range(count)]
     section = section_of(sizes)
     starts, ends = record_bounds(section, len(sizes))
-    assert starts.tolist() == walked(section)
-    assert ends.tolist() == [*walked(section)[1:], len(section)]
+    assert list(zip(starts.tolist(), ends.tolist(), strict=True)) == walked(section)
 
 
 @pytest.mark.parametrize("count", [299, 301])

@@ -120,6 +120,7 @@ def test_an_arrow_batch_is_bounded_by_what_its_records_take_when_decompressed(
     assert len(log.batches) < 10_000
     monkeypatch.setattr(source_read, "_shared_consumer", lambda _options: (loop, log))
     monkeypatch.setattr(source_read, "ARROW_SIZE_BYTES_MAX", 400_000)
+    monkeypatch.setattr("oncelog.spark.codecs.DECODE_SIZE_MAX", 600_000)
     options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"})
     read = list(read_range(options, SCHEMA, OffsetRange("t", 0, 0, 10, TOPIC)))
     assert [batch.num_rows for batch in read] == [5, 5]

@@ -53,6 +53,16 @@ def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_wr
     assert (large.topic, large.size, large.record_count) == ("a", 900, 12)
 
 
+def test_a_write_stages_settings_are_those_of_before_once_it_has_ended() -> None:
+    names = ("spark.sql.adaptive.enabled", "spark.sql.execution.arrow.maxBytesPerBatch")
+    before = dict.fromkeys(names, "as given")
+    given = dict(before)
+    session = SimpleNamespace(conf=SimpleNamespace(get=given.get, set=given.__setitem__))
+    with write_stage.stage_settings(session):
+        assert given == dict(zip(names, ("false", "4194304"), strict=True))
+    assert given == before
+
+
 class Tracker:
     """Spark's status: jobs that have ended, each with a stage that encodes and one that sends."""
 
