@@ -247,25 +247,31 @@ def warm_up_text(one: WarmUp) -> str:
 def cost_table(measured: Results, other: str) -> list[str]:
     """Markdown: what each guarantee costs within either system.
 
-    The ratio of a round's two rows, then the median over the rounds.
+    The ratio of a round's two rows, then the median over the rounds and its interval.
     """
     lines = []
     for key, baseline in COSTS:
         ours, theirs = (_ratio_within(measured, key, baseline, system) for system in (OURS, other))
         if ours is not None and theirs is not None:
             pair = f"{TITLES[key]} | {TITLES[baseline]}"
-            lines.append(f"| {pair} | {ours - 1:+.0%} | {theirs - 1:+.0%} |")
+            lines.append(f"| {pair} | {cost_text(ours)} | {cost_text(theirs)} |")
     if not lines:
         return []
     return ["| row | baseline | Oncelog | Kafka |", "|---|---|---:|---:|", *lines, ""]
 
 
-def _ratio_within(measured: Results, key: str, baseline: str, system: str) -> float | None:
+def cost_text(found: Ratio) -> str:
+    """What is gained or lost, with its interval."""
+    return f"{found.value - 1:+.0%} ({found.low - 1:+.0%} to {found.high - 1:+.0%})"
+
+
+def _ratio_within(measured: Results, key: str, baseline: str, system: str) -> Ratio | None:
     figures = measured.samples.get((key, "MB/s"), {}).get(system)
     against = measured.samples.get((baseline, "MB/s"), {}).get(system)
     if not figures or not against:
         return None
-    return median(one / other for one, other in zip(figures, against, strict=False))
+    pairs = [one / other for one, other in zip(figures, against, strict=False)]
+    return ratio(pairs, [1.0] * len(pairs))
 
 
 def storage_section(found: Sequence[Result]) -> list[str]:
@@ -297,7 +303,8 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         f"{measured.rounds()} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
         f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, commit"
-        f" `{measured.facts.get('commit', 'unknown')[:20]}`.",
+        f" `{measured.facts.get('commit', 'unknown')[:20]}`, Oncelog"
+        f" {measured.facts.get('way', 'interpreted')}.",
         "",
         "## Warm",
         "",
@@ -327,7 +334,8 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         *spark_report.markdown(measured),
         "## What a guarantee costs",
         "",
-        "MB/s of a row against a baseline in the same round of the same system, medians.",
+        "MB/s of a row against a baseline in the same round of the same system: the median over the"
+        " rounds, and its 95 % interval.",
         "",
         *cost_table(measured, "kafka"),
         batch_format.sentence(),

@@ -166,3 +166,6 @@ COSTS = (
 """What a guarantee costs within one system: MB/s of the first row against that of the second. The
 last two baselines are those of Confluent's article of 2017.
 """
+
+COMPARED = frozenset(key for pair in COSTS for key in pair)
+"""Rows of these follow each other in every round."""

@@ -19,7 +19,7 @@ from rich.progress import Progress, TaskID
 
 from bench import fresh, gauges
 from bench.results import Results, WarmUp
-from bench.rows import Row
+from bench.rows import COMPARED, Row
 from bench.stats import WARM_S_MAX, is_warm
 from bench.storage.rows import STORAGE_ROUNDS_MAX, StorageRow
 from bench.systems import Endpoint, Mock, System
@@ -59,7 +59,7 @@ class Run:
         self._warm_s_max = warm_s_max
         self._tool = gauges.system_call_tool()
         self._task: TaskID | None = None
-        self._under_way: str | None = None
+        self._under_way: list[str] = []
         results.facts["system calls"] = self._tool or "not counted"
         results.facts["dirty background MB"] = f"{gauges.dirty_background_mb():,.0f}"
         results.facts["dirty limit MB"] = f"{gauges.dirty_limit_mb():,.0f}"
@@ -140,17 +140,16 @@ class Run:
             try:
                 with self._brokers() as systems:
                     while pending:
-                        row = pending.pop(0)
-                        self._row(row, systems, mock if row.alone else None)
+                        group = taken_together(pending)
+                        self._rows(group, systems, mock if group[0].alone else None)
                         self._on_row()
             except FAILURES as failure:
                 # The brokers may be in any state now: the next row gets fresh ones.
-                failed = self._under_way
-                if failed is None:
+                failed, self._under_way = self._under_way, []
+                if not failed:
                     raise
-                tell_failure(self._progress, failed, failure)
-                self.failed.append(failed)
-                self._under_way = None
+                tell_failure(self._progress, ", ".join(failed), failure)
+                self.failed.extend(failed)
                 self._on_row()
 
     @contextmanager
@@ -160,34 +159,49 @@ class Run:
             settle(home)
             yield systems
 
-    def _row(self, row: Row, systems: Sequence[System], mock: Mock | None) -> None:
-        self._under_way = row.key
-        self._results.forget(row.key)
+    def _rows(self, rows: Sequence[Row], systems: Sequence[System], mock: Mock | None) -> None:
+        """Warm the rows up, then measure them in turns, so that each round has all of them."""
+        self._under_way = [row.key for row in rows]
         everybody: list[Endpoint] = [*systems, *([mock] if mock is not None else [])]
-        works: dict[str, Work] = {}
+        works: dict[tuple[str, str], Work] = {}
         try:
-            for endpoint in everybody:
-                self._show(f"{row.key}: warming {endpoint.name}")
-                works[endpoint.name] = row.load(endpoint)
-                self._warm_up(row, endpoint, works[endpoint.name])
-            self._advance(1)
-            for number in range(self._rounds_of(row)):
-                self._show(f"{row.key}: round {number + 1} of {self._rounds_of(row)}")
-                for system in in_turns(systems, number):
-                    self._measure(row, system, works[system.name])
-                if mock is not None:
-                    window = one_window(works[mock.name])
-                    self._results.add(row.key, mock.name, window.figures)
+            for row in rows:
+                self._results.forget(row.key)
+                for endpoint in everybody:
+                    self._show(f"{row.key}: warming {endpoint.name}")
+                    work = works[row.key, endpoint.name] = row.load(endpoint)
+                    self._warm_up(row, endpoint, work)
                 self._advance(1)
-            if row.counted and self._tool is not None:
-                self._show(f"{row.key}: counting system calls")
-                for system in systems:
-                    self._count(row, system, works[system.name], self._tool)
-            self._advance(1)
+            for number in range(max(map(self._rounds_of, rows))):
+                for row in in_turns(rows, number):
+                    if number < self._rounds_of(row):
+                        self._round(number, row, systems, mock, works)
+            for row in rows:
+                if row.counted and self._tool is not None:
+                    self._show(f"{row.key}: counting system calls")
+                    for system in systems:
+                        self._count(row, system, works[row.key, system.name], self._tool)
+                self._advance(1)
         finally:
             for work in works.values():
                 work.close()
-        self._under_way = None
+        self._under_way = []
+
+    def _round(
+        self,
+        number: int,
+        row: Row,
+        systems: Sequence[System],
+        mock: Mock | None,
+        works: Mapping[tuple[str, str], Work],
+    ) -> None:
+        self._show(f"{row.key}: round {number + 1} of {self._rounds_of(row)}")
+        for system in in_turns(systems, number):
+            self._measure(row, system, works[row.key, system.name])
+        if mock is not None:
+            window = one_window(works[row.key, mock.name])
+            self._results.add(row.key, mock.name, window.figures)
+        self._advance(1)
 
     def _warm_up(self, row: Row, endpoint: Endpoint, work: Work) -> None:
         s_max = min(row.warm_s_max, self._warm_s_max)
@@ -259,6 +273,14 @@ def one_window(work: Work) -> Window:
 def in_turns(things: Sequence[T], number: int) -> Sequence[T]:
     """The order alternates from round to round."""
     return things if number % 2 == 0 else things[::-1]
+
+
+def taken_together(pending: list[Row]) -> list[Row]:
+    """Take the next row, and with it those that it is compared with in one system (`COSTS`)."""
+    group = [pending.pop(0)]
+    while pending and {group[0].key, pending[0].key} <= COMPARED:
+        group.append(pending.pop(0))
+    return group
 
 
 def started(kinds: Sequence[Kind], home: Path, stack: ExitStack) -> list[System]:

@@ -192,7 +192,7 @@ def interpreted(sources: Path) -> dict[str, str]:
     return clean_environment() | {"PYTHONPATH": str(sources), "ONCELOG_COMPILED": "0"}
 
 
-def install(checkout: Path, name: str) -> None:
+def install(checkout: Path, name: str, *, is_compiled: bool = False) -> None:
     """The base install of a checkout, so that what is measured is its present code.
 
     The environment is kept while the dependencies stay the same; the package is always built anew,
@@ -216,5 +216,6 @@ def install(checkout: Path, name: str) -> None:
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         if not fresh:
             pip += ["--no-deps", "--force-reinstall"]
-        subprocess.run([*pip, str(copy)], check=True, env=clean_environment())
+        way = {"ONCELOG_COMPILED": str(int(is_compiled))}
+        subprocess.run([*pip, str(copy)], check=True, env=clean_environment() | way)
     stamp.write_text(wanted)

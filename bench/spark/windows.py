@@ -60,8 +60,9 @@ def sink(bench: Bench, job: Sink, peer: str, system: System) -> Figures:
 def source(bench: Bench, job: Source, peer: str, system: System) -> Figures:
     topic = bench.inputs.topic(system, job.value_bytes, job.rows * job.batches)
     read = read_by_us if peer == OURS else read_by_spark
-    progress = queries.all_batches(dropped(read(bench.spark, system, topic, job.rows)))
-    return queries.throughput(progress[1:])
+    _, *counted = queries.all_batches(dropped(read(bench.spark, system, topic, job.rows)))
+    (before_the_end,) = queries.throughput(counted[:-1]).values()
+    return queries.throughput(counted) | {"rows/s, last left out": before_the_end}
 
 
 def copy(bench: Bench, job: Copy, peer: str, system: System) -> Figures:

@@ -8,6 +8,7 @@ from bench.storage import compaction, restart
 from bench.storage.cold import ColdFetch
 from bench.storage.compaction import Compaction
 from bench.storage.groups import ManyGroups
+from bench.storage.ids import ManyIds
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import System
@@ -35,6 +36,7 @@ STORAGE = {
     "partitions-2000": StorageRow("2,000 partitions on one broker", ManyPartitions(2_000)),
     "partitions-10000": StorageRow("10,000 partitions on one broker", ManyPartitions(10_000)),
     "groups-10000": StorageRow("10,000 groups of one member", ManyGroups(10_000)),
+    "ids-10000": StorageRow("10,000 transactional ids, aborted by timeout", ManyIds(10_000)),
     "compaction": StorageRow(
         "compaction of 1 GB, 10,000 keys of 1000 B", Compaction(), compaction.SETTINGS
     ),

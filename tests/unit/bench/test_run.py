@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from bench.results import WarmUp
-from bench.run import drive_until_warm, in_turns
+from bench.rows import ROWS
+from bench.run import drive_until_warm, in_turns, taken_together
 from bench.stats import WARM_S_MAX
 
 
@@ -69,3 +70,12 @@ def test_the_order_alternates() -> None:
         ["b", "a"],
         ["a", "b"],
     ]
+
+
+def test_rows_that_are_compared_within_one_system_are_measured_together() -> None:
+    by_key = {row.key: row for row in ROWS}
+    pending = [by_key[key] for key in ("consume", "idempotent", "txn-1s", "sustained")]
+    groups = []
+    while pending:
+        groups.append([row.key for row in taken_together(pending)])
+    assert groups == [["consume"], ["idempotent", "txn-1s"], ["sustained"]]

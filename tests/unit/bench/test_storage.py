@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.stats import Figures
-from bench.storage import compaction, restart
+from bench.storage import compaction, ids, restart
 from bench.storage.cold import ColdFetch
 from bench.storage.compaction import Compaction, last_segment, log_bytes, wait_until_compacted
 from bench.storage.fill import (
@@ -22,6 +22,7 @@ from bench.storage.fill import (
     write_partition,
 )
 from bench.storage.groups import ManyGroups
+from bench.storage.ids import ManyIds
 from bench.storage.partitions import ManyPartitions
 from bench.storage.restart import RestartWithSegments, RestartWithTransactions
 from bench.systems import Oncelog, System
@@ -86,6 +87,13 @@ SOAK = pytest.mark.soak
             ManyGroups(60), {}, ["seconds", "memory grown by MB"], id="groups", marks=SOAK
         ),
         pytest.param(
+            ManyIds(60),
+            {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"},
+            ["seconds", "memory grown by MB", "aborted s", "abort: longest stall ms"],
+            id="ids",
+            marks=SOAK,
+        ),
+        pytest.param(
             ColdFetch(2, 10**6),
             {},
             ["MB/s", "longest stall ms"],
@@ -109,6 +117,7 @@ def test_a_row_works_at_a_small_size(
     figures: list[str],
 ) -> None:
     monkeypatch.setattr(restart, "SETTLE_S", 0.1)
+    monkeypatch.setattr(ids, "TIMEOUT_MS", 2_000)
     with system(tmp_path, settings) as broker:
         found = measure(broker)
     assert sorted(found) == sorted(figures)
