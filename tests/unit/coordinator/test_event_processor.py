@@ -426,7 +426,10 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
+    assert context.processor.is_pending("a")
     output = context.processor.resign(0)
+    assert not context.processor.is_pending("a")
+    assert context.processor.parked_count == 0
     assert output.appends == []
     assert output.effects == []
     assert output.replies == [

@@ -17,6 +17,15 @@ def test_a_deadline_moves_both_ways() -> None:
     assert len(timers) == 0
 
 
+def test_a_deadline_that_is_moved_before_anothers_counts() -> None:
+    timers: Timers[str] = Timers()
+    timers.set(KEYS[0], 30)
+    timers.set(KEYS[1], 20)
+    timers.set(KEYS[0], 10)
+    assert timers.next_deadline_ms() == 10
+    assert timers.due(30) == KEYS[:2]
+
+
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 50)),

@@ -7,10 +7,11 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.group.config import GroupConfig
-from oncelog.group.consumer.events import Beat, Quit
+from oncelog.group.consumer.events import Beat, MemberOverdue, Quit
 from oncelog.group.consumer.members import MemberState
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig
+from oncelog.group.consumer.timers import MemberTimer
 from oncelog.group.events import Join, Leave, LeavingMember
 from oncelog.group.results import LeaveResult
 from tests.unit.group.consumer.world import FakeTopics, partitions
@@ -171,3 +172,13 @@ def test_a_leaving_member_is_the_one_that_the_instance_id_names(
     assert isinstance(result, LeaveResult)
     assert [each.error for each in result.members] == [error]
     assert len(c.consumer_group().members) == (1 if error is ErrorCode.none else 2)
+
+
+@pytest.mark.parametrize("timer", list(MemberTimer))
+def test_a_deadline_of_a_member_that_is_gone_changes_nothing(timer: MemberTimer) -> None:
+    c = context()
+    beat(c, "a")
+    before = len(c.log)
+    c.submit(MemberOverdue("g", "b", timer))
+    assert len(c.log) == before
+    assert list(c.consumer_group().members) == ["a"]

@@ -335,3 +335,14 @@ def test_when_a_replacement_cannot_be_stored_the_former_self_is_a_member_again()
     assert c.group().members[follower].session_timeout_ms == 10_000
     assert c.group().members[follower].protocols == c.join_event().protocols
     assert isinstance(c.group().members[follower].protocols[0], JoinProtocol)
+
+
+def test_a_static_member_that_took_its_place_and_falls_silent_is_removed() -> None:
+    c = Context()
+    leader, _ = static_group(c)
+    again = c.joined(c.join(instance="j")).member_id
+    assert again in c.group().members
+    for _ in range(3):
+        c.heartbeat(leader, instance="i")
+        c.advance(5_000)
+    assert list(c.group().members) == [leader]

@@ -1,5 +1,7 @@
 """Which groups may change their protocol, and which may not; the scenarios tell how they do."""
 
+import struct
+
 import pytest
 
 from oncelog.core.errors import ErrorCode
@@ -10,7 +12,7 @@ from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 from oncelog.group.events import Heartbeat, Leave, LeavingMember
 from oncelog.group.results import HeartbeatResult, JoinResult, LeaveResult
 from tests.unit.group.consumer.world import FakeTopics
-from tests.unit.group.context import Context
+from tests.unit.group.context import Context, Written
 
 
 def context(**settings: object) -> Context:
@@ -271,3 +273,15 @@ def test_a_replacement_that_was_not_stored_downgrades_nothing() -> None:
     c.hold = False
     c.advance(1)
     assert list(c.consumer_group().members) == ["new"]
+
+
+def test_an_upgrade_deletes_the_classic_group_before_it_writes_the_new_one() -> None:
+    c = context()
+    stable(c)
+    nothing = struct.pack(">hii", 0, 0, -1)
+    c.submit(c.sync_event("c-1", 1, {"c-1": nothing}))
+    before = len(c.log)
+    assert beat(c).error is ErrorCode.none
+    written = [entry.record for entry in c.log[before:] if isinstance(entry, Written)]
+    assert [record.value is None for record in written] == [True, *[False] * (len(written) - 1)]
+    assert len(written) > 3
