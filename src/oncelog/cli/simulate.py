@@ -50,7 +50,12 @@ __all__ = ["command"]
 @click.option("--save", metavar="FILE", help="Write the plan of the run, for --plan.")
 @click.option("--trace", metavar="FILE", help="Write every event that goes into the hash.")
 @click.option("--minimise/--no-minimise", default=True, help="Make findings smaller.")
-@click.option("--keep", metavar="DIR", help="Write the smallest plan of each finding there.")
+@click.option(
+    "--keep",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Write the smallest plan of each finding there.",
+)
 @click.option("--evidence", metavar="FILE", help="Write what --runs add up to, as JSON.")
 def command(
     seed: int | None,
@@ -69,6 +74,8 @@ def command(
     evidence: str | None,
 ) -> None:
     """Search for defects under virtual time, where one seed decides everything."""
+    if keep:
+        Path(keep).mkdir(parents=True, exist_ok=True)
     if runs is not None:
         seeds = range(first_seed, first_seed + runs)
         campaign = run_campaign(seeds, profile, duration, jobs, _warn)

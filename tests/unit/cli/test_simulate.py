@@ -63,10 +63,10 @@ def test_many_runs_add_up(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("defective")
 def test_an_unknown_finding_fails_is_made_smaller_and_kept(tmp_path: Path) -> None:
     words = ["--profile", "calm", "--duration", 1, "--jobs", 1, "--first-seed", 3]
-    done = simulate("--runs", 1, *words, "--keep", tmp_path)
+    done = simulate("--runs", 1, *words, "--keep", tmp_path / "kept")
     assert done.exit_code == 1
     assert "oncelog simulate --seed" in done.output
-    (kept,) = [from_json(path.read_text()) for path in tmp_path.glob("*.json")]
+    (kept,) = [from_json(path.read_text()) for path in tmp_path.glob("kept/*.json")]
     assert kept.seed == 3
     assert len(kept.parts) < len(draw_plan(3, "calm", 1.0).parts)
 

@@ -150,6 +150,31 @@ class Excuses:
             return ""
         return self.coordinator(0.0, record.acked_s)
 
+    def regranted_s(self, record: Tracked, offset: int) -> float:
+        """Return when the record's producer epoch was granted, if it was granted again after that.
+
+        `NEVER` if no producer was given this epoch, or a lower one, after the transaction began.
+        The end of a transaction grants the epoch of the next one (KIP-890).
+        """
+        evidence, txn = self._evidence, record.transaction
+        batch = evidence.logs[record.topic_partition].batch_at(offset)
+        if txn is None or batch is None:
+            return NEVER
+        if not any(
+            event.at_s > txn.began_s
+            and event.producer_id == batch.producer_id
+            and event.producer_epoch <= batch.producer_epoch
+            for event in evidence.initialized
+        ):
+            return NEVER
+        ends = [
+            min(other.ending_s, other.aborting_s)
+            for other in evidence.transactions.values()
+            if other.client == txn.client
+        ]
+        grants = [event.at_s for event in evidence.initialized if event.who == txn.client]
+        return max((at_s for at_s in ends + grants if at_s <= txn.began_s), default=NEVER)
+
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
         """Return the highest leader epoch that was observed up to then.
 

@@ -17,7 +17,8 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
     Nor does any reader, or the log, have a record that the broker refused. Excused: power took the
     abort marker, or the coordinator's record of the transaction or of an earlier one that is still
     open in the log, and the producer id's next commit ended both; so never if the next marker after
-    the record is an abort.
+    the record is an abort. Excused too: power took the grant of the producer's epoch, another
+    producer was given it again, and its commit ended both.
     """
     excuses = Excuses(evidence)
     for record in evidence.tracked.values():
@@ -85,7 +86,7 @@ def _unmarked(
         if marker is None and not excuses.between(until_s, NEVER, record.topic_partition):
             # No marker has ended it, and none was lost.
             return ""
-        from_s = min(from_s, log.open_since_s(offset))
+        from_s = min(from_s, log.open_since_s(offset), excuses.regranted_s(record, offset))
     return excuses.coordinator(from_s, until_s, record.topic_partition)
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.simulation.history import Polled, TransactionBegan, Value
+from oncelog.simulation.history import Polled, TransactionBegan, TransactionEnded, Value
 from tests.unit.simulation.checkers.model import T0, T1, Model, Producer
 
 
@@ -88,6 +88,38 @@ def test_an_aborted_read_is_excused_where_an_earlier_transaction_was_forgotten(
     lost = {"flush_every_message": False, "power_losses_s": (lost_s,)}
     assert "aborted-read" in model.kinds()
     assert ("aborted-read" in model.allowed(**lost)) is not is_ended
+
+
+@pytest.mark.parametrize("is_granted_again", [False, True])
+def test_an_aborted_read_is_excused_where_power_took_the_grant_of_its_epoch(
+    is_granted_again: bool,
+) -> None:
+    """The end of the zombie's transaction granted epoch 1, and so did its successor's start."""
+    model = Model()
+    zombie = model.producer("zombie", "id", version=2)
+    zombie.begin()
+    zombie.send(T1)
+    zombie.commit()
+    lost_s = model.now_s
+    granted = zombie.ids
+    if is_granted_again:
+        zombie.ids = (granted[0], granted[1] - 1)
+    zombie.begin()
+    model.record(TransactionEnded, "zombie", zombie.transaction, False)
+    successor = model.producer("successor", "id", version=2)
+    assert (successor.ids == granted) is is_granted_again
+    successor.begin()
+    successor.send(T1)
+    zombie.ids, zombie.in_transaction = granted, True
+    zombie.send(T0)
+    successor.dirty.add(T0)
+    successor.commit()
+    found = "aborted-read"
+    assert found in model.kinds()
+    assert (
+        found in model.allowed(flush_every_message=False, power_losses_s=(lost_s,))
+    ) is is_granted_again
+    assert found in model.kinds(flush_every_message=False, power_losses_s=(0.001,))
 
 
 def test_an_abort_in_a_later_epoch_does_not_speak_against_a_read_before_it() -> None:
