@@ -3,10 +3,14 @@
 The first part runs in several processes. The second runs alone, because its tests (marked `alone`)
 judge time or memory, or load a broker that is killed again and again: they would fail, or prove
 less, beside others. The second runs whatever the first found.
+
+A test that hangs is ended by pytest-timeout, if it can be interrupted; else its process ends. A
+part that hangs between tests is ended as well. Both tell in which lines.
 """
 
 import argparse
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -19,6 +23,10 @@ from tests.support.dealing import ALONE
 JOBS_COUNT = 2
 WAITING_COUNT = 1
 """More processes than cores: tests of clients and of Spark wait for half of their time."""
+TEST_TIMEOUT_S = 1200
+"""As long as the longest mark of pytest-timeout. Then the whole process has to go."""
+PART_TIMEOUT_S = 2400
+"""A part takes minutes."""
 INTERRUPTED, NO_TESTS = 2, 5
 """Exit codes of pytest; that nothing was selected is no failure of one part."""
 COUNTS = ("tests", "failures", "errors", "skipped")
@@ -29,10 +37,30 @@ def environment() -> dict[str, str]:
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 
+def children(pid: int) -> list[int]:
+    """The direct children of a process; none where the system does not tell."""
+    files = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for file in files for child in file.read_text().split()]
+
+
+def run_for(command: list[str], timeout_s: float) -> int:
+    """Run it, and abort it and its children after that time: pytest then shows where each was."""
+    process = subprocess.Popen(command, env=environment())
+    try:
+        return process.wait(timeout_s)
+    except subprocess.TimeoutExpired:
+        print(f"no end after {timeout_s:.0f} s; this is where it stood:", flush=True)
+        for pid in (*children(process.pid), process.pid):
+            os.kill(pid, signal.SIGABRT)
+        return process.wait()
+
+
 def run_part(options: list[str], report: Path) -> tuple[int, dict[str, int]]:
     """Run pytest; returns its exit code and how many tests it ran, failed and skipped."""
-    command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *options]
-    code = subprocess.run(command, env=environment(), check=False).returncode
+    hanging = [f"faulthandler_timeout={TEST_TIMEOUT_S}", "faulthandler_exit_on_timeout=true"]
+    limits = [word for setting in hanging for word in ("-o", setting)]
+    command = [sys.executable, "-m", "pytest", "-q", f"--junit-xml={report}", *limits, *options]
+    code = run_for(command, PART_TIMEOUT_S)
     suite = ElementTree.parse(report).getroot().find("testsuite") if report.exists() else None
     if suite is None:
         return code or 1, dict.fromkeys(COUNTS, 0)
