@@ -11,6 +11,7 @@ import asyncio
 import math
 from collections.abc import Callable, Coroutine
 from contextvars import Context
+from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from oncelog.simulation.scheduler import Handle, Owner
@@ -95,7 +96,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """A task of this loop. It has a fixed name: asyncio would count tasks over all runs."""
-        return asyncio.Task(coro, loop=self, name=name or "task")
+        task = asyncio.Task(coro, loop=self, name=name or "task")
+        if self.is_closed():
+            coro.close()
+        return task
+
+    def abandon(self) -> None:
+        """Close the work of tasks that will not begin: Python warns of those at some later time."""
+        for task in asyncio.all_tasks(self):
+            work = task.get_coro()
+            if isinstance(work, Coroutine) and getcoroutinestate(work) == CORO_CREATED:
+                work.close()
 
     def get_debug(self) -> bool:
         """Never."""

@@ -97,6 +97,7 @@ class Process:
         self._kept.clear()
         for work in self._unstarted:
             work.close()
+        self.loop.abandon()
         for tell in self.on_death:
             tell()
 

@@ -1,5 +1,7 @@
 import asyncio
+import gc
 import random
+import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -132,6 +134,28 @@ def test_a_process_that_dies_in_a_step_affects_no_other() -> None:
     c.scheduler.run_until(3)
     assert c.log == [(2, "the world goes on")]
     assert not c.errors
+
+
+def test_no_warning_tells_of_work_that_death_kept_from_beginning() -> None:
+    c = Context()
+
+    async def never() -> None:
+        pytest.fail("a dead process began something")
+
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        before = loop.create_task(never())
+        process.kill("test")
+        after = loop.create_task(never())
+        await asyncio.wait([before, after])
+
+    process = c.process()
+    process.spawn(work())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        c.scheduler.run_until(1.0)
+        gc.collect()
+    assert [str(warning.message) for warning in told] == []
 
 
 def test_a_frozen_process_does_everything_late() -> None:
