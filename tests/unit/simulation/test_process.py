@@ -142,18 +142,21 @@ def test_no_warning_tells_of_work_that_death_kept_from_beginning() -> None:
     async def never() -> None:
         pytest.fail("a dead process began something")
 
-    async def work() -> None:
+    async def work(process: Process) -> None:
         loop = asyncio.get_running_loop()
         before = loop.create_task(never())
         process.kill("test")
         after = loop.create_task(never())
         await asyncio.wait([before, after])
 
-    process = c.process()
-    process.spawn(work())
+    def live_and_die() -> None:
+        process = c.process()
+        process.spawn(work(process))
+        c.scheduler.run_until(1.0)
+
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        c.scheduler.run_until(1.0)
+        live_and_die()
         gc.collect()
     assert [str(warning.message) for warning in told] == []
 
