@@ -81,8 +81,8 @@ class GroupReader:
         if member.must_join:
             if self._saves and self.context.chance(0.8):
                 await self.save()
-            if not member.is_cooperative:
-                self._forget(())
+            # A member that the group has lost owns nothing, whatever it is assigned next.
+            self._forget(member.assigned if member.is_cooperative else ())
             if not await member.join():
                 self._forget(member.assigned)
                 return False
