@@ -27,6 +27,7 @@ TEST_TIMEOUT_S = 1200
 """As long as the longest mark of pytest-timeout. Then the whole process has to go."""
 PART_TIMEOUT_S = 2400
 """A part takes minutes."""
+DUMP_TIMEOUT_S = 10
 INTERRUPTED, NO_TESTS = 2, 5
 """Exit codes of pytest; that nothing was selected is no failure of one part."""
 COUNTS = ("tests", "failures", "errors", "skipped")
@@ -43,6 +44,15 @@ def children(pid: int) -> list[int]:
     return [int(child) for file in files for child in file.read_text().split()]
 
 
+def is_running(pid: int) -> bool:
+    """Whether it has not ended; one that has stays listed until its parent asks for its end."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"
+
+
 def run_for(command: list[str], timeout_s: float) -> int:
     """Run it, and abort it and its children after that time: pytest then shows where each was."""
     process = subprocess.Popen(command, env=environment())
@@ -50,8 +60,13 @@ def run_for(command: list[str], timeout_s: float) -> int:
         return process.wait(timeout_s)
     except subprocess.TimeoutExpired:
         print(f"no end after {timeout_s:.0f} s; this is where it stood:", flush=True)
-        for pid in (*children(process.pid), process.pid):
+        workers = children(process.pid)
+        for pid in workers:
             os.kill(pid, signal.SIGABRT)
+        until = time.monotonic() + DUMP_TIMEOUT_S
+        while any(map(is_running, workers)) and time.monotonic() < until:
+            time.sleep(0.05)
+        process.send_signal(signal.SIGABRT)
         return process.wait()
 
 
