@@ -227,7 +227,8 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
     For one idempotent producer: of two acknowledged records the one sent first has the lower
     offset. For all producers: a record that was sent after another had been acknowledged has no
     lower offset in the final log. Excused: the first of two was in a tail that power took, so the
-    second got a lower offset; two records in the final log are never excused.
+    second got a lower offset, or the second was, before the first one arrived; two records in the
+    final log are never excused.
     """
     yield from _against_order_of_sending(evidence)
     yield from _against_real_time(evidence)
@@ -249,6 +250,9 @@ def _against_order_of_sending(evidence: Evidence) -> Iterator[Anomaly]:
             allowed = ""
             if before.acked_offset not in before.places:
                 allowed = excuses.between(before.sent_s, record.acked_s, record.topic_partition)
+            if not allowed and record.acked_offset not in record.places:
+                # It was lost, and the one sent first came late, as that of an old producer.
+                allowed = excuses.between(record.acked_s, before.acked_s, record.topic_partition)
             is_there = before.acked_offset in before.places and record.acked_offset in record.places
             if not allowed and before.transaction and not is_there:
                 # One was taken for a duplicate, under an epoch that was assigned twice.

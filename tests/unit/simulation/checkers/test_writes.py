@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import pytest
+
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, Polled, Sent, TopicChanged, TopicChanging, Value
 from tests.unit.simulation.checkers.model import T0, T1, Model
@@ -274,6 +276,27 @@ def test_a_producers_acknowledgements_do_not_go_back() -> None:
     producer.ack(T0, 0, second)
     producer.ack(T0, 1, first)
     assert model.signatures() == {"nonmonotonic-send: a producer's acknowledgements go back"}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_acknowledgements_may_go_back_where_power_took_the_second_before_the_first_came(
+    is_lost: bool,
+) -> None:
+    model = Model()
+    other = model.producer("q")
+    late, early = other.hand_over(T0), other.hand_over(T0)
+    other.ack(T0, other.land(T0, early), early)
+    lost_s = model.now_s
+    if is_lost:
+        model.cut(T0, 0)
+    other.sequences.clear()
+    model.producer("p").send(T0)
+    other.ack(T0, other.land(T0, late), late)
+    found = "nonmonotonic-send"
+    assert found in model.kinds()
+    promised = {"flush_every_message": False, "power_losses_s": (lost_s,)}
+    assert (found in model.allowed(**promised)) is is_lost
+    assert found in model.kinds(flush_every_message=False, power_losses_s=(0.001,))
 
 
 def test_producers_that_overlap_may_be_written_in_any_order() -> None:
