@@ -19,13 +19,15 @@ from tests.spark.queries import QUERIES
 from tests.support import evidence
 
 RUNS_COUNT = 200
+MID_TASK = "mid_task"
+"""No task begins where a batch has no rows."""
 TASK_FAILURES = (Victim.WORKER, Victim.DAEMON, Victim.TASK)
 
 
 def draw(runs: int, seed: int) -> list[Case]:
     """The cases of a soak: `CASES` again and again, each with a query, a batch and its size.
 
-    Every second task failure meets the nondeterministic query, which writes something else at each
+    A task is hit in a batch that has one. Every second task failure meets the nondeterministic query, which writes something else at each
     attempt.
     """
     rng = random.Random(seed)
@@ -35,7 +37,10 @@ def draw(runs: int, seed: int) -> list[Case]:
         is_scattered = victim in TASK_FAILURES and number // len(CASES) % 2 == 0
         query = "scatter" if is_scattered else rng.choice(sorted(QUERIES))
         size = LARGE if victim in OF_A_TASK else rng.choice((SMALL, LARGE))
-        drawn.append(Case(row, victim, query, rng.randint(0, LAST_BATCH), size))
+        batch = rng.randint(0, LAST_BATCH)
+        if row == MID_TASK:
+            batch = max(batch, QUERIES[query].first_batch)
+        drawn.append(Case(row, victim, query, batch, size))
     rng.shuffle(drawn)
     return drawn
 
