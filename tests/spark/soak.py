@@ -27,8 +27,8 @@ TASK_FAILURES = (Victim.WORKER, Victim.DAEMON, Victim.TASK)
 def draw(runs: int, seed: int) -> list[Case]:
     """The cases of a soak: `CASES` again and again, each with a query, a batch and its size.
 
-    A task is hit in a batch that has one. Every second task failure meets the nondeterministic query, which writes something else at each
-    attempt.
+    A task is hit in a batch that has one. Every second task failure meets the nondeterministic
+    query, which writes something else at each attempt.
     """
     rng = random.Random(seed)
     drawn = []
