@@ -4,13 +4,14 @@ The group coordinator writes the offsets as a batch of the producer's transactio
 makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
 or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
 the group, the request gets INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH where that end fenced the
-producer. Generation and member are checked when given (KIP-447).
+producer. Generation and member are checked when given (KIP-447). A late request of a TV1 client, on
+a connection that it has abandoned, gets INVALID_TXN_STATE.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.coordination.verification import (
     TransactionSupportedOperation,
@@ -35,6 +36,9 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
+TV2_SINCE: Final = 5
+"""The version that TV2 clients send (KIP-890)."""
+
 Outcome = Mapping[tuple[str, int], ErrorCode]
 
 
@@ -56,9 +60,18 @@ def handle(
     partition = context.partitions.get(context.groups.topic, index)
     if partition is None or not partition.state.is_leader:
         return _refuse(request, ErrorCode.not_coordinator, unknown)
+    log = partition.log
+    if request.version < TV2_SINCE and context.offset_connections.is_late(
+        index,
+        body.producer_id,
+        body.producer_epoch,
+        request.connection.id,
+        is_open=log.transaction_is_open(body.producer_id, body.producer_epoch),
+    ):
+        return _refuse(request, ErrorCode.invalid_txn_state, unknown)
     support = (
         TransactionSupportedOperation.ADD
-        if request.version >= 5
+        if request.version >= TV2_SINCE
         else TransactionSupportedOperation.VERIFY
         if request.version == 4
         else TransactionSupportedOperation.VERIFY_OLD
@@ -70,13 +83,13 @@ def handle(
             error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
             return _refuse(request, error, unknown)
-        permit = partition.log.verifications.permit(
+        permit = log.verifications.permit(
             body.producer_id,
             body.producer_epoch,
             bumps_epoch=support is TransactionSupportedOperation.ADD,
             now_ms=context.clock.now_ms(),
         )
-        return _commit(context, request, offsets, unknown, permit)
+        return _commit(context, request, index, offsets, unknown, permit)
 
     return verify_and(
         context.transactions,
@@ -118,6 +131,7 @@ def _offsets(
 def _commit(
     context: Context,
     request: Request[TxnOffsetCommitRequest],
+    index: int,
     offsets: tuple[OffsetToCommit, ...],
     unknown: Outcome,
     permit: Verification,
@@ -138,6 +152,10 @@ def _commit(
 
     def convert(result: OffsetCommitResult) -> TxnOffsetCommitResponse:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
+        if request.version < TV2_SINCE and ErrorCode.none in outcome.values():
+            context.offset_connections.took(
+                index, body.producer_id, body.producer_epoch, request.connection.id
+            )
         return _response(request, {**outcome, **unknown})
 
     return context.groups.ask(

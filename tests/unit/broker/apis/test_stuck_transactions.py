@@ -13,7 +13,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.describe_transactions import DescribedTransaction, LifeStep
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from oncelog.transaction import markers
-from tests.unit.broker.apis.test_transactions import ID, TIMEOUT, Producing, prepare
+from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing, prepare
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, init_producer, produce, until
 from tests.unit.broker.support import batch

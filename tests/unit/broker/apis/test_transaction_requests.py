@@ -12,7 +12,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import txn_offset_commit
-from tests.unit.broker.apis.test_transactions import GROUP, ID, TIMEOUT, Producing, prepare, started
+from tests.unit.broker.apis.producing import GROUP, ID, TIMEOUT, Producing, prepare, started
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import init_producer
 

@@ -17,8 +17,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from oncelog.protocol.record import Record, build_batch
-from tests.unit.broker.apis.test_stuck_transactions import producing_on
-from tests.unit.broker.apis.test_transactions import (
+from tests.unit.broker.apis.producing import (
     FOLLOWER,
     ID,
     Producing,
@@ -26,6 +25,7 @@ from tests.unit.broker.apis.test_transactions import (
     replicated,
     until,
 )
+from tests.unit.broker.apis.test_stuck_transactions import producing_on
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, fetch, produce, values
 
