@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Coroutine
 from contextvars import Context
 from inspect import CORO_CREATED, getcoroutinestate
+from types import CoroutineType
 from typing import Any, TypeVar
 
 from oncelog.simulation.scheduler import Handle, Owner
@@ -98,15 +99,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """A task of this loop. It has a fixed name: asyncio would count tasks over all runs."""
         task = asyncio.Task(coro, loop=self, name=name or "task")
         if self.is_closed():
-            coro.close()
+            _close_unbegun(coro)
         return task
 
     def abandon(self) -> None:
         """Close the work of tasks that will not begin: Python warns of those at some later time."""
         for task in asyncio.all_tasks(self):
-            work = task.get_coro()
-            if isinstance(work, Coroutine) and getcoroutinestate(work) == CORO_CREATED:
-                work.close()
+            _close_unbegun(task.get_coro())
 
     def get_debug(self) -> bool:
         """Never."""
@@ -124,3 +123,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Call `on_error`, unless the process is dead."""
         if self._process.alive and self._on_error is not None:
             self._on_error(str(context.get("message")), context.get("exception"))
+
+
+def _close_unbegun(work: object) -> None:
+    """Close a coroutine that has not begun, and those that it was given."""
+    if isinstance(work, CoroutineType) and getcoroutinestate(work) == CORO_CREATED:
+        frame = work.cr_frame
+        given = [] if frame is None else list(frame.f_locals.values())
+        work.close()
+        for value in given:
+            _close_unbegun(value)

@@ -142,11 +142,14 @@ def test_no_warning_tells_of_work_that_death_kept_from_beginning() -> None:
     async def never() -> None:
         pytest.fail("a dead process began something")
 
+    async def then(first: Coroutine[Any, Any, None]) -> None:
+        await first
+
     async def work(process: Process) -> None:
         loop = asyncio.get_running_loop()
-        before = loop.create_task(never())
+        before = loop.create_task(then(never()))
         process.kill("test")
-        after = loop.create_task(never())
+        after = loop.create_task(then(never()))
         await asyncio.wait([before, after])
 
     def live_and_die() -> None:
