@@ -325,9 +325,9 @@ def _given_up(heard: list[_Heartbeat], epoch: int, partition: TopicPartition) ->
             continue
         if beat.asked.epoch < max(epoch, 1):
             continue
-        # In the same epoch it may be assigned the partition later.
+        # It gives up what it has; of what it was assigned since, it may not have heard yet.
         said = [each.asked.owned for each in heard[:index] if each.asked.owned is not None]
-        if beat.asked.epoch == epoch and partition not in (said[-1] if said else ()):
+        if partition not in (said[-1] if said else ()):
             continue
         later = [after.answer for after in heard[index:] if after.is_accepted]
         if any(each is not None and each.epoch > epoch for each in later):

@@ -217,8 +217,8 @@ class GroupClient(ABC):
         return code, offsets
 
     def _enter(self, generation: int) -> None:
-        """Set the current generation."""
-        if generation != self.generation and self.generation >= 0:
+        """Set the current generation. A new member has no former one."""
+        if generation != self.generation:
             self.former = self.generation
         self.generation = generation
 

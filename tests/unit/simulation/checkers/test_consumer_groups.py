@@ -179,6 +179,18 @@ def test_an_older_epoch_may_commit_what_was_given_back_in_that_epoch() -> None:
     assert group.signatures() == set()
 
 
+def test_an_older_epoch_may_commit_what_its_member_had_not_heard_of_in_the_next() -> None:
+    """The broker assigned the partition in epoch 1, and the answer was lost."""
+    group = Group()
+    group.beat("a", 0, 1, owned=())
+    group.beat("a", 1, 2, owned=())
+    group.beat("a", 2, 2, owned=(), told=(T0,))
+    group.assign("a", 2, T0)
+    group.beat("a", 2, 2, owned=(T0,))
+    group.commit("a", 1)
+    assert group.signatures() == set()
+
+
 def test_who_was_told_to_be_no_member_commits_nothing() -> None:
     group = Group()
     group.own("a", 1, T0)
