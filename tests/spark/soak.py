@@ -38,8 +38,10 @@ def draw(runs: int, seed: int) -> list[Case]:
         query = "scatter" if is_scattered else rng.choice(sorted(QUERIES))
         size = LARGE if victim in OF_A_TASK else rng.choice((SMALL, LARGE))
         batch = rng.randint(0, LAST_BATCH)
-        if row == MID_TASK:
-            batch = max(batch, QUERIES[query].first_batch)
+        first = QUERIES[query].first_batch if row == MID_TASK else 0
+        if first > 0:
+            # Few orders give the first one no rows.
+            batch, size = max(batch, first), LARGE
         drawn.append(Case(row, victim, query, batch, size))
     rng.shuffle(drawn)
     return drawn
