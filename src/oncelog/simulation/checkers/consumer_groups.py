@@ -325,7 +325,7 @@ def _given_up(heard: list[_Heartbeat], epoch: int, partition: TopicPartition) ->
             continue
         if beat.asked.epoch < max(epoch, 1):
             continue
-        # It gives up what it has; of what it was assigned since, it may not have heard yet.
+        # It gives up what it has; what it was assigned since, it may not have received.
         said = [each.asked.owned for each in heard[:index] if each.asked.owned is not None]
         if partition not in (said[-1] if said else ()):
             continue

@@ -30,9 +30,11 @@ class Coordinator:
     def __init__(self) -> None:
         self.asked: list[tuple[AddPartitions, Pending[Verdict]]] = []
         self.at_once: ErrorCode | None = None
+        self.only: TopicPartition | None = None
         self.unreachable: ErrorCode | None = None
         self.clock = self
         self.time_ms = NOW_MS
+        self.forgotten_count = 0
 
     def now_ms(self) -> int:
         return self.time_ms
@@ -41,14 +43,27 @@ class Coordinator:
         if self.unreachable is not None:
             return refuse(self.unreachable)
         answer: Pending[Verdict] = Pending(convert, holds_back=True)
+        answer.on_drop = self.forget
         self.asked.append((event, answer))
         if self.at_once is not None:
-            self.answer(self.at_once)
+            self.answer(self.at_once, only=self.only)
         return answer
 
-    def answer(self, error: ErrorCode = ErrorCode.none, question: int = -1) -> None:
+    def forget(self) -> None:
+        self.forgotten_count += 1
+
+    def answer(
+        self,
+        error: ErrorCode = ErrorCode.none,
+        question: int = -1,
+        *,
+        only: TopicPartition | None = None,
+    ) -> None:
         event, answer = self.asked[question]
-        each = tuple((partition, error) for partition in event.partitions)
+        each = tuple(
+            (partition, error if only in (None, partition) else ErrorCode.none)
+            for partition in event.partitions
+        )
         answer.complete(AddPartitionsResult(error, each))
 
 
@@ -63,6 +78,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.partition: Partition = make_partition(folder, HandLoop())
+        self.partitions = [self.partition]
         self.transactions = Coordinator()
         self.meter = VerificationMeter()
 
@@ -96,7 +112,7 @@ class Bench:
             transactional_id="txn",
             producer_id=PRODUCER,
             producer_epoch=epoch,
-            batches=((self.partition, sequence),),
+            batches=tuple((partition, sequence) for partition in self.partitions),
             support=support,
             then=lambda verdict: verdict,
         )
@@ -223,6 +239,7 @@ def test_a_producer_whose_connection_closed_is_verified_again(bench: Bench) -> N
     """What it asked for stays noted: it sends the same batch again over another connection."""
     waiting = bench.waits(0)
     waiting.drop()
+    assert bench.transactions.forgotten_count == 1
     assert bench.write(1) is ErrorCode.out_of_order_sequence_number
     again = bench.waits(0)
     bench.transactions.answer()
@@ -245,3 +262,15 @@ def test_a_coordinator_that_is_elsewhere_is_no_verification(bench: Bench) -> Non
     bench.transactions.unreachable = ErrorCode.not_coordinator
     bench.verify()
     assert sum(bench.meter.buckets) == 0
+
+
+def test_of_several_partitions_only_the_refused_one_counts_as_failed(
+    bench: Bench, tmp_path: Path
+) -> None:
+    other = make_partition(tmp_path, HandLoop(), topic="u")
+    bench.partitions.append(other)
+    bench.transactions.at_once = ErrorCode.invalid_txn_state
+    bench.transactions.only = T0
+    assert list(bench.verify(3)) == [T0]
+    assert [each.meter.failed_verifications for each in bench.partitions] == [1, 0]
+    assert [len(each.log.verifications) for each in bench.partitions] == [1, 0]

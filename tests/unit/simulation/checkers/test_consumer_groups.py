@@ -179,7 +179,7 @@ def test_an_older_epoch_may_commit_what_was_given_back_in_that_epoch() -> None:
     assert group.signatures() == set()
 
 
-def test_an_older_epoch_may_commit_what_its_member_had_not_heard_of_in_the_next() -> None:
+def test_an_older_epoch_may_commit_what_its_member_had_not_received_in_the_next() -> None:
     """The broker assigned the partition in epoch 1, and the answer was lost."""
     group = Group()
     group.beat("a", 0, 1, owned=())
