@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from contextvars import Context
 from inspect import CORO_CREATED, getcoroutinestate
 from types import CoroutineType
@@ -102,10 +102,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             _close_unbegun(coro)
         return task
 
-    def abandon(self) -> None:
-        """Close the work of tasks that will not begin: Python warns of those at some later time."""
-        for task in asyncio.all_tasks(self):
-            _close_unbegun(task.get_coro())
+    def abandon(self, unstarted: Iterable[object]) -> None:
+        """Close this work, and that of tasks that will not begin: Python would warn of it later."""
+        for work in (*unstarted, *(task.get_coro() for task in asyncio.all_tasks(self))):
+            _close_unbegun(work)
 
     def get_debug(self) -> bool:
         """Never."""

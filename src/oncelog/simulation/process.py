@@ -95,9 +95,7 @@ class Process:
         self.needs_attention = True
         self.died_because = cause
         self._kept.clear()
-        for work in self._unstarted:
-            work.close()
-        self.loop.abandon()
+        self.loop.abandon(self._unstarted)
         for tell in self.on_death:
             tell()
 
