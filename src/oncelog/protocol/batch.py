@@ -164,8 +164,8 @@ def read_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 
 def check_crc(buffer: Buffer, position: int, header: BatchHeader) -> bool:
     """Whether the batch's CRC-32C equals the one in its header."""
-    with memoryview(buffer) as view:
-        return crc32c(view[position + CRC_START : position + header.length]) == header.crc
+    covered = memoryview(buffer)[position + CRC_START : position + header.length]
+    return crc32c(covered) == header.crc
 
 
 def iter_headers(

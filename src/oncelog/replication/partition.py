@@ -46,8 +46,10 @@ class PartitionState:
     __slots__ = (
         "_end_offsets",
         "broker_id",
+        "has_enough_replicas",
         "high_watermark",
         "is_failed",
+        "is_leader",
         "isr",
         "leader",
         "leader_epoch",
@@ -70,6 +72,10 @@ class PartitionState:
         self.broker_id = broker_id
         self.topic_id = topic_id
         self.role = ReplicaRole.OFFLINE
+        self.is_leader = False
+        """Whether this broker leads the partition now."""
+        self.has_enough_replicas = False
+        """Whether the ISR has `min.insync.replicas` members, which an acks=all append needs."""
         self.is_failed = False
         """Whether the log directory of the partition is off line: no role is accepted."""
         self.leader = -1
@@ -107,13 +113,15 @@ class PartitionState:
         role = ReplicaRole.LEADER if leader == self.broker_id else ReplicaRole.FOLLOWER
         require(role in ROLE_CHANGES[self.role], f"illegal move {self.role} -> {role}")
         self.role = role
+        self.is_leader = role is ReplicaRole.LEADER
         self.leader = leader
         self.leader_epoch = leader_epoch
         self.isr = frozenset(isr)
         self.replicas = tuple(replicas)
         if min_insync_replicas is not None:
             self.min_insync_replicas = min(min_insync_replicas, len(self.replicas))
-        if role is ReplicaRole.LEADER:
+        self.has_enough_replicas = len(self.isr) >= self.min_insync_replicas
+        if self.is_leader:
             known = {} if renewed else self._end_offsets
             members = self.isr | {self.broker_id}
             self._end_offsets = {member: known.get(member, 0) for member in members}
@@ -126,6 +134,7 @@ class PartitionState:
     def resign(self) -> None:
         """Stop serving the partition: it was deleted, or the broker stops."""
         self.role = ReplicaRole.OFFLINE
+        self.is_leader = False
         self._end_offsets = {}
 
     def fail(self) -> None:
@@ -133,15 +142,10 @@ class PartitionState:
         self.is_failed = True
         self.resign()
 
-    @property
-    def is_leader(self) -> bool:
-        """Whether this broker leads the partition now."""
-        return self.role is ReplicaRole.LEADER
-
     def local_end_moved(self, log_end_offset: int) -> bool:
         """Record the local log end offset. Returns whether that moved the high watermark."""
         self.log_end_offset = log_end_offset
-        if self.role is not ReplicaRole.LEADER:
+        if not self.is_leader:
             return False
         self._end_offsets[self.broker_id] = log_end_offset
         return self._advance()
@@ -194,13 +198,8 @@ class PartitionState:
             return ErrorCode.not_leader_or_follower
         return ErrorCode.none
 
-    @property
-    def has_enough_replicas(self) -> bool:
-        """Whether the ISR has `min.insync.replicas` members, which an acks=all append needs."""
-        return len(self.isr) >= self.min_insync_replicas
-
     def _advance(self) -> bool:
-        if len(self.isr) < self.min_insync_replicas:
+        if not self.has_enough_replicas:
             return False
         reached = min(self._end_offsets.values())
         if reached <= self.high_watermark:

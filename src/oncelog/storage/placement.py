@@ -10,6 +10,9 @@ from oncelog.protocol.batch import HEADER_START, LENGTH_PREFIX_SIZE, BatchHeader
 
 __all__ = ["PlacedBatch", "assign_offsets", "keep_offsets"]
 
+_new = tuple.__new__
+"""It takes half the time of a named tuple's own constructor."""
+
 
 class PlacedBatch(NamedTuple):
     """A batch of an append: its place in the buffer and its final offsets."""
@@ -35,7 +38,8 @@ def assign_offsets(
             batches, position, next_offset, length - LENGTH_PREFIX_SIZE, leader_epoch
         )
         last_offset = next_offset + header.last_offset_delta
-        placed.append(PlacedBatch(position, length, next_offset, last_offset, header.max_timestamp))
+        place = (position, length, next_offset, last_offset, header.max_timestamp)
+        placed.append(_new(PlacedBatch, place))
         next_offset = last_offset + 1
     return placed
 

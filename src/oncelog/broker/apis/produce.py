@@ -48,6 +48,9 @@ _HEADER_SIZE = 61
 
 _TV2_SINCE = 12
 
+_new = tuple.__new__
+"""It takes half the time of a named tuple's own constructor."""
+
 _WITHOUT_LOG_START = frozenset(
     {
         ErrorCode.message_too_large,
@@ -181,16 +184,9 @@ def _append(
                 waiting = waiting or []
                 place = Waiting(len(topics), len(outcomes), on_reached, result.last_offset + 1)
                 waiting.append(place)
-            outcomes.append(
-                ProducePartitionResponse(
-                    index,
-                    0,
-                    result.base_offset,
-                    result.log_append_time_ms,
-                    result.log_start_offset,
-                )
-            )
-        topics.append(ProduceTopicResponse(topic.name, topic.topic_id, outcomes))
+            offsets = (result.base_offset, result.log_append_time_ms, result.log_start_offset)
+            outcomes.append(_new(ProducePartitionResponse, (index, 0, *offsets, None, (), None)))
+        topics.append(_new(ProduceTopicResponse, (topic.name, topic.topic_id, outcomes)))
     if acks == 0:
         if failed:
             request.connection.fail("a produce with acks=0 failed")

@@ -23,6 +23,7 @@ from typing import Protocol, cast
 
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.broker.net.request import Buffers, Request
+from oncelog.core.integers import integers
 from oncelog.core.limits import (
     CONNECTION_PENDING_REPLIES_COUNT_MAX,
     CONNECTION_QUEUED_BYTES_MAX,
@@ -38,6 +39,10 @@ __all__ = ["Acceptor", "ServerConnection", "Starter"]
 log = logging.getLogger(__name__)
 
 _SIZE_BYTES = 4
+_SIZE = integers(">i")
+_unpack_size = _SIZE.unpack_from
+_JOINED_BYTES_MAX = 4096
+"""Replies of one turn are joined up to this size: that costs less than to gather them."""
 
 
 class Acceptor(Protocol):
@@ -173,7 +178,16 @@ class ServerConnection(asyncio.BufferedProtocol):
         try:
             frame = self._frame
             if frame is None:
-                self._cut(nbytes)
+                size = nbytes - _SIZE_BYTES
+                if (
+                    0 <= size <= self._frame_bytes_max
+                    and not self._size_prefix
+                    and _unpack_size(self._scratch)[0] == size
+                ):
+                    # One whole frame, as a client sends that waits for each reply.
+                    self._take(bytearray(self._scratch[_SIZE_BYTES:nbytes]))
+                else:
+                    self._cut(nbytes)
             else:
                 self._frame_filled += nbytes
                 if self._frame_filled == self._frame_size:
@@ -184,7 +198,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._in_turn = False
         if self._out:
             self._flush()
-        self._regulate()
+        if self._waiting or self._queue or self._writing_paused or self._reading_paused:
+            self._regulate()
 
     # --- frames
 
@@ -327,13 +342,16 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _put(self, buffers: Buffers) -> None:
         """Write a reply at the end of this turn."""
         out = self._out
-        if isinstance(buffers, (bytes, bytearray, memoryview)):
+        if type(buffers) is bytes and len(buffers) <= _JOINED_BYTES_MAX:
             size = len(buffers)
-            out.append(size.to_bytes(_SIZE_BYTES, "big"))
+            out.append(_SIZE.pack(size) + buffers)
+        elif isinstance(buffers, (bytes, bytearray, memoryview)):
+            size = len(buffers)
+            out.append(_SIZE.pack(size))
             out.append(buffers)
         else:
             size = sum(map(len, buffers))
-            out.append(size.to_bytes(_SIZE_BYTES, "big"))
+            out.append(_SIZE.pack(size))
             out.extend(buffers)
         self._out_bytes += _SIZE_BYTES + size
         if self._out_bytes > CONNECTION_WRITE_TURN_BYTES_MAX:
@@ -357,9 +375,15 @@ class ServerConnection(asyncio.BufferedProtocol):
         if not out or self._transport is None:
             return
         self._out = []
-        self._acceptor.bytes_out += self._out_bytes
+        size = self._out_bytes
+        self._acceptor.bytes_out += size
         self._out_bytes = 0
-        self._transport.writelines(out)
+        if len(out) == 1:
+            self._transport.write(out[0])
+        elif size <= _JOINED_BYTES_MAX:
+            self._transport.write(b"".join(out))
+        else:
+            self._transport.writelines(out)
 
     # --- back-pressure and the end
 

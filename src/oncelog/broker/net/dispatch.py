@@ -92,7 +92,8 @@ class Dispatcher:
                 connection.run(request, self._finish(connection, request, value))
             else:
                 if value is not None:
-                    connection.answer(request, _encode(request, value))
+                    reply = value if type(value) is bytes else _encode(request, value)
+                    connection.answer(request, reply)
                 if stopwatch is not None:
                     meter.took(stopwatch() - request.begun_s)
         except Exception as error:  # noqa: BLE001 - a task boundary: one request must not end the others
