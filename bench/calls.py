@@ -246,6 +246,15 @@ class Requests:
     async def end_txn(self) -> Calls:
         """The commit of a transaction of one record by the newer protocol (TV2)."""
         await self._produce(TRANSACTIONAL_ID, self._transactional_batch())
+        return await self._end_txn()
+
+    async def produce_in_txn(self) -> Calls:
+        """The first record of a transaction (TV2), whose partition it adds; ended afterwards."""
+        calls = await self._produce(TRANSACTIONAL_ID, self._transactional_batch())
+        await self._end_txn()
+        return calls
+
+    async def _end_txn(self) -> Calls:
         body = _compact(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True) + b"\0"
         reply = await self._client.ask(_END_TXN, 5, body, flexible=True)
         error, producer_id, epoch = _PRODUCER.unpack_from(reply, 4)
@@ -347,6 +356,7 @@ def _record() -> Record:
 
 COUNTED: dict[str, Callable[[Requests], Awaitable[Calls]]] = {
     "Produce": Requests.produce,
+    "Produce (TV2)": Requests.produce_in_txn,
     "Fetch": Requests.fetch,
     "EndTxn": Requests.end_txn,
     "EndTxn (TV1)": Requests.end_txn_tv1,

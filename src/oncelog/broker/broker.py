@@ -34,6 +34,7 @@ from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
+from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
@@ -193,7 +194,7 @@ class Broker:
             self.partitions,
             self.producer_ids,
             markers.handle,
-            lambda: self.controller.image,
+            lambda: self.controller.image.features[TRANSACTION_VERSION],
         )
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()

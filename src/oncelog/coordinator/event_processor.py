@@ -30,7 +30,6 @@ order in which they were appended.
 
 from collections import deque
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Generic, NamedTuple
 
@@ -51,6 +50,10 @@ from oncelog.coordinator.shard import (
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+from oncelog.core.values import value
+
+_LOOK: Token = "look"
+"""The token of a question that is answered within the call that asks it."""
 
 
 class CoordinatorState(Enum):
@@ -64,7 +67,7 @@ class CoordinatorState(Enum):
     RESIGNED = auto()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Append:
     """One batch for the internal partition: all of its records are appended, or none.
 
@@ -183,10 +186,23 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
         elif token is not None:
-            loading = self.state is CoordinatorState.LOADING
-            error = ErrorCode.coordinator_load_in_progress if loading else ErrorCode.not_coordinator
-            self._refuse(event, token, error, now_ms, output)
+            self._refuse(event, token, self._unavailable(), now_ms, output)
         return output
+
+    def look(self, event: EventT, now_ms: int) -> ResultT:
+        """Answer a question that never waits for an id, and changes nothing."""
+        context = EventContext(now_ms, _LOOK, self._fresh_producer_id)
+        if self.state is CoordinatorState.ACTIVE:
+            decision = self.shard.decide(event, context)
+        else:
+            decision = self.shard.failed(event, self._unavailable(), context)
+        if decision.records or decision.wait or len(decision.replies) != 1:
+            raise InvariantViolation(f"{type(event).__name__} is no question (D2)")
+        return decision.replies[0].value
+
+    def _unavailable(self) -> ErrorCode:
+        is_loading = self.state is CoordinatorState.LOADING
+        return ErrorCode.coordinator_load_in_progress if is_loading else ErrorCode.not_coordinator
 
     def committed(
         self, append_id: int, base_offset: Offset, now_ms: int
@@ -269,13 +285,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._deadlines.popleft()
         while self._delayed and self._delayed[0][1] not in self._in_flight:
             self._delayed.popleft()
-        planned = [self._deadlines[0].deadline_ms] if self._deadlines else []
+        earliest_ms = self.shard.next_deadline_ms()
+        if self._deadlines:
+            earliest_ms = _earlier(earliest_ms, self._deadlines[0].deadline_ms)
         if self._delayed:
-            planned.append(self._delayed[0][0])
-        shard = self.shard.next_deadline_ms()
-        if shard is not None:
-            planned.append(shard)
-        return min(planned, default=None)
+            earliest_ms = _earlier(earliest_ms, self._delayed[0][0])
+        return earliest_ms
 
     def drop(self, token: Token) -> None:
         """Remove a request whose connection closed: if it is parked it is never decided (D7)."""
@@ -496,3 +511,7 @@ def _release(
     """Emit a decision's replies and effects; its records are committed."""
     output.replies.extend(decision.replies)
     output.effects.extend(decision.effects)
+
+
+def _earlier(first_ms: int | None, second_ms: int) -> int:
+    return second_ms if first_ms is None or second_ms < first_ms else first_ms

@@ -24,12 +24,12 @@ If the append fails, `failed(event, error, context)` replaces steps 4 and 5.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from typing import Generic, NamedTuple, Never, TypeAlias, TypeVar
 
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import CLOCK_JUMP_MS_MIN
+from oncelog.core.values import value
 
 Token: TypeAlias = Hashable
 """Identifies one waiting request.
@@ -48,7 +48,7 @@ ResultT_co = TypeVar("ResultT_co", covariant=True)
 EffectT_co = TypeVar("EffectT_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EventContext:
     """The inputs of a decision besides the event and the state.
 
@@ -62,7 +62,7 @@ class EventContext:
     fresh_producer_id: FreshProducerId
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CoordinatorRecord:
     """One record of the internal topic. A value of None is a tombstone."""
 
@@ -77,7 +77,7 @@ class Reply(NamedTuple, Generic[ResultT_co]):
     value: ResultT_co
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AppendProducer:
     """The producer of a transactional append: transactional offset commits.
 
@@ -128,7 +128,7 @@ def replies_to(token: Token | None, result: ResultT) -> tuple[Reply[ResultT], ..
     return () if token is None else (Reply(token, result),)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RecordContext:
     """A replayed record's position in the log, and its batch.
 

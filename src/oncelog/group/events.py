@@ -8,11 +8,11 @@ Random ids are part of the event (`fresh_id`): the shard makes none.
 """
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.core.ids import TopicPartition
+from oncelog.core.values import value
 
 ZERO_TOPIC_ID = UUID(int=0)
 """The topic id of requests in versions without topic ids."""
@@ -64,7 +64,7 @@ class OffsetToFetch(NamedTuple):
     topic_id: UUID = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Join:
     """JoinGroup v0-9.
 
@@ -88,7 +88,7 @@ class Join:
     fresh_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Sync:
     """SyncGroup v0-5. The leader's carries the assignments; a follower's waits for it.
 
@@ -104,7 +104,7 @@ class Sync:
     assignments: tuple[MemberAssignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Heartbeat:
     """Heartbeat v0-4. Reply: `HeartbeatResult`."""
 
@@ -114,7 +114,7 @@ class Heartbeat:
     group_instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Leave:
     """LeaveGroup v0-5 (versions before 3 name one member). Reply: `LeaveResult`."""
 
@@ -122,7 +122,7 @@ class Leave:
     members: tuple[LeavingMember, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommit:
     """OffsetCommit v1-10. `retention_ms` -1 (all but v2-4) means the broker's.
 
@@ -138,7 +138,7 @@ class OffsetCommit:
     retention_ms: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TxnOffsetCommit:
     """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
 
@@ -158,7 +158,7 @@ class TxnOffsetCommit:
     permit: Hashable | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetFetch:
     """OffsetFetch of one group. `offsets` None requests every committed partition.
 
@@ -173,7 +173,7 @@ class OffsetFetch:
     member_epoch: int = -1
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetDelete:
     """OffsetDelete v0. Reply: `OffsetDeleteResult`."""
 
@@ -181,7 +181,7 @@ class OffsetDelete:
     partitions: tuple[TopicPartition, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeGroup:
     """DescribeGroups, one group (the caller submits one event per group).
 
@@ -192,7 +192,7 @@ class DescribeGroup:
     version: int = 6
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListGroups:
     """ListGroups: every group of this partition. Empty filters accept all. Reply: `ListResult`."""
 
@@ -200,7 +200,7 @@ class ListGroups:
     types: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteGroup:
     """DeleteGroups, one group (the caller submits one event per group).
 
@@ -210,7 +210,7 @@ class DeleteGroup:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicDeleted:
     """A topic was deleted: its offsets are deleted too.
 
@@ -221,7 +221,7 @@ class TopicDeleted:
     topic_id: UUID = ZERO_TOPIC_ID
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TopicsKnown:
     """All existing topics, by name, when the partition has just been loaded.
 
@@ -243,14 +243,14 @@ class Leftover(NamedTuple):
     topic_ids: frozenset[UUID]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RemoveOffsets:
     """Continue to delete offsets of deleted topics."""
 
     leftovers: tuple[Leftover, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SessionExpired:
     """A member (or a pending member id) sent nothing for its session timeout."""
 
@@ -258,14 +258,14 @@ class SessionExpired:
     member_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinPhaseOver:
     """The time for members to (re)join has passed."""
 
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConnectionLost:
     """The connection of a JoinGroup or SyncGroup that waits has closed.
 
@@ -276,7 +276,7 @@ class ConnectionLost:
     token: Hashable
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncPhaseOver:
     """The time for members to send SyncGroup after a rebalance has passed."""
 
@@ -284,7 +284,7 @@ class SyncPhaseOver:
     generation_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExpireOffsets:
     """Find expired offsets, and empty groups without offsets."""
 

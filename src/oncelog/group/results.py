@@ -4,11 +4,11 @@ They contain Kafka's error codes and no wire classes. Partitions are flat, in th
 request.
 """
 
-from dataclasses import dataclass
 from typing import NamedTuple
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import value
 from oncelog.group.events import ZERO_TOPIC_ID
 
 NO_OFFSET = -1
@@ -72,7 +72,7 @@ class GroupOverview(NamedTuple):
     group_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class JoinResult:
     """JoinGroup. `protocol_name` None has to be written as "" before version 7."""
 
@@ -86,7 +86,7 @@ class JoinResult:
     members: tuple[JoinedMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SyncResult:
     """SyncGroup."""
 
@@ -96,14 +96,14 @@ class SyncResult:
     assignment: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class HeartbeatResult:
     """Heartbeat."""
 
     error: ErrorCode
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LeaveResult:
     """LeaveGroup. Before version 3 the only member's error is the response's error."""
 
@@ -111,14 +111,14 @@ class LeaveResult:
     members: tuple[LeftMember, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommitResult:
     """OffsetCommit and TxnOffsetCommit."""
 
     partitions: tuple[PartitionOutcome, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetFetchResult:
     """OffsetFetch of one group."""
 
@@ -126,7 +126,7 @@ class OffsetFetchResult:
     partitions: tuple[FetchedOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetDeleteResult:
     """OffsetDelete; a top-level `error` leaves `partitions` empty."""
 
@@ -134,7 +134,7 @@ class OffsetDeleteResult:
     partitions: tuple[PartitionOutcome, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeResult:
     """DescribeGroups, one group.
 
@@ -150,7 +150,7 @@ class DescribeResult:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListResult:
     """ListGroups of this partition."""
 
@@ -158,7 +158,7 @@ class ListResult:
     groups: tuple[GroupOverview, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DeleteResult:
     """DeleteGroups, one group."""
 

@@ -147,8 +147,13 @@ class PartitionState:
         self.log_end_offset = log_end_offset
         if not self.is_leader:
             return False
-        self._end_offsets[self.broker_id] = log_end_offset
-        return self._advance()
+        ends = self._end_offsets
+        ends[self.broker_id] = log_end_offset
+        if len(ends) > 1 or not self.has_enough_replicas or log_end_offset <= self.high_watermark:
+            return self._advance()
+        # The minimum over one.
+        self.high_watermark = log_end_offset
+        return True
 
     def follower_end_moved(self, broker_id: int, log_end_offset: int) -> bool:
         """Record that a follower fetched at this offset, so it has every record below it.

@@ -9,7 +9,6 @@ and AddPartitionsToTxn < 2).
 from 1; 0 is unknown. It serves only to refuse late requests of TV1 (see `end_txn`).
 """
 
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from oncelog.coordinator.shard import Decision
@@ -21,6 +20,7 @@ from oncelog.core.ids import (
     ProducerId,
     TopicPartition,
 )
+from oncelog.core.values import value
 from oncelog.transaction.life import Step
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionState
 
@@ -36,7 +36,7 @@ MARKER_REFUSALS = frozenset(
 """Errors of a leader that refuses a marker as older than its partition's state."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Parked:
     """The state that a waiting request found on arrival (D7). Only the shard makes and reads it.
 
@@ -54,7 +54,7 @@ class Parked:
 # Requests. Each gets the result of the same name.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InitProducerId:
     """A producer takes over the id, or bumps the epoch that it sends (KIP-360).
 
@@ -72,7 +72,7 @@ class InitProducerId:
     parked: Parked | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddPartitions:
     """Partitions join the transaction; the first begins it.
 
@@ -93,7 +93,7 @@ class AddPartitions:
     parked: Parked | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndTxn:
     """Commit or abort the open transaction.
 
@@ -109,7 +109,7 @@ class EndTxn:
     parked: Parked | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeTransaction:
     """Describe one id (KIP-664). Changes nothing.
 
@@ -120,7 +120,7 @@ class DescribeTransaction:
     include_life: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListTransactions:
     """List the ids that pass every given filter (KIP-664, KIP-994, KIP-1152). Changes nothing.
 
@@ -134,7 +134,7 @@ class ListTransactions:
     pattern: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MarkersWritten:
     """The replies of partition leaders to the markers of one `SendMarkers`.
 
@@ -164,7 +164,7 @@ class MarkersWritten:
 # Timers: the shard creates them in `tick`.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AbortTimedOut:
     """The sweep found this transaction open beyond its timeout."""
 
@@ -173,7 +173,7 @@ class AbortTimedOut:
     producer_epoch: ProducerEpoch
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class CompletePrepared:
     """Every marker is written, but COMPLETE is not.
 
@@ -183,14 +183,14 @@ class CompletePrepared:
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ExpireId:
     """The sweep found this id idle beyond `transactional.id.expiration.ms`."""
 
     transactional_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WarnOfExpiry:
     """The sweep found ids that expire soon unless they are used; it finds each once."""
 
@@ -200,7 +200,7 @@ class WarnOfExpiry:
 # Results.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class InitProducerIdResult:
     """The producer id and epoch to use; -1 and -1 with an error."""
 
@@ -209,7 +209,7 @@ class InitProducerIdResult:
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddPartitionsResult:
     """One error for the request; its partitions have the same, or their own (verify-only)."""
 
@@ -217,7 +217,7 @@ class AddPartitionsResult:
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class EndTxnResult:
     """The producer id and epoch of the next transaction under TV2 (EndTxn v5).
 
@@ -229,7 +229,7 @@ class EndTxnResult:
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeTransactionResult:
     """The description of one id.
 
@@ -251,7 +251,7 @@ class DescribeTransactionResult:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListedTransaction:
     """One transaction of a listing; `expires_at_ms` is when the id expires unless it is used."""
 
@@ -261,7 +261,7 @@ class ListedTransaction:
     expires_at_ms: int = NEVER_MS
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListTransactionsResult:
     """The ids in order. `unknown_states` are filters that are no state's name."""
 
@@ -273,7 +273,7 @@ class ListTransactionsResult:
 # Effects.
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SendMarkers:
     """Have the leaders of `partitions` append the end marker (WriteTxnMarkers) after `delay_ms`.
 
@@ -294,7 +294,7 @@ class SendMarkers:
     ordinal: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Notice:
     """Write a line about a transaction to the broker's log.
 

@@ -11,7 +11,6 @@ it begins with the moves that the log still has.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -23,6 +22,7 @@ from oncelog.core.ids import (
     TopicPartition,
 )
 from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
+from oncelog.core.values import value
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 __all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind"]
@@ -44,7 +44,7 @@ class StepKind(Enum):
     COMPLETE_ABORT = "complete abort"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Step:
     """One step of an id; `cause` is the reason of a step that the client did not request."""
 

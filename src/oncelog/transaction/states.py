@@ -6,7 +6,6 @@ content of one record of `__transaction_state`, so that a replay ends in the sam
 `oncelog.transaction.store` holds volatile state.
 """
 
-from dataclasses import dataclass
 from enum import Enum
 
 from oncelog.core.errors import InvariantViolation
@@ -18,6 +17,7 @@ from oncelog.core.ids import (
     TopicPartition,
 )
 from oncelog.core.limits import INT32_MAX, PRODUCER_EPOCH_EXHAUSTED
+from oncelog.core.values import value
 
 NO_TIMESTAMP_MS = -1
 
@@ -46,6 +46,8 @@ class TransactionState(Enum):
     """
 
     # Every request reads these, so they are stored with the state.
+    status: int
+    """The value, which `Enum` finds by two calls of Python functions."""
     is_prepared: bool
     """The outcome is decided and its markers are under way."""
     is_complete: bool
@@ -65,6 +67,7 @@ class TransactionState(Enum):
 _S = TransactionState
 for _state in _S:
     # Not in `__init__`: mypyc does not compile an Enum that has one.
+    _state.status = _state.value
     _state.is_prepared = _state in (_S.PREPARE_COMMIT, _S.PREPARE_ABORT)
     _state.is_complete = _state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)
     _state.is_at_rest = _state is _S.EMPTY or _state.is_complete
@@ -87,7 +90,7 @@ PREPARE_ABORT from a completed or empty state is TV2's abort without a transacti
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionMetadata:
     """The durable metadata of one transactional id in `__transaction_state`.
 

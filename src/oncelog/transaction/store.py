@@ -35,6 +35,7 @@ from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
 from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
+from oncelog.core.values import value
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.life import Cause, Lives
@@ -48,7 +49,7 @@ version determines its own, as in Kafka.
 """
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TransactionConfig:
     """The coordinator's configs; the comments name Kafka's keys, and the defaults are Kafka's."""
 
@@ -79,7 +80,7 @@ class VolatileState:
     cause: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Proposal:
     """A move that is decided and not yet committed, and its last producer epoch.
 

@@ -50,13 +50,14 @@ class Sweeps:
         """Return when `due` may have something to return, in ms of the shard's clock."""
         store = self._store
         to_complete = store.to_complete
-        complete_ms = to_complete.next_deadline_ms() if to_complete.deadlines else None
-        planned = [] if complete_ms is None else [complete_ms]
-        if store.ongoing:
-            planned.append(self._timeouts.next_ms)
-        if store.transactions:
-            planned.append(self._expiry.next_ms)
-        return min(planned, default=None)
+        earliest_ms = to_complete.next_deadline_ms() if to_complete.deadlines else None
+        for is_planned, next_ms in (
+            (store.ongoing, self._timeouts.next_ms),
+            (store.transactions, self._expiry.next_ms),
+        ):
+            if is_planned and (earliest_ms is None or next_ms < earliest_ms):
+                earliest_ms = next_ms
+        return earliest_ms
 
     def due(self, now_ms: int) -> list[TransactionEvent]:
         """Return the events that are due, and plan the next sweeps."""

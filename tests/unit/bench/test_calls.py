@@ -9,7 +9,15 @@ pytestmark = pytest.mark.skipif(
     how_it_runs() == "compiled", reason="calls of compiled functions are not seen"
 )
 
-BOUNDS = {"Produce": 54, "Fetch": 56, "EndTxn": 173, "JoinGroup": 110}
+BOUNDS = {
+    "Produce": 32,
+    "Produce (TV2)": 120,
+    "Fetch": 54,
+    "EndTxn": 149,
+    "EndTxn (TV1)": 145,
+    "AddPartitionsToTxn": 76,
+    "JoinGroup": 108,
+}
 
 TIMER_CALLS = 3
 

@@ -10,13 +10,14 @@ abandoned, gets INVALID_TXN_STATE.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.core.pending import Pending, gather
+from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.protocol.messages import add_partitions_to_txn as schema
 from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -33,6 +34,8 @@ __all__ = ["handle"]
 
 _BROKERS_SINCE = 4
 
+AnswerT = TypeVar("AnswerT")
+
 Outcome = dict[TopicPartition, ErrorCode]
 
 
@@ -40,7 +43,11 @@ def handle(
     context: Context, request: Request[AddPartitionsToTxnRequest]
 ) -> AddPartitionsToTxnResponse | Pending[AddPartitionsToTxnResponse]:
     """Ask the transaction coordinator for each transaction of the request; clients send one."""
-    parts = [_start(context, request, wanted) for wanted in request.body.transactions]
+    transactions = request.body.transactions
+    if len(transactions) == 1:
+        wanted = transactions[0]
+        return _start(context, request, wanted, lambda outcome: _response(request, [outcome]))
+    parts = [_start(context, request, wanted, unchanged) for wanted in transactions]
     return gather(parts, lambda outcomes: _response(request, outcomes), holds_back=True)
 
 
@@ -48,19 +55,18 @@ def _start(
     context: Context,
     request: Request[AddPartitionsToTxnRequest],
     wanted: AddPartitionsToTxnTransaction,
-) -> Outcome | Pending[Outcome]:
-    """Return the outcome of each partition of one transaction, or a promise of it."""
+    then: Callable[[Outcome], AnswerT],
+) -> AnswerT | Pending[AnswerT]:
+    """Return `then` of the outcome of each partition of one transaction, or a promise of it."""
     partitions = tuple(
-        TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions
+        [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
     )
-    unknown = {p for p in partitions if context.image.partition(*p) is None}
-    if unknown and not wanted.verify_only:
-        return {
-            p: ErrorCode.unknown_topic_or_partition
-            if p in unknown
-            else ErrorCode.operation_not_attempted
-            for p in partitions
-        }
+    if not wanted.verify_only:
+        image = context.controller.image
+        unknown = [p for p in partitions if image.partition(*p) is None]
+        if unknown:
+            outcome = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
+            return then(outcome | dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition))
     is_of_broker = request.version >= _BROKERS_SINCE
     event = AddPartitions(
         wanted.transactional_id,
@@ -71,13 +77,16 @@ def _start(
         transaction_version=2 if is_of_broker else 1,
         connection=0 if is_of_broker else request.connection.id,
     )
+
+    def answered(result: AddPartitionsResult) -> AnswerT:
+        return then(dict(result.partitions))
+
     return context.transactions.ask(
-        wanted.transactional_id, event, _outcome, lambda error: dict.fromkeys(partitions, error)
+        wanted.transactional_id,
+        event,
+        answered,
+        lambda error: then(dict.fromkeys(partitions, error)),
     )
-
-
-def _outcome(result: AddPartitionsResult) -> Outcome:
-    return dict(result.partitions)
 
 
 def _response(
@@ -85,24 +94,26 @@ def _response(
 ) -> AddPartitionsToTxnResponse:
     results = []
     for wanted, outcome in zip(request.body.transactions, outcomes, strict=True):
-        topics = tuple(
-            schema.AddPartitionsToTxnTopicResult(
-                name=topic.name,
-                results_by_partition=tuple(
+        topics = []
+        for topic in wanted.topics:
+            answers = []
+            for index in topic.partitions:
+                error = outcome[TopicPartition(topic.name, index)]
+                if error is not ErrorCode.none:
+                    error = fenced_for_old(error, request.version, since=2)
+                answers.append(
                     schema.AddPartitionsToTxnPartitionResult(
-                        partition_index=index,
-                        partition_error_code=fenced_for_old(
-                            outcome[TopicPartition(topic.name, index)], request.version, since=2
-                        ),
+                        partition_index=index, partition_error_code=error
                     )
-                    for index in topic.partitions
-                ),
+                )
+            topics.append(
+                schema.AddPartitionsToTxnTopicResult(
+                    name=topic.name, results_by_partition=tuple(answers)
+                )
             )
-            for topic in wanted.topics
-        )
         results.append(
             schema.AddPartitionsToTxnResult(
-                transactional_id=wanted.transactional_id, topic_results=topics
+                transactional_id=wanted.transactional_id, topic_results=tuple(topics)
             )
         )
     return AddPartitionsToTxnResponse(

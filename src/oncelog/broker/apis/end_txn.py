@@ -40,17 +40,14 @@ def handle(
     )
 
     def convert(result: EndTxnResult) -> EndTxnResponse:
-        error = fenced_for_old(result.error, request.version, since=2)
-        return _response(error, result.producer_id, result.producer_epoch)
+        error = result.error
+        if error is not ErrorCode.none:
+            error = fenced_for_old(error, request.version, since=2)
+        return EndTxnResponse(
+            error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+        )
 
-    return context.transactions.ask(
-        body.transactional_id, event, convert, lambda error: _response(error, -1, -1)
-    )
+    def refuse(error: ErrorCode) -> EndTxnResponse:
+        return EndTxnResponse(error_code=error)
 
-
-def _response(error: ErrorCode, producer_id: int, producer_epoch: int) -> EndTxnResponse:
-    return EndTxnResponse(
-        error_code=error,
-        producer_id=producer_id,
-        producer_epoch=producer_epoch,
-    )
+    return context.transactions.ask(body.transactional_id, event, convert, refuse)

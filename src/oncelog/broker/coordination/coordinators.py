@@ -18,7 +18,6 @@ from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list, as_str
@@ -97,7 +96,7 @@ def transaction_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     effect_handler: Callable[[TransactionContext, TransactionEffect], None],
-    image: Callable[[], MetadataImage],
+    finalized_version: Callable[[], int],
 ) -> TransactionRuntime:
     """Build the transaction coordinator; its epoch is the leader epoch of its partition."""
     count = config.get_int("transaction.state.log.num.partitions")
@@ -108,7 +107,7 @@ def transaction_coordinator(
         return TransactionCoordinatorShard(
             partition.state.leader_epoch,
             transaction_config(config),
-            lambda: image().features[TRANSACTION_VERSION],
+            finalized_version,
             (partition.topic_partition.partition % count + 1) / count,
         )
 

@@ -19,7 +19,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar
 
 from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
@@ -104,6 +104,10 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             pending.on_drop = partial(self._drop, event, pending)
         return pending
 
+    def look(self, event: EventT) -> ResultT:
+        """Answer a question that never waits, and changes nothing."""
+        return self.processor.look(event, self._runtime.clock.now_ms())
+
     def _drop(self, event: EventT, pending: Pending[object]) -> None:
         """Forget a request whose connection has closed; the shard may react to that."""
         self.processor.drop(pending)
@@ -128,7 +132,8 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
                 for append in output.appends:
                     self._write(append)
                 for reply in output.replies:
-                    cast("Pending[object]", reply.token).complete(reply.value)
+                    token: Any = reply.token  # The promise that `ask` was given.
+                    token.complete(reply.value)
                 for effect in output.effects:
                     self._runtime.effect_handler(self, effect)
         finally:
@@ -163,9 +168,13 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
 
     def _write(self, append: Append) -> None:
         partition = self.partition
-        error = partition.state.leader_error()
-        if error is ErrorCode.none and not partition.state.has_enough_replicas:
+        state = partition.state
+        if not state.is_leader:
+            error = state.leader_error()
+        elif not state.has_enough_replicas:
             error = ErrorCode.not_enough_replicas
+        else:
+            error = ErrorCode.none
         producer = append.producer
         if error is ErrorCode.none and not (producer is None or _is_permitted(partition, producer)):
             error = partition.log.error_of_late(producer.producer_id, producer.producer_epoch)
@@ -177,9 +186,13 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             if error is ErrorCode.none:
                 base_offset = Offset(result.base_offset)
                 end = result.last_offset + 1
+                if state.high_watermark >= end:
+                    # Committed with the append itself, as without other replicas.
+                    done = self.processor.committed(append.append_id, base_offset, self._now_ms)
+                    self._outputs.append(done)
+                    return
                 partition.on_committed(end, partial(self._settled, append.append_id, base_offset))
-                if partition.state.high_watermark < end:
-                    self.processor.delayed(append.append_id, self._now_ms)
+                self.processor.delayed(append.append_id, self._now_ms)
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._runtime.clock.now_ms()
@@ -287,6 +300,11 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         if coordinator is None:
             return refuse(ErrorCode.not_coordinator)
         return coordinator.ask(event, Pending(convert, holds_back=holds_back))
+
+    def look(self, id_: str, event: EventT) -> ResultT | None:
+        """Answer a question about `id_` that never waits; None where its shard is not led here."""
+        coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
+        return None if coordinator is None else coordinator.look(event)
 
     def ask_all(self, event: EventT) -> list[Pending[AnswerT]]:
         """Submit a request to every shard led here (for ListGroups); each promises its result."""

@@ -89,7 +89,8 @@ def verify_and(
     ]
     if not missing:
         return then({})
-    from oncelog.transaction.events import AddPartitions  # Plain producers never need it.
+    # Plain producers never need them.
+    from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
     event = AddPartitions(
         transactional_id,
@@ -101,6 +102,10 @@ def verify_and(
     )
     clock = transactions.clock
     question = _Question(missing, producer_id, producer_epoch, support, clock, meter, then)
+    if event.verify_only:
+        found = transactions.look(transactional_id, event)
+        if isinstance(found, AddPartitionsResult):
+            return question.conclude(found)
     answer = transactions.ask(transactional_id, event, question.conclude, question.unavailable)
     if isinstance(answer, Pending) and not answer.done:
         question.wait_for(answer)

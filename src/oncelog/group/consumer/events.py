@@ -4,13 +4,12 @@ A ConsumerGroupHeartbeat is a `Beat` or, with a negative member epoch, a `Quit`.
 None (or -1) have not changed since the member's last heartbeat.
 """
 
-from dataclasses import dataclass
-
+from oncelog.core.values import value
 from oncelog.group.consumer.members import Partitions
 from oncelog.group.consumer.timers import MemberTimer
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Beat:
     """ConsumerGroupHeartbeat of a member that joins or stays. Reply: `BeatResult`."""
 
@@ -34,7 +33,7 @@ class Beat:
         return self.rebalance_timeout_ms != -1 and names_topics and self.owned is not None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Quit:
     """ConsumerGroupHeartbeat of a member that leaves, for good or (static) temporarily.
 
@@ -47,7 +46,7 @@ class Quit:
     instance_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberOverdue:
     """A member missed its deadline. Made by a timer."""
 
@@ -56,7 +55,7 @@ class MemberOverdue:
     timer: MemberTimer
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupConverted:
     """A group has changed its protocol: its members' timers start. Made by the shard itself.
 
@@ -68,7 +67,7 @@ class GroupConverted:
     generation_id: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DowngradeDue:
     """Perhaps no member of a consumer group speaks the new protocol any more.
 
@@ -78,7 +77,7 @@ class DowngradeDue:
     group_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DescribeConsumerGroup:
     """ConsumerGroupDescribe, one group. Reply: `ConsumerGroupDescription`."""
 

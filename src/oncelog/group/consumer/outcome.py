@@ -1,11 +1,12 @@
 """Defines the results of this package's functions: records, a reply and timers, or a refusal."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import value
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
@@ -15,7 +16,7 @@ from oncelog.group.meter import GroupMeter
 from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerGroupContext:
     """The inputs of a decision besides the group and the event."""
 
@@ -32,7 +33,7 @@ class Refusal(NamedTuple):
     message: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BeatResult:
     """ConsumerGroupHeartbeat. `assigned` None means that it has not changed."""
 
@@ -44,7 +45,7 @@ class BeatResult:
     message: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ConsumerGroupDescription:
     """ConsumerGroupDescribe, one group; an unknown one has only the error and the message."""
 
@@ -62,7 +63,7 @@ class ConsumerGroupDescription:
 OutcomeResult: TypeAlias = BeatResult | JoinResult | SyncResult | HeartbeatResult
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Outcome:
     """The records to write, and the state after they are committed. Timers change at once."""
 

@@ -1,12 +1,11 @@
 """AddOffsetsToTxn."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddOffsetsToTxnRequest(RequestFor["AddOffsetsToTxnResponse"]):
     """AddOffsetsToTxn, versions 0 to 4."""
 
@@ -16,7 +15,7 @@ class AddOffsetsToTxnRequest(RequestFor["AddOffsetsToTxnResponse"]):
     group_id: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddOffsetsToTxnResponse:
     """AddOffsetsToTxn's response."""
 

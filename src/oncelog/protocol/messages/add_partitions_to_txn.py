@@ -1,9 +1,9 @@
 """AddPartitionsToTxn."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -17,7 +17,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTopic:
     """An element of `topics` in AddPartitionsToTxnTransaction."""
 
@@ -25,7 +25,7 @@ class AddPartitionsToTxnTopic:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTransaction:
     """An element of `transactions` in AddPartitionsToTxnRequest."""
 
@@ -36,7 +36,7 @@ class AddPartitionsToTxnTransaction:
     topics: tuple[AddPartitionsToTxnTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnRequest(RequestFor["AddPartitionsToTxnResponse"]):
     """AddPartitionsToTxn, versions 0 to 5."""
 
@@ -44,7 +44,7 @@ class AddPartitionsToTxnRequest(RequestFor["AddPartitionsToTxnResponse"]):
     """Up to version 3 its fields are the request's own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnPartitionResult:
     """An element of `results_by_partition` in AddPartitionsToTxnTopicResult."""
 
@@ -52,7 +52,7 @@ class AddPartitionsToTxnPartitionResult:
     partition_error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnTopicResult:
     """An element of `topic_results` in AddPartitionsToTxnResult."""
 
@@ -60,7 +60,7 @@ class AddPartitionsToTxnTopicResult:
     results_by_partition: tuple[AddPartitionsToTxnPartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnResult:
     """An element of `results_by_transaction` in AddPartitionsToTxnResponse."""
 
@@ -68,7 +68,7 @@ class AddPartitionsToTxnResult:
     topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AddPartitionsToTxnResponse:
     """AddPartitionsToTxn's response."""
 

@@ -1,12 +1,11 @@
 """AlterConfigs."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterableConfig:
     """An element of `configs` in AlterConfigsResource."""
 
@@ -14,7 +13,7 @@ class AlterableConfig:
     value: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResource:
     """An element of `resources` in AlterConfigsRequest."""
 
@@ -23,7 +22,7 @@ class AlterConfigsResource:
     configs: tuple[AlterableConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsRequest(RequestFor["AlterConfigsResponse"]):
     """AlterConfigs, versions 0 to 2."""
 
@@ -31,7 +30,7 @@ class AlterConfigsRequest(RequestFor["AlterConfigsResponse"]):
     validate_only: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResourceResponse:
     """An element of `responses` in AlterConfigsResponse."""
 
@@ -41,7 +40,7 @@ class AlterConfigsResourceResponse:
     resource_name: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterConfigsResponse:
     """AlterConfigs's response."""
 

@@ -1,12 +1,11 @@
 """AlterReplicaLogDirs."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirTopic:
     """An element of `topics` in AlterReplicaLogDir."""
 
@@ -14,7 +13,7 @@ class AlterReplicaLogDirTopic:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDir:
     """An element of `dirs` in AlterReplicaLogDirsRequest."""
 
@@ -22,14 +21,14 @@ class AlterReplicaLogDir:
     topics: tuple[AlterReplicaLogDirTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirsRequest(RequestFor["AlterReplicaLogDirsResponse"]):
     """AlterReplicaLogDirs, versions 1 to 2."""
 
     dirs: tuple[AlterReplicaLogDir, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirPartitionResult:
     """An element of `partitions` in AlterReplicaLogDirTopicResult."""
 
@@ -37,7 +36,7 @@ class AlterReplicaLogDirPartitionResult:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirTopicResult:
     """An element of `results` in AlterReplicaLogDirsResponse."""
 
@@ -45,7 +44,7 @@ class AlterReplicaLogDirTopicResult:
     partitions: tuple[AlterReplicaLogDirPartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AlterReplicaLogDirsResponse:
     """AlterReplicaLogDirs's response."""
 

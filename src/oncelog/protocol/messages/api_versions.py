@@ -1,9 +1,9 @@
 """ApiVersions."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -17,7 +17,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsRequest(RequestFor["ApiVersionsResponse"]):
     """ApiVersions, versions 0 to 4."""
 
@@ -25,7 +25,7 @@ class ApiVersionsRequest(RequestFor["ApiVersionsResponse"]):
     client_software_version: Annotated[String, Versions(3)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersion:
     """An element of `api_keys` in ApiVersionsResponse."""
 
@@ -34,7 +34,7 @@ class ApiVersion:
     max_version: Int16 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SupportedFeatureKey:
     """An element of `supported_features` in ApiVersionsResponse."""
 
@@ -43,7 +43,7 @@ class SupportedFeatureKey:
     max_version: Int16 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FinalizedFeatureKey:
     """An element of `finalized_features` in ApiVersionsResponse."""
 
@@ -52,7 +52,7 @@ class FinalizedFeatureKey:
     min_version_level: Int16 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ApiVersionsResponse:
     """ApiVersions's response."""
 

@@ -1,13 +1,13 @@
 """ConsumerGroupDescribe (KIP-848)."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Uuid, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeRequest(RequestFor["ConsumerGroupDescribeResponse"]):
     """ConsumerGroupDescribe, versions 0 to 1."""
 
@@ -15,7 +15,7 @@ class ConsumerGroupDescribeRequest(RequestFor["ConsumerGroupDescribeResponse"]):
     include_authorized_operations: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeTopicPartitions:
     """An element of `topic_partitions` in ConsumerGroupDescribeAssignment."""
 
@@ -24,14 +24,14 @@ class ConsumerGroupDescribeTopicPartitions:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeAssignment:
     """The current or target assignment of a member."""
 
     topic_partitions: tuple[ConsumerGroupDescribeTopicPartitions, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeMember:
     """An element of `members` in ConsumerGroupDescribeGroup.
 
@@ -51,7 +51,7 @@ class ConsumerGroupDescribeMember:
     member_type: Annotated[Int8, Versions(1)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeGroup:
     """An element of `groups` in ConsumerGroupDescribeResponse."""
 
@@ -66,7 +66,7 @@ class ConsumerGroupDescribeGroup:
     authorized_operations: Int32 = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupDescribeResponse:
     """ConsumerGroupDescribe's response."""
 

@@ -1,13 +1,13 @@
 """ConsumerGroupHeartbeat (KIP-848)."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String, Uuid, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatTopicPartitions:
     """Partitions of one topic, owned or assigned."""
 
@@ -15,7 +15,7 @@ class ConsumerGroupHeartbeatTopicPartitions:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatRequest(RequestFor["ConsumerGroupHeartbeatResponse"]):
     """ConsumerGroupHeartbeat, versions 0 to 1. A field of None (or -1) has not changed."""
 
@@ -31,14 +31,14 @@ class ConsumerGroupHeartbeatRequest(RequestFor["ConsumerGroupHeartbeatResponse"]
     topic_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatAssignment:
     """`assignment` of ConsumerGroupHeartbeatResponse."""
 
     topic_partitions: tuple[ConsumerGroupHeartbeatTopicPartitions, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConsumerGroupHeartbeatResponse:
     """ConsumerGroupHeartbeat's response. An assignment of None has not changed."""
 

@@ -1,12 +1,11 @@
 """CreateAcls."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclCreation:
     """An element of `creations` in CreateAclsRequest."""
 
@@ -19,14 +18,14 @@ class AclCreation:
     permission_type: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateAclsRequest(RequestFor["CreateAclsResponse"]):
     """CreateAcls, versions 1 to 3."""
 
     creations: tuple[AclCreation, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclCreationResult:
     """An element of `results` in CreateAclsResponse."""
 
@@ -34,7 +33,7 @@ class AclCreationResult:
     error_message: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateAclsResponse:
     """CreateAcls's response."""
 

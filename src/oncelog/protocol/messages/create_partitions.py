@@ -1,19 +1,18 @@
 """CreatePartitions."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsAssignment:
     """An element of `assignments` in CreatePartitionsTopic."""
 
     broker_ids: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsTopic:
     """An element of `topics` in CreatePartitionsRequest."""
 
@@ -22,7 +21,7 @@ class CreatePartitionsTopic:
     assignments: tuple[CreatePartitionsAssignment, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsRequest(RequestFor["CreatePartitionsResponse"]):
     """CreatePartitions, versions 0 to 3."""
 
@@ -31,7 +30,7 @@ class CreatePartitionsRequest(RequestFor["CreatePartitionsResponse"]):
     validate_only: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsTopicResult:
     """An element of `results` in CreatePartitionsResponse."""
 
@@ -40,7 +39,7 @@ class CreatePartitionsTopicResult:
     error_message: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatePartitionsResponse:
     """CreatePartitions's response."""
 

@@ -1,9 +1,9 @@
 """CreateTopics."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -18,7 +18,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableReplicaAssignment:
     """An element of `assignments` in CreatableTopic."""
 
@@ -26,7 +26,7 @@ class CreatableReplicaAssignment:
     broker_ids: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfig:
     """An element of `configs` in CreatableTopic."""
 
@@ -34,7 +34,7 @@ class CreatableTopicConfig:
     value: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopic:
     """An element of `topics` in CreateTopicsRequest."""
 
@@ -45,7 +45,7 @@ class CreatableTopic:
     configs: tuple[CreatableTopicConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsRequest(RequestFor["CreateTopicsResponse"]):
     """CreateTopics, versions 2 to 7."""
 
@@ -54,7 +54,7 @@ class CreateTopicsRequest(RequestFor["CreateTopicsResponse"]):
     validate_only: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicConfigs:
     """An element of `configs` in CreatableTopicResult."""
 
@@ -65,7 +65,7 @@ class CreatableTopicConfigs:
     is_sensitive: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreatableTopicResult:
     """An element of `topics` in CreateTopicsResponse."""
 
@@ -79,7 +79,7 @@ class CreatableTopicResult:
     configs: Annotated[tuple[CreatableTopicConfigs, ...] | None, Versions(5)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CreateTopicsResponse:
     """CreateTopics's response."""
 

@@ -1,12 +1,11 @@
 """DeleteAcls."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsFilter:
     """An element of `filters` in DeleteAclsRequest."""
 
@@ -19,14 +18,14 @@ class DeleteAclsFilter:
     permission_type: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsRequest(RequestFor["DeleteAclsResponse"]):
     """DeleteAcls, versions 1 to 3."""
 
     filters: tuple[DeleteAclsFilter, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsMatchingAcl:
     """An element of `matching_acls` in DeleteAclsFilterResult."""
 
@@ -41,7 +40,7 @@ class DeleteAclsMatchingAcl:
     permission_type: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsFilterResult:
     """An element of `filter_results` in DeleteAclsResponse."""
 
@@ -50,7 +49,7 @@ class DeleteAclsFilterResult:
     matching_acls: tuple[DeleteAclsMatchingAcl, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteAclsResponse:
     """DeleteAcls's response."""
 

@@ -1,19 +1,18 @@
 """DeleteGroups."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteGroupsRequest(RequestFor["DeleteGroupsResponse"]):
     """DeleteGroups, versions 0 to 2."""
 
     groups_names: tuple[String, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeletableGroupResult:
     """An element of `results` in DeleteGroupsResponse."""
 
@@ -21,7 +20,7 @@ class DeletableGroupResult:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteGroupsResponse:
     """DeleteGroups's response."""
 

@@ -1,12 +1,11 @@
 """DeleteRecords."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsPartition:
     """An element of `partitions` in DeleteRecordsTopic."""
 
@@ -14,7 +13,7 @@ class DeleteRecordsPartition:
     offset: Int64 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsTopic:
     """An element of `topics` in DeleteRecordsRequest."""
 
@@ -22,7 +21,7 @@ class DeleteRecordsTopic:
     partitions: tuple[DeleteRecordsPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsRequest(RequestFor["DeleteRecordsResponse"]):
     """DeleteRecords, versions 0 to 2."""
 
@@ -30,7 +29,7 @@ class DeleteRecordsRequest(RequestFor["DeleteRecordsResponse"]):
     timeout_ms: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsPartitionResult:
     """An element of `partitions` in DeleteRecordsTopicResult."""
 
@@ -39,7 +38,7 @@ class DeleteRecordsPartitionResult:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsTopicResult:
     """An element of `topics` in DeleteRecordsResponse."""
 
@@ -47,7 +46,7 @@ class DeleteRecordsTopicResult:
     partitions: tuple[DeleteRecordsPartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteRecordsResponse:
     """DeleteRecords's response."""
 

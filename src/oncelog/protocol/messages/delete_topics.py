@@ -1,13 +1,13 @@
 """DeleteTopics."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Bare, Error, Int32, Nullable, RequestFor, String, Uuid, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicState:
     """An element of `topics` in DeleteTopicsRequest."""
 
@@ -15,7 +15,7 @@ class DeleteTopicState:
     topic_id: Annotated[Uuid, Versions(6)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsRequest(RequestFor["DeleteTopicsResponse"]):
     """DeleteTopics, versions 1 to 6."""
 
@@ -24,7 +24,7 @@ class DeleteTopicsRequest(RequestFor["DeleteTopicsResponse"]):
     timeout_ms: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeletableTopicResult:
     """An element of `responses` in DeleteTopicsResponse."""
 
@@ -34,7 +34,7 @@ class DeletableTopicResult:
     error_message: Annotated[String | None, Versions(5)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DeleteTopicsResponse:
     """DeleteTopics's response."""
 

@@ -1,12 +1,11 @@
 """DescribeAcls."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsRequest(RequestFor["DescribeAclsResponse"]):
     """DescribeAcls, versions 1 to 3."""
 
@@ -19,7 +18,7 @@ class DescribeAclsRequest(RequestFor["DescribeAclsResponse"]):
     permission_type: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class AclDescription:
     """An element of `acls` in DescribeAclsResource."""
 
@@ -29,7 +28,7 @@ class AclDescription:
     permission_type: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsResource:
     """An element of `resources` in DescribeAclsResponse."""
 
@@ -39,7 +38,7 @@ class DescribeAclsResource:
     acls: tuple[AclDescription, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeAclsResponse:
     """DescribeAcls's response."""
 

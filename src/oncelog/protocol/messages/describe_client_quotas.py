@@ -1,12 +1,11 @@
 """DescribeClientQuotas."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Float64, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ComponentData:
     """An element of `components` in DescribeClientQuotasRequest."""
 
@@ -15,7 +14,7 @@ class ComponentData:
     match: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClientQuotasRequest(RequestFor["DescribeClientQuotasResponse"]):
     """DescribeClientQuotas, versions 0 to 1."""
 
@@ -23,7 +22,7 @@ class DescribeClientQuotasRequest(RequestFor["DescribeClientQuotasResponse"]):
     strict: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EntityData:
     """An element of `entity` in EntryData."""
 
@@ -31,7 +30,7 @@ class EntityData:
     entity_name: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ValueData:
     """An element of `values` in EntryData."""
 
@@ -39,7 +38,7 @@ class ValueData:
     value: Float64 = 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EntryData:
     """An element of `entries` in DescribeClientQuotasResponse."""
 
@@ -47,7 +46,7 @@ class EntryData:
     values: tuple[ValueData, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClientQuotasResponse:
     """DescribeClientQuotas's response."""
 

@@ -1,13 +1,13 @@
 """DescribeCluster."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterRequest(RequestFor["DescribeClusterResponse"]):
     """DescribeCluster, versions 0 to 2."""
 
@@ -16,7 +16,7 @@ class DescribeClusterRequest(RequestFor["DescribeClusterResponse"]):
     include_fenced_brokers: Annotated[Boolean, Versions(2)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterBroker:
     """An element of `brokers` in DescribeClusterResponse."""
 
@@ -27,7 +27,7 @@ class DescribeClusterBroker:
     is_fenced: Annotated[Boolean, Versions(2)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeClusterResponse:
     """DescribeCluster's response."""
 

@@ -1,13 +1,13 @@
 """DescribeConfigs."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResource:
     """An element of `resources` in DescribeConfigsRequest."""
 
@@ -16,7 +16,7 @@ class DescribeConfigsResource:
     configuration_keys: tuple[String, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsRequest(RequestFor["DescribeConfigsResponse"]):
     """DescribeConfigs, versions 1 to 4."""
 
@@ -25,7 +25,7 @@ class DescribeConfigsRequest(RequestFor["DescribeConfigsResponse"]):
     include_documentation: Annotated[Boolean, Versions(3)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsSynonym:
     """An element of `synonyms` in DescribeConfigsResourceResult."""
 
@@ -34,7 +34,7 @@ class DescribeConfigsSynonym:
     source: Int8 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResourceResult:
     """An element of `configs` in DescribeConfigsResult."""
 
@@ -48,7 +48,7 @@ class DescribeConfigsResourceResult:
     documentation: Annotated[String | None, Versions(3)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResult:
     """An element of `results` in DescribeConfigsResponse."""
 
@@ -59,7 +59,7 @@ class DescribeConfigsResult:
     configs: tuple[DescribeConfigsResourceResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeConfigsResponse:
     """DescribeConfigs's response."""
 

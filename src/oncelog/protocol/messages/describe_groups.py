@@ -1,13 +1,13 @@
 """DescribeGroups."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Bytes, Error, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeGroupsRequest(RequestFor["DescribeGroupsResponse"]):
     """DescribeGroups, versions 0 to 6."""
 
@@ -15,7 +15,7 @@ class DescribeGroupsRequest(RequestFor["DescribeGroupsResponse"]):
     include_authorized_operations: Annotated[Boolean, Versions(3)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroupMember:
     """An element of `members` in DescribedGroup."""
 
@@ -27,7 +27,7 @@ class DescribedGroupMember:
     member_assignment: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedGroup:
     """An element of `groups` in DescribeGroupsResponse."""
 
@@ -41,7 +41,7 @@ class DescribedGroup:
     authorized_operations: Annotated[Int32, Versions(3)] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeGroupsResponse:
     """DescribeGroups's response."""
 

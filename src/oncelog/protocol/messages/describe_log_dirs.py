@@ -1,13 +1,13 @@
 """DescribeLogDirs."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int32, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribableLogDirTopic:
     """An element of `topics` in DescribeLogDirsRequest."""
 
@@ -15,14 +15,14 @@ class DescribableLogDirTopic:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsRequest(RequestFor["DescribeLogDirsResponse"]):
     """DescribeLogDirs, versions 1 to 5."""
 
     topics: tuple[DescribableLogDirTopic, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsPartition:
     """An element of `partitions` in DescribeLogDirsTopic."""
 
@@ -32,7 +32,7 @@ class DescribeLogDirsPartition:
     is_future_key: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsTopic:
     """An element of `topics` in DescribeLogDirsResult."""
 
@@ -40,7 +40,7 @@ class DescribeLogDirsTopic:
     partitions: tuple[DescribeLogDirsPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsResult:
     """An element of `results` in DescribeLogDirsResponse."""
 
@@ -52,7 +52,7 @@ class DescribeLogDirsResult:
     is_cordoned: Annotated[Boolean, Versions(5)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeLogDirsResponse:
     """DescribeLogDirs's response."""
 

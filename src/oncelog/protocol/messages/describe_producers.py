@@ -1,12 +1,11 @@
 """DescribeProducers."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeProducersTopic:
     """An element of `topics` in DescribeProducersRequest."""
 
@@ -14,14 +13,14 @@ class DescribeProducersTopic:
     partition_indexes: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeProducersRequest(RequestFor["DescribeProducersResponse"]):
     """DescribeProducers, versions 0 to 0."""
 
     topics: tuple[DescribeProducersTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ActiveProducer:
     """An element of `active_producers` in PartitionResponse."""
 
@@ -33,7 +32,7 @@ class ActiveProducer:
     current_txn_start_offset: Int64 = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResponse:
     """An element of `partitions` in TopicResponse."""
 
@@ -43,7 +42,7 @@ class PartitionResponse:
     active_producers: tuple[ActiveProducer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicResponse:
     """An element of `topics` in DescribeProducersResponse."""
 
@@ -51,7 +50,7 @@ class TopicResponse:
     partitions: tuple[PartitionResponse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeProducersResponse:
     """DescribeProducers's response."""
 

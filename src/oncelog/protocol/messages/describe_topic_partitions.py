@@ -1,19 +1,18 @@
 """DescribeTopicPartitions."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int32, RequestFor, String, Uuid
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsTopic:
     """An element of `topics` in DescribeTopicPartitionsRequest."""
 
     name: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Cursor:
     """`cursor` of DescribeTopicPartitionsRequest."""
 
@@ -21,7 +20,7 @@ class Cursor:
     partition_index: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsRequest(RequestFor["DescribeTopicPartitionsResponse"]):
     """DescribeTopicPartitions, versions 0 to 0."""
 
@@ -30,7 +29,7 @@ class DescribeTopicPartitionsRequest(RequestFor["DescribeTopicPartitionsResponse
     cursor: Cursor | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponsePartition:
     """An element of `partitions` in DescribeTopicPartitionsResponseTopic."""
 
@@ -45,7 +44,7 @@ class DescribeTopicPartitionsResponsePartition:
     offline_replicas: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponseTopic:
     """An element of `topics` in DescribeTopicPartitionsResponse."""
 
@@ -57,7 +56,7 @@ class DescribeTopicPartitionsResponseTopic:
     topic_authorized_operations: Int32 = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTopicPartitionsResponse:
     """DescribeTopicPartitions's response."""
 

@@ -3,10 +3,10 @@
 Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`).
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     OWN_TAGS,
     Boolean,
@@ -20,7 +20,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTransactionsRequest(RequestFor["DescribeTransactionsResponse"]):
     """DescribeTransactions, versions 0 to 0."""
 
@@ -28,7 +28,7 @@ class DescribeTransactionsRequest(RequestFor["DescribeTransactionsResponse"]):
     include_life: Annotated[Boolean, Tag(OWN_TAGS)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicData:
     """An element of `topics` in DescribedTransaction."""
 
@@ -36,7 +36,7 @@ class TopicData:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LifeStep:
     """An element of `life` in DescribedTransaction: something that happened to the id.
 
@@ -52,7 +52,7 @@ class LifeStep:
     cause: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribedTransaction:
     """An element of `transaction_states` in DescribeTransactionsResponse."""
 
@@ -68,7 +68,7 @@ class DescribedTransaction:
     trouble: Annotated[String, Tag(OWN_TAGS + 1)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeTransactionsResponse:
     """DescribeTransactions's response."""
 

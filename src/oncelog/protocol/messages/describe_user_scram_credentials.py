@@ -1,26 +1,25 @@
 """DescribeUserScramCredentials."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UserName:
     """An element of `users` in DescribeUserScramCredentialsRequest."""
 
     name: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsRequest(RequestFor["DescribeUserScramCredentialsResponse"]):
     """DescribeUserScramCredentials, versions 0 to 0."""
 
     users: tuple[UserName, ...] | None = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class CredentialInfo:
     """An element of `credential_infos` in DescribeUserScramCredentialsResult."""
 
@@ -28,7 +27,7 @@ class CredentialInfo:
     iterations: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsResult:
     """An element of `results` in DescribeUserScramCredentialsResponse."""
 
@@ -38,7 +37,7 @@ class DescribeUserScramCredentialsResult:
     credential_infos: tuple[CredentialInfo, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class DescribeUserScramCredentialsResponse:
     """DescribeUserScramCredentials's response."""
 

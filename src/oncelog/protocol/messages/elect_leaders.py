@@ -1,13 +1,13 @@
 """ElectLeaders."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TopicPartitions:
     """An element of `topic_partitions` in ElectLeadersRequest."""
 
@@ -15,7 +15,7 @@ class TopicPartitions:
     partitions: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ElectLeadersRequest(RequestFor["ElectLeadersResponse"]):
     """ElectLeaders, versions 0 to 2."""
 
@@ -24,7 +24,7 @@ class ElectLeadersRequest(RequestFor["ElectLeadersResponse"]):
     timeout_ms: Int32 = 60000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class PartitionResult:
     """An element of `partition_result` in ReplicaElectionResult."""
 
@@ -33,7 +33,7 @@ class PartitionResult:
     error_message: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ReplicaElectionResult:
     """An element of `replica_election_results` in ElectLeadersResponse."""
 
@@ -41,7 +41,7 @@ class ReplicaElectionResult:
     partition_result: tuple[PartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ElectLeadersResponse:
     """ElectLeaders's response."""
 

@@ -1,9 +1,9 @@
 """EndTxn."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTxnRequest(RequestFor["EndTxnResponse"]):
     """EndTxn, versions 0 to 5."""
 
@@ -26,7 +26,7 @@ class EndTxnRequest(RequestFor["EndTxnResponse"]):
     committed: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EndTxnResponse:
     """EndTxn's response."""
 

@@ -1,9 +1,9 @@
 """FindCoordinator."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Error,
     Int8,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FindCoordinatorRequest(RequestFor["FindCoordinatorResponse"]):
     """FindCoordinator, versions 0 to 6."""
 
@@ -25,7 +25,7 @@ class FindCoordinatorRequest(RequestFor["FindCoordinatorResponse"]):
     """`key` up to version 3."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class Coordinator:
     """An element of `coordinators` in FindCoordinatorResponse."""
 
@@ -37,7 +37,7 @@ class Coordinator:
     error_message: Annotated[String | None, Versions(1), Leading(3)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FindCoordinatorResponse:
     """FindCoordinator's response."""
 

@@ -1,13 +1,13 @@
 """Heartbeat."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class HeartbeatRequest(RequestFor["HeartbeatResponse"]):
     """Heartbeat, versions 0 to 4."""
 
@@ -17,7 +17,7 @@ class HeartbeatRequest(RequestFor["HeartbeatResponse"]):
     group_instance_id: Annotated[String | None, Versions(3)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class HeartbeatResponse:
     """Heartbeat's response."""
 

@@ -1,12 +1,11 @@
 """IncrementalAlterConfigs."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Boolean, Error, Int8, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterableConfig:
     """An element of `configs` in IncrementalAlterConfigsResource."""
 
@@ -15,7 +14,7 @@ class IncrementalAlterableConfig:
     value: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResource:
     """An element of `resources` in IncrementalAlterConfigsRequest."""
 
@@ -24,7 +23,7 @@ class IncrementalAlterConfigsResource:
     configs: tuple[IncrementalAlterableConfig, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsRequest(RequestFor["IncrementalAlterConfigsResponse"]):
     """IncrementalAlterConfigs, versions 0 to 1."""
 
@@ -32,7 +31,7 @@ class IncrementalAlterConfigsRequest(RequestFor["IncrementalAlterConfigsResponse
     validate_only: Boolean = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResourceResponse:
     """An element of `responses` in IncrementalAlterConfigsResponse."""
 
@@ -42,7 +41,7 @@ class IncrementalAlterConfigsResourceResponse:
     resource_name: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class IncrementalAlterConfigsResponse:
     """IncrementalAlterConfigs's response."""
 

@@ -1,13 +1,13 @@
 """InitProducerId."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdRequest(RequestFor["InitProducerIdResponse"]):
     """InitProducerId, versions 0 to 5."""
 
@@ -17,7 +17,7 @@ class InitProducerIdRequest(RequestFor["InitProducerIdResponse"]):
     producer_epoch: Annotated[Int16, Versions(3)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class InitProducerIdResponse:
     """InitProducerId's response."""
 

@@ -1,9 +1,9 @@
 """JoinGroup."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Bytes,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupRequestProtocol:
     """An element of `protocols` in JoinGroupRequest."""
 
@@ -24,7 +24,7 @@ class JoinGroupRequestProtocol:
     metadata: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupRequest(RequestFor["JoinGroupResponse"]):
     """JoinGroup, versions 0 to 9."""
 
@@ -38,7 +38,7 @@ class JoinGroupRequest(RequestFor["JoinGroupResponse"]):
     reason: Annotated[String | None, Versions(8)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupResponseMember:
     """An element of `members` in JoinGroupResponse."""
 
@@ -47,7 +47,7 @@ class JoinGroupResponseMember:
     metadata: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class JoinGroupResponse:
     """JoinGroup's response."""
 

@@ -1,13 +1,13 @@
 """LeaveGroup."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, Single, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MemberIdentity:
     """An element of `members` in LeaveGroupRequest."""
 
@@ -16,7 +16,7 @@ class MemberIdentity:
     reason: Annotated[String | None, Versions(5)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaveGroupRequest(RequestFor["LeaveGroupResponse"]):
     """LeaveGroup, versions 0 to 5."""
 
@@ -25,7 +25,7 @@ class LeaveGroupRequest(RequestFor["LeaveGroupResponse"]):
     """`member_id` alone up to version 2."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MemberResponse:
     """An element of `members` in LeaveGroupResponse."""
 
@@ -34,7 +34,7 @@ class MemberResponse:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class LeaveGroupResponse:
     """LeaveGroup's response."""
 

@@ -1,20 +1,20 @@
 """ListConfigResources."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListConfigResourcesRequest(RequestFor["ListConfigResourcesResponse"]):
     """ListConfigResources, versions 0 to 1."""
 
     resource_types: Annotated[tuple[Int8, ...], Versions(1)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ConfigResource:
     """An element of `config_resources` in ListConfigResourcesResponse."""
 
@@ -22,7 +22,7 @@ class ConfigResource:
     resource_type: Annotated[Int8, Versions(1)] = 16
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListConfigResourcesResponse:
     """ListConfigResources's response."""
 

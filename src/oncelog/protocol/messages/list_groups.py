@@ -1,13 +1,13 @@
 """ListGroups."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListGroupsRequest(RequestFor["ListGroupsResponse"]):
     """ListGroups, versions 0 to 5."""
 
@@ -15,7 +15,7 @@ class ListGroupsRequest(RequestFor["ListGroupsResponse"]):
     types_filter: Annotated[tuple[String, ...], Versions(5)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListedGroup:
     """An element of `groups` in ListGroupsResponse."""
 
@@ -25,7 +25,7 @@ class ListedGroup:
     group_type: Annotated[String, Versions(5)] = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListGroupsResponse:
     """ListGroups's response."""
 

@@ -1,13 +1,13 @@
 """ListOffsets."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int8, Int32, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartition:
     """An element of `partitions` in ListOffsetsTopic."""
 
@@ -16,7 +16,7 @@ class ListOffsetsPartition:
     timestamp: Int64 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopic:
     """An element of `topics` in ListOffsetsRequest."""
 
@@ -24,7 +24,7 @@ class ListOffsetsTopic:
     partitions: tuple[ListOffsetsPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsRequest(RequestFor["ListOffsetsResponse"]):
     """ListOffsets, versions 1 to 11."""
 
@@ -34,7 +34,7 @@ class ListOffsetsRequest(RequestFor["ListOffsetsResponse"]):
     timeout_ms: Annotated[Int32, Versions(10)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsPartitionResponse:
     """An element of `partitions` in ListOffsetsTopicResponse."""
 
@@ -45,7 +45,7 @@ class ListOffsetsPartitionResponse:
     leader_epoch: Annotated[Int32, Versions(4)] = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsTopicResponse:
     """An element of `topics` in ListOffsetsResponse."""
 
@@ -53,7 +53,7 @@ class ListOffsetsTopicResponse:
     partitions: tuple[ListOffsetsPartitionResponse, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListOffsetsResponse:
     """ListOffsets's response."""
 

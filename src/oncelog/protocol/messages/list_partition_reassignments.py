@@ -1,12 +1,11 @@
 """ListPartitionReassignments."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsTopics:
     """An element of `topics` in ListPartitionReassignmentsRequest."""
 
@@ -14,7 +13,7 @@ class ListPartitionReassignmentsTopics:
     partition_indexes: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsRequest(RequestFor["ListPartitionReassignmentsResponse"]):
     """ListPartitionReassignments, versions 0 to 0."""
 
@@ -22,7 +21,7 @@ class ListPartitionReassignmentsRequest(RequestFor["ListPartitionReassignmentsRe
     topics: tuple[ListPartitionReassignmentsTopics, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OngoingPartitionReassignment:
     """An element of `partitions` in OngoingTopicReassignment."""
 
@@ -32,7 +31,7 @@ class OngoingPartitionReassignment:
     removing_replicas: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OngoingTopicReassignment:
     """An element of `topics` in ListPartitionReassignmentsResponse."""
 
@@ -40,7 +39,7 @@ class OngoingTopicReassignment:
     partitions: tuple[OngoingPartitionReassignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListPartitionReassignmentsResponse:
     """ListPartitionReassignments's response."""
 

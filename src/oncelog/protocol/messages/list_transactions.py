@@ -3,10 +3,10 @@
 Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`).
 """
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     OWN_TAGS,
     Boolean,
@@ -20,7 +20,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListTransactionsRequest(RequestFor["ListTransactionsResponse"]):
     """ListTransactions, versions 0 to 2."""
 
@@ -31,7 +31,7 @@ class ListTransactionsRequest(RequestFor["ListTransactionsResponse"]):
     include_expiry: Annotated[Boolean, Tag(OWN_TAGS)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TransactionOverview:
     """An element of `transaction_states` in ListTransactionsResponse."""
 
@@ -42,7 +42,7 @@ class TransactionOverview:
     """When the id expires unless it is used; -1 while a transaction is open."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class ListTransactionsResponse:
     """ListTransactions's response."""
 

@@ -1,9 +1,9 @@
 """Metadata."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequestTopic:
     """An element of `topics` in MetadataRequest."""
 
@@ -24,7 +24,7 @@ class MetadataRequestTopic:
     name: Annotated[String | None, Nullable(10)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataRequest(RequestFor["MetadataResponse"]):
     """Metadata, versions 0 to 13."""
 
@@ -34,7 +34,7 @@ class MetadataRequest(RequestFor["MetadataResponse"]):
     include_topic_authorized_operations: Annotated[Boolean, Versions(8)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseBroker:
     """An element of `brokers` in MetadataResponse."""
 
@@ -44,7 +44,7 @@ class MetadataResponseBroker:
     rack: Annotated[String | None, Versions(1)] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponsePartition:
     """An element of `partitions` in MetadataResponseTopic."""
 
@@ -57,7 +57,7 @@ class MetadataResponsePartition:
     offline_replicas: Annotated[tuple[Int32, ...], Versions(5)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponseTopic:
     """An element of `topics` in MetadataResponse."""
 
@@ -69,7 +69,7 @@ class MetadataResponseTopic:
     topic_authorized_operations: Annotated[Int32, Versions(8)] = -2147483648
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class MetadataResponse:
     """Metadata's response."""
 

@@ -1,9 +1,9 @@
 """OffsetCommit."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     NEVER_NULL,
     Error,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequestPartition:
     """An element of `partitions` in OffsetCommitRequestTopic."""
 
@@ -26,7 +26,7 @@ class OffsetCommitRequestPartition:
     committed_metadata: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequestTopic:
     """An element of `topics` in OffsetCommitRequest."""
 
@@ -35,7 +35,7 @@ class OffsetCommitRequestTopic:
     partitions: tuple[OffsetCommitRequestPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitRequest(RequestFor["OffsetCommitResponse"]):
     """OffsetCommit, versions 2 to 10."""
 
@@ -47,7 +47,7 @@ class OffsetCommitRequest(RequestFor["OffsetCommitResponse"]):
     topics: tuple[OffsetCommitRequestTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponsePartition:
     """An element of `partitions` in OffsetCommitResponseTopic."""
 
@@ -55,7 +55,7 @@ class OffsetCommitResponsePartition:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponseTopic:
     """An element of `topics` in OffsetCommitResponse."""
 
@@ -64,7 +64,7 @@ class OffsetCommitResponseTopic:
     partitions: tuple[OffsetCommitResponsePartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetCommitResponse:
     """OffsetCommit's response."""
 

@@ -1,19 +1,18 @@
 """OffsetDelete."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequestPartition:
     """An element of `partitions` in OffsetDeleteRequestTopic."""
 
     partition_index: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequestTopic:
     """An element of `topics` in OffsetDeleteRequest."""
 
@@ -21,7 +20,7 @@ class OffsetDeleteRequestTopic:
     partitions: tuple[OffsetDeleteRequestPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteRequest(RequestFor["OffsetDeleteResponse"]):
     """OffsetDelete, versions 0 to 0."""
 
@@ -29,7 +28,7 @@ class OffsetDeleteRequest(RequestFor["OffsetDeleteResponse"]):
     topics: tuple[OffsetDeleteRequestTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponsePartition:
     """An element of `partitions` in OffsetDeleteResponseTopic."""
 
@@ -37,7 +36,7 @@ class OffsetDeleteResponsePartition:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponseTopic:
     """An element of `topics` in OffsetDeleteResponse."""
 
@@ -45,7 +44,7 @@ class OffsetDeleteResponseTopic:
     partitions: tuple[OffsetDeleteResponsePartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetDeleteResponse:
     """OffsetDelete's response."""
 

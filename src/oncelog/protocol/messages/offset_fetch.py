@@ -1,9 +1,9 @@
 """OffsetFetch."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     NEVER_NULL,
     Boolean,
@@ -19,7 +19,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequestTopics:
     """An element of `topics` in OffsetFetchRequestGroup."""
 
@@ -28,7 +28,7 @@ class OffsetFetchRequestTopics:
     partition_indexes: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequestGroup:
     """An element of `groups` in OffsetFetchRequest."""
 
@@ -38,7 +38,7 @@ class OffsetFetchRequestGroup:
     topics: Annotated[tuple[OffsetFetchRequestTopics, ...] | None, Nullable(2)] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchRequest(RequestFor["OffsetFetchResponse"]):
     """OffsetFetch, versions 1 to 10."""
 
@@ -47,7 +47,7 @@ class OffsetFetchRequest(RequestFor["OffsetFetchResponse"]):
     require_stable: Annotated[Boolean, Versions(7)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponsePartitions:
     """An element of `partitions` in OffsetFetchResponseTopics."""
 
@@ -58,7 +58,7 @@ class OffsetFetchResponsePartitions:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponseTopics:
     """An element of `topics` in OffsetFetchResponseGroup."""
 
@@ -67,7 +67,7 @@ class OffsetFetchResponseTopics:
     partitions: tuple[OffsetFetchResponsePartitions, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponseGroup:
     """An element of `groups` in OffsetFetchResponse."""
 
@@ -76,7 +76,7 @@ class OffsetFetchResponseGroup:
     error_code: Annotated[Error, Versions(2)] = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetFetchResponse:
     """OffsetFetch's response."""
 

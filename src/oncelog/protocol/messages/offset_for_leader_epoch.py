@@ -1,13 +1,13 @@
 """OffsetForLeaderEpoch."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int32, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderPartition:
     """An element of `partitions` in OffsetForLeaderTopic."""
 
@@ -16,7 +16,7 @@ class OffsetForLeaderPartition:
     leader_epoch: Int32 = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderTopic:
     """An element of `topics` in OffsetForLeaderEpochRequest."""
 
@@ -24,7 +24,7 @@ class OffsetForLeaderTopic:
     partitions: tuple[OffsetForLeaderPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochRequest(RequestFor["OffsetForLeaderEpochResponse"]):
     """OffsetForLeaderEpoch, versions 2 to 4."""
 
@@ -32,7 +32,7 @@ class OffsetForLeaderEpochRequest(RequestFor["OffsetForLeaderEpochResponse"]):
     topics: tuple[OffsetForLeaderTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class EpochEndOffset:
     """An element of `partitions` in OffsetForLeaderTopicResult."""
 
@@ -42,7 +42,7 @@ class EpochEndOffset:
     end_offset: Int64 = -1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderTopicResult:
     """An element of `topics` in OffsetForLeaderEpochResponse."""
 
@@ -50,7 +50,7 @@ class OffsetForLeaderTopicResult:
     partitions: tuple[EpochEndOffset, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class OffsetForLeaderEpochResponse:
     """OffsetForLeaderEpoch's response."""
 

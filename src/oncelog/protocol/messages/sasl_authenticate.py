@@ -1,20 +1,20 @@
 """SaslAuthenticate."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Bytes, Error, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslAuthenticateRequest(RequestFor["SaslAuthenticateResponse"]):
     """SaslAuthenticate, versions 0 to 2."""
 
     auth_bytes: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslAuthenticateResponse:
     """SaslAuthenticate's response."""
 

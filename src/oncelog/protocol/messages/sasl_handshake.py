@@ -1,19 +1,18 @@
 """SaslHandshake."""
 
-from dataclasses import dataclass
-
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, RequestFor, String
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslHandshakeRequest(RequestFor["SaslHandshakeResponse"]):
     """SaslHandshake, versions 0 to 1."""
 
     mechanism: String = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SaslHandshakeResponse:
     """SaslHandshake's response."""
 

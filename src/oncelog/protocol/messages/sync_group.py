@@ -1,13 +1,13 @@
 """SyncGroup."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Bytes, Error, Int32, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupRequestAssignment:
     """An element of `assignments` in SyncGroupRequest."""
 
@@ -15,7 +15,7 @@ class SyncGroupRequestAssignment:
     assignment: Bytes = b""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupRequest(RequestFor["SyncGroupResponse"]):
     """SyncGroup, versions 0 to 5."""
 
@@ -28,7 +28,7 @@ class SyncGroupRequest(RequestFor["SyncGroupResponse"]):
     assignments: tuple[SyncGroupRequestAssignment, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class SyncGroupResponse:
     """SyncGroup's response."""
 

@@ -1,13 +1,13 @@
 """TxnOffsetCommit."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String, Versions
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequestPartition:
     """An element of `partitions` in TxnOffsetCommitRequestTopic."""
 
@@ -17,7 +17,7 @@ class TxnOffsetCommitRequestPartition:
     committed_metadata: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequestTopic:
     """An element of `topics` in TxnOffsetCommitRequest."""
 
@@ -25,7 +25,7 @@ class TxnOffsetCommitRequestTopic:
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitRequest(RequestFor["TxnOffsetCommitResponse"]):
     """TxnOffsetCommit, versions 0 to 5."""
 
@@ -39,7 +39,7 @@ class TxnOffsetCommitRequest(RequestFor["TxnOffsetCommitResponse"]):
     topics: tuple[TxnOffsetCommitRequestTopic, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponsePartition:
     """An element of `partitions` in TxnOffsetCommitResponseTopic."""
 
@@ -47,7 +47,7 @@ class TxnOffsetCommitResponsePartition:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponseTopic:
     """An element of `topics` in TxnOffsetCommitResponse."""
 
@@ -55,7 +55,7 @@ class TxnOffsetCommitResponseTopic:
     partitions: tuple[TxnOffsetCommitResponsePartition, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class TxnOffsetCommitResponse:
     """TxnOffsetCommit's response."""
 

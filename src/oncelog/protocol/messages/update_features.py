@@ -1,9 +1,9 @@
 """UpdateFeatures."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -16,7 +16,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class FeatureUpdateKey:
     """An element of `feature_updates` in UpdateFeaturesRequest."""
 
@@ -26,7 +26,7 @@ class FeatureUpdateKey:
     upgrade_type: Annotated[Int8, Versions(1)] = 1
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateFeaturesRequest(RequestFor["UpdateFeaturesResponse"]):
     """UpdateFeatures, versions 0 to 2."""
 
@@ -35,7 +35,7 @@ class UpdateFeaturesRequest(RequestFor["UpdateFeaturesResponse"]):
     validate_only: Annotated[Boolean, Versions(1)] = False
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdatableFeatureResult:
     """An element of `results` in UpdateFeaturesResponse."""
 
@@ -44,7 +44,7 @@ class UpdatableFeatureResult:
     error_message: String | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class UpdateFeaturesResponse:
     """UpdateFeatures's response."""
 

@@ -1,9 +1,9 @@
 """WriteTxnMarkers."""
 
-from dataclasses import dataclass
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.values import message
 from oncelog.protocol.fields import (
     Boolean,
     Error,
@@ -17,7 +17,7 @@ from oncelog.protocol.fields import (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerTopic:
     """An element of `topics` in WritableTxnMarker."""
 
@@ -25,7 +25,7 @@ class WritableTxnMarkerTopic:
     partition_indexes: tuple[Int32, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarker:
     """An element of `markers` in WriteTxnMarkersRequest."""
 
@@ -37,14 +37,14 @@ class WritableTxnMarker:
     transaction_version: Annotated[Int8, Versions(2)] = 0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteTxnMarkersRequest(RequestFor["WriteTxnMarkersResponse"]):
     """WriteTxnMarkers, versions 1 to 2."""
 
     markers: tuple[WritableTxnMarker, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerPartitionResult:
     """An element of `partitions` in WritableTxnMarkerTopicResult."""
 
@@ -52,7 +52,7 @@ class WritableTxnMarkerPartitionResult:
     error_code: Error = ErrorCode.none
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerTopicResult:
     """An element of `topics` in WritableTxnMarkerResult."""
 
@@ -60,7 +60,7 @@ class WritableTxnMarkerTopicResult:
     partitions: tuple[WritableTxnMarkerPartitionResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WritableTxnMarkerResult:
     """An element of `markers` in WriteTxnMarkersResponse."""
 
@@ -68,7 +68,7 @@ class WritableTxnMarkerResult:
     topics: tuple[WritableTxnMarkerTopicResult, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@message
 class WriteTxnMarkersResponse:
     """WriteTxnMarkers's response."""
 

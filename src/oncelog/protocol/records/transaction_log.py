@@ -24,6 +24,7 @@ _TIMES: Final = integers(">qq")
 _TAGGED_INT64: Final = integers(">BBq")
 _TAGGED_INT16: Final = integers(">BBh")
 _PARTITION_LISTS_CACHED_COUNT: Final = 256
+_KEYS_CACHED_COUNT: Final = 1024
 _PREVIOUS_PRODUCER_ID: Final = 0
 _NEXT_PRODUCER_ID: Final = 1
 _CLIENT_TRANSACTION_VERSION: Final = 2
@@ -55,6 +56,7 @@ class TransactionLogValue(NamedTuple):
     next_producer_epoch: int = -1
 
 
+@lru_cache(maxsize=_KEYS_CACHED_COUNT)
 def encode_key(transactional_id: str) -> bytes:
     """The key of a transactional id's records."""
     raw = transactional_id.encode()

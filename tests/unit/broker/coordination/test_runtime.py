@@ -335,7 +335,7 @@ async def test_a_shard_may_react_to_a_closed_connection_and_is_asked_once(tmp_pa
 async def test_too_few_replicas_fail_the_append_and_its_request(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
-    bench.partition.state.min_insync_replicas = 2
+    bench.partition.state.has_enough_replicas = False
     assert bench.ask(Put("id")).result is ErrorCode.not_enough_replicas
     assert bench.partition.log.log_end_offset == 0
 

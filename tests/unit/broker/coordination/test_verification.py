@@ -39,6 +39,9 @@ class Coordinator:
     def now_ms(self) -> int:
         return self.time_ms
 
+    def look(self, id_: str, event: AddPartitions) -> None:
+        """Elsewhere, so it can only be asked."""
+
     def ask(self, id_: str, event: AddPartitions, convert: Any, refuse: Any) -> Any:
         if self.unreachable is not None:
             return refuse(self.unreachable)

@@ -44,6 +44,10 @@ class FakeTransport:
     def set_write_buffer_limits(self, high: int) -> None:
         self.high = high
 
+    def write(self, data: bytes) -> None:
+        self.writes += 1
+        self.written += data
+
     def writelines(self, buffers: list[bytes]) -> None:
         self.writes += 1
         for buffer in buffers:
