@@ -115,7 +115,7 @@ def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(
         ({"startingOffsetsByTimestamp": '{"TOPIC":{"1":0}}'}, "leaves out .*-in-0"),
         ({"startingTimestamp": "99999999999999"}, "after the last record"),
         ({"subscribe": "TOPIC,nowhere"}, "'nowhere' does not exist"),
-        ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "the source asked"),
+        ({"kafka.bootstrap.servers": "127.0.0.1:1"}, "the source at 127.0.0.1:1 cannot be asked"),
     ],
 )
 def test_a_beginning_that_the_source_cannot_have_is_refused_before_the_query_starts(

@@ -231,7 +231,10 @@ class Admin:
         return {tp: at.offset for tp, at in found.items()}
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Return brokers, controller and cluster id."""
+        """Return brokers, controller and cluster id.
+
+        Brokers without DescribeCluster (Apache Kafka before 2.8) are asked by Metadata.
+        """
 
         async def call() -> ClusterDescription:
             response = await self._cluster.request_any(
@@ -241,7 +244,19 @@ class Admin:
             nodes = tuple(Node(b.broker_id, b.host, b.port) for b in response.brokers)
             return ClusterDescription(response.cluster_id, response.controller_id, nodes)
 
-        return await self._retrying(call)
+        async def call_older() -> ClusterDescription:
+            await self._cluster.refresh([])
+            known = self._cluster.metadata
+            return ClusterDescription(
+                known.cluster_id, known.controller_id, tuple(known.nodes.values())
+            )
+
+        try:
+            return await self._retrying(call)
+        except FatalError as error:
+            if error.code is not ErrorCode.unsupported_version:
+                raise
+        return await self._retrying(call_older)
 
     async def describe_features(self, node_id: int | None = None) -> dict[str, FeatureLevels]:
         """Return the features that broker `node_id` (None: any) supports, with finalized levels.

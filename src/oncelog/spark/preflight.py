@@ -13,6 +13,8 @@ from typing import Final, Protocol
 from oncelog.client.admin import Admin
 from oncelog.client.errors import ClientError, FatalError, RetriableError
 from oncelog.client.settings import Role, client_options
+from oncelog.client.settings.names import PREFIX
+from oncelog.client.settings.table import BY_ROLE
 from oncelog.client.transactions import TransactionDriver
 from oncelog.client.values import NewTopic
 from oncelog.core.config_definition import ConfigError
@@ -28,6 +30,11 @@ __all__ = ["check_carrier", "check_client_options", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
 """After so long without a reply, or without progress in reading, the error names the cluster."""
+
+SOURCE_TIMEOUT_S: Final = 5.0
+"""After so long without the id of a source's cluster, the error names the source."""
+
+_SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 
 MARKER_TOPIC_CONFIGS: Final = {
     "cleanup.policy": "compact",
@@ -96,7 +103,7 @@ async def _examine(
             topics = (await admin.list_topics()).keys()
             _check_topics(topics, options)
             await _make_marker_topic(admin, topics, options)
-            await _check_sources(options, sources, cluster_id)
+            await _check_sources(options, sources, cluster_id, on_progress)
             await check_carrier(transaction, topics, options, on_progress)
             marker = await _marker(transaction, options, on_progress)
     except (ClientError, TimeoutError) as error:
@@ -115,12 +122,7 @@ def _extend(limit: asyncio.Timeout) -> None:
 
 async def _connect(admin: Admin) -> str | None:
     await admin.start()
-    try:
-        return (await admin.describe_cluster()).cluster_id
-    except FatalError as error:
-        if error.code is ErrorCode.unsupported_version:
-            return None
-        raise
+    return (await admin.describe_cluster()).cluster_id
 
 
 def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
@@ -173,29 +175,62 @@ async def _check_policy(admin: Admin, topic: str) -> None:
 
 
 async def _check_sources(
-    options: SinkOptions, sources: Sequence[Mapping[str, str]], cluster_id: str | None
+    options: SinkOptions,
+    sources: Sequence[Mapping[str, str]],
+    cluster_id: str | None,
+    on_progress: Callable[[], None] = lambda: None,
 ) -> None:
-    if not options.driver.commit_source_offsets or cluster_id is None:
+    """Refuse a source of another cluster, or of one unknown: its offsets go to this one's groups.
+
+    The offsets of Spark's own source do not name their cluster, so no later check sees it.
+    """
+    if not options.driver.commit_source_offsets:
         return
-    for source in sources:
-        servers = source.get("bootstrap.servers", options.bootstrap_servers)
-        if servers == options.bootstrap_servers:
-            continue
-        found = await _cluster_id(source)
-        if found is not None and found != cluster_id:
+    own = options.bootstrap_servers
+    others = [source for source in sources if source.get("bootstrap.servers", own) != own]
+    if not others:
+        return
+    if cluster_id is None:
+        raise UsageError(_unknown_cluster("sink", own, "it has none"))
+    on_progress()
+    for found in await asyncio.gather(*map(_source_cluster_id, others)):
+        if found != cluster_id:
             raise UsageError(another_cluster(found, cluster_id))
 
 
-async def _cluster_id(source: Mapping[str, str]) -> str | None:
-    """Return the id of a source's cluster; None if not available, which the source reports."""
+async def _source_cluster_id(source: Mapping[str, str]) -> str:
+    """Return the id of a source's cluster. Raises `UsageError` if it cannot be had."""
+    servers = source["bootstrap.servers"]
+    # Spark's own source may have settings of Java's that do not matter here.
+    given = {
+        f"{PREFIX}{name}": value
+        for name, value in source.items()
+        if name in BY_ROLE[Role.ADMIN] or name.startswith(_SECURITY_PREFIXES)
+    }
     try:
-        given = client_options(Role.ADMIN, source)
-        servers = given.pop("bootstrap_servers")
-        async with Admin(servers, timeout_ms=ANSWER_TIMEOUT_S * 500, **given) as admin:
-            return (await admin.describe_cluster()).cluster_id
-    except (ClientError, ConfigError, KeyError, TypeError, ValueError) as error:
-        log.info("the cluster of a source cannot be asked for its id: %s", error)
-        return None
+        settings = client_options(Role.ADMIN, given)
+        settings["timeout_ms"] = SOURCE_TIMEOUT_S * 1000
+        admin = Admin(settings.pop("bootstrap_servers"), **settings)
+        try:
+            async with asyncio.timeout(SOURCE_TIMEOUT_S):
+                await admin.start()
+                found = (await admin.describe_cluster()).cluster_id
+        finally:
+            await admin.close()
+    except (ClientError, ConfigError, ValueError, TimeoutError) as error:
+        raise UsageError(_unknown_cluster("source", servers, str(error) or "no answer")) from error
+    if found is None:
+        raise UsageError(_unknown_cluster("source", servers, "it has none"))
+    return found
+
+
+def _unknown_cluster(party: str, servers: str, reason: str) -> str:
+    return (
+        f"the {party} at {servers} cannot be asked for its cluster id ({reason[:400]}), so offsets "
+        "of one cluster could go to the groups of another: pass commit_source_offsets=False, and "
+        "the marker_topic alone carries the batch marker; or, if source and sink are on one "
+        "cluster, give both the same bootstrap servers"
+    )
 
 
 class CommittedValues(Protocol):

@@ -182,8 +182,7 @@ def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:
             for name, value in given.items()
             if name.startswith(PREFIX)
         }
-        servers = given.get("bootstrapservers")
-        if servers is not None:
+        if servers := given.get("bootstrapservers"):
             settings["bootstrap.servers"] = servers
         found.append(settings)
     return found

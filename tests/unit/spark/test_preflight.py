@@ -1,13 +1,18 @@
 """What clusters refuse, as one sentence that says what to do."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+import socket
+import struct
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+import oncelog
+from oncelog.client.admin import Admin
 from oncelog.client.errors import ClientError, ConnectionLostError, FatalError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -194,3 +199,79 @@ def test_who_creates_the_marker_topic_by_hand_is_told_all_of_its_settings(
     long_topic.may_create = False
     with pytest.raises(UsageError, match=r"cleanup\.policy=compact, segment\.bytes=4194304, min"):
         examine()
+
+
+@pytest.fixture(scope="module")
+def clusters() -> Iterator[tuple[str, str]]:
+    """The addresses of two clusters."""
+    with oncelog.EmbeddedBroker() as sink, oncelog.EmbeddedBroker() as other:
+        yield sink.bootstrap_servers, other.bootstrap_servers
+
+
+def check_source(sink: str, source: Mapping[str, str], commits_offsets: bool = True) -> None:
+    """Ask the sink's cluster for its id, and check one source with these settings of Kafka's."""
+    driver = replace(OPTIONS.driver, commit_source_offsets=commits_offsets)
+    options = replace(OPTIONS, bootstrap_servers=sink, driver=driver)
+
+    async def check() -> None:
+        async with Admin(sink) as admin:
+            cluster_id = (await admin.describe_cluster()).cluster_id
+        await preflight._check_sources(options, [source], cluster_id)
+
+    asyncio.run(check())
+
+
+def test_a_source_is_compared_whatever_timeout_it_has(clusters: tuple[str, str]) -> None:
+    sink, other = clusters
+    given = {"default.api.timeout.ms": "60000", "max.poll.records": "5", "not.known.here": "1"}
+    check_source(sink, {"bootstrap.servers": sink.replace("127.0.0.1", "localhost"), **given})
+    with pytest.raises(UsageError, match=r"a source reads from cluster .* and the sink writes to"):
+        check_source(sink, {"bootstrap.servers": other, **given})
+
+
+def test_a_source_that_does_not_answer_is_refused_unless_its_offsets_stay_out(
+    clusters: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "SOURCE_TIMEOUT_S", 0.3)
+    with socket.create_server(("127.0.0.1", 0)) as silent, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        for peer in (silent, closed):
+            servers = f"127.0.0.1:{peer.getsockname()[1]}"
+            with pytest.raises(UsageError, match="commit_source_offsets=False") as refused:
+                check_source(clusters[0], {"bootstrap.servers": servers})
+            assert f"the source at {servers} " in str(refused.value)
+            assert len(str(refused.value)) < 1000
+            check_source(clusters[0], {"bootstrap.servers": servers}, commits_offsets=False)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"security.protocol": "SSL", "ssl.truststore.location": "STORE"}, "only Java reads"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "GSSAPI"}, "GSSAPI"),
+        ({"security.protocol": "SASL_SSL", "sasl.mechanism": "AWS_MSK_IAM"}, "AWS_MSK_IAM"),
+        ({"request.timeout.ms": "soon"}, r"request\.timeout\.ms"),
+    ],
+)
+def test_a_source_that_only_java_can_connect_to_is_refused_unless_its_address_is_the_sinks(
+    clusters: tuple[str, str], tmp_path: Path, settings: dict[str, str], reason: str
+) -> None:
+    sink, other = clusters
+    store = tmp_path / "store.jks"
+    store.write_bytes(struct.pack(">I", 0xFEEDFEED) + bytes(20))
+    given = {name: value.replace("STORE", str(store)) for name, value in settings.items()}
+    with pytest.raises(UsageError, match=reason) as refused:
+        check_source(sink, {"bootstrap.servers": other, **given})
+    assert "pass commit_source_offsets=False" in str(refused.value)
+    check_source(sink, {"bootstrap.servers": sink, **given})
+
+
+def test_an_error_of_ours_is_not_taken_for_a_source_that_does_not_answer(
+    clusters: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def broken(*_: object) -> None:
+        raise TypeError("ours")
+
+    monkeypatch.setattr(Admin, "start", broken)
+    with pytest.raises(TypeError, match="ours"):
+        asyncio.run(preflight._check_sources(OPTIONS, [{"bootstrap.servers": clusters[1]}], "c"))
