@@ -69,6 +69,12 @@ def refusal(writer: DataStreamWriter) -> str:
         ({"compression_type": "lzma"}, "'lzma' is unknown; known are none, gzip"),
         ({"client_options": {"request.timeout": "1"}}, r"did you mean request\.timeout\.ms"),
         ({"client_options": {"batchsize": 1}}, "client_options .* are wrong"),
+        ({"client_options": {"transactional.id": "x"}}, "contradicts application_id="),
+        ({"client_options": {"transaction.timeout.ms": 1}}, "set transaction_timeout_ms"),
+        ({"client_options": {"enable.idempotence": "false"}}, "needs acks=all, idempotence"),
+        ({"client_options": {"retries": "0"}}, "needs acks=all, idempotence"),
+        ({"batch_size": 0}, "batch_size=0 must be at least 1"),
+        ({"max_tasks": 0}, "max_tasks=0 must be at least 1"),
         ({"bootstrap_servers": "host:port"}, "is not host:port"),
         ({"application_id": ""}, "application_id is empty"),
         ({"accept": ["anything"]}, "'anything'"),
@@ -96,6 +102,8 @@ def test_what_would_replace_the_sink_is_refused(rate: DataFrame, job: Job) -> No
     for call in ("format", "foreach", "foreachBatch", "toTable"):
         with pytest.raises(UsageError, match="would replace exactly_once"):
             getattr(write(rate, job), call)("console")
+    with pytest.raises(UsageError, match="client_options"):
+        write(rate, job).option("kafka.compression.type", "zstd")
     with pytest.raises(UsageError, match="no path"):
         write(rate, job).start("/tmp/out")
 

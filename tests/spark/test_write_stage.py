@@ -186,3 +186,34 @@ def test_a_topic_with_a_small_limit_gets_small_batches_and_names_a_record_that_i
     with pytest.raises(StreamingQueryException, match=r"3\d+ bytes and topic .* allows 2000"):
         run(large, job, topic=f"{job.name}-out")
     assert len(failures(job)) == 1
+
+
+def test_settings_copied_from_a_producer_have_their_effect(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the driver and by a stage."""
+    settings = {
+        "kafka.compression.type": "zstd",
+        "batch.size": "20000",
+        "linger.ms": "5",
+        "acks": "all",
+        "enable.idempotence": "true",
+        "retries": "2147483647",
+        "max.block.ms": "60000",
+        "default.api.timeout.ms": "60000",
+        "delivery.timeout.ms": "60000",
+    }
+    encoders: list[Encoder] = []
+
+    def encoder(*arguments: Any) -> Encoder:
+        encoders.append(Encoder(*arguments))
+        return encoders[-1]
+
+    monkeypatch.setattr(micro_batch_module, "Encoder", encoder)
+    for first, count, per_batch in ((0, 700, 700), (700, 40, 20)):
+        load(job.bootstrap_servers, job.name, first, count)
+        rows = source(spark, job, per_batch).select("key", "value")
+        run(rows, job, topic=f"{job.name}-out", client_options=settings)
+    check_copied(job, 740)
+    assert senders(job) == {"stage", "driver"}
+    assert {(made.batch_size, made.compression_type) for made in encoders} == {(20000, "zstd")}

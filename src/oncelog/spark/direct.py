@@ -12,7 +12,7 @@ from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
-from oncelog.spark.sending import DELIVERY_TIMEOUT_MS, Deliveries
+from oncelog.spark.sending import Deliveries
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
 
@@ -75,8 +75,7 @@ class DirectWriter:
                 transactional_id=options.driver.application_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
-                delivery_timeout_ms=min(DELIVERY_TIMEOUT_MS, options.transaction_timeout_ms),
-                **options.client_options,
+                **options.producer_options(),
             )
             await self._producer.start()
         else:

@@ -25,7 +25,6 @@ from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
-from oncelog.spark.sending import DELIVERY_TIMEOUT_MS
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
 from oncelog.spark.write_stage import (
@@ -125,10 +124,7 @@ class SparkBatch(QueryBatch):
             identity=identity,
             batch_id=self.batch_id,
             targets=encoder.targets,
-            producer_options={
-                "delivery_timeout_ms": min(DELIVERY_TIMEOUT_MS, options.transaction_timeout_ms),
-                **options.client_options,
-            },
+            producer_options=options.producer_options(),
             progress_path=options.progress_path if run.is_local else None,
             crash_point=run.crash_point if run.is_local else None,
         )

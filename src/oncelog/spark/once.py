@@ -16,10 +16,10 @@ from oncelog.client.settings import hide_secrets
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.batch_progress import describe_batch
 from oncelog.spark.checks import check_columns, refuse_connect
+from oncelog.spark.client_settings import settled
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
-from oncelog.spark.preflight import check_client_options
 from oncelog.spark.progress import CrashPoint
 from oncelog.spark.run import Run
 from oncelog.spark.sink_options import (
@@ -85,8 +85,8 @@ def write_once(
         crash_point=crash_point or CrashPoint.from_environment(),
         client_options=hide_secrets(client_options or {}),
     )
+    options = settled(options)
     check_options(options)
-    check_client_options(options)
     start = KafkaStart(df, options)
     start.examine(QUERY_ID, is_known=True)
     query = OnceQuery()

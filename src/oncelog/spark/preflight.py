@@ -21,12 +21,13 @@ from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import StoppableLoop
+from oncelog.spark.client_settings import TIMEOUTS
 from oncelog.spark.driver import another_cluster
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker, check_query, latest
 from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 
-__all__ = ["check_carrier", "check_client_options", "examine", "explained"]
+__all__ = ["check_carrier", "examine", "explained"]
 
 ANSWER_TIMEOUT_S: Final = 8.0
 """After so long without a reply, or without progress in reading, the error names the cluster."""
@@ -52,14 +53,6 @@ MARKER_SEGMENT_BYTES_MAX: Final = 64 * 1024 * 1024
 _CONFIGS_TEXT: Final = ", ".join(f"{name}={value}" for name, value in MARKER_TOPIC_CONFIGS.items())
 
 log = logging.getLogger("oncelog.spark")
-
-
-def check_client_options(options: SinkOptions) -> None:
-    """Refuse a client option that no client supports, without a request to a cluster."""
-    try:
-        Admin(options.bootstrap_servers, **client_options(Role.ADMIN, options.client_options))
-    except (ConfigError, TypeError, ValueError) as error:
-        raise UsageError(f"client_options or bootstrap_servers are wrong: {error}") from error
 
 
 def examine(
@@ -89,12 +82,13 @@ async def _examine(
     is_query_known: bool,
 ) -> str | None:
     timeout_ms = ANSWER_TIMEOUT_S * 1000
-    admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **options.client_options)
+    settings = {name: v for name, v in options.client_options.items() if name not in TIMEOUTS}
+    admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **settings)
     transaction = TransactionDriver(
         options.bootstrap_servers,
         options.driver.application_id,
         timeout_ms=timeout_ms,
-        **options.client_options,
+        **settings,
     )
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S) as limit:

@@ -18,10 +18,7 @@ from oncelog.spark.errors import TooLargeError
 from oncelog.spark.parties import TaskReport
 from oncelog.spark.targets import Targets
 
-__all__ = ["DELIVERY_TIMEOUT_MS", "Deliveries"]
-
-DELIVERY_TIMEOUT_MS: Final = 120_000
-"""Kafka's default of ``delivery.timeout.ms``."""
+__all__ = ["Deliveries"]
 
 IN_FLIGHT_COUNT_MAX: Final = 16
 """Record batches of one sender that wait for their acknowledgement before it takes more."""

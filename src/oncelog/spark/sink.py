@@ -13,10 +13,10 @@ from pyspark.sql import DataFrame
 from oncelog.client.settings import hide_secrets
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
+from oncelog.spark.client_settings import settled
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
-from oncelog.spark.preflight import check_client_options
 from oncelog.spark.progress import CrashPoint
 from oncelog.spark.query import RunningSink
 from oncelog.spark.sink_options import (
@@ -86,6 +86,7 @@ def exactly_once(
       partitions.
     - `batch_size` in bytes of a record batch; `transaction_timeout_ms` of a write stage, at most
       the broker's ``transaction.max.timeout.ms``.
+    - `client_options`: settings of Kafka's producer by Kafka's names (docs/spark.md lists which).
     - `progress_path`: a file for one JSON line per step (`oncelog.spark.progress`).
 
     Raises `UsageError` or `UnsupportedModeError` at once for what can be seen now, from ``start()``
@@ -119,9 +120,8 @@ def exactly_once(
         crash_point=crash_point or CrashPoint.from_environment(),
         client_options=hide_secrets(client_options or {}),
     )
-
+    options = settled(options)
     check_options(options)
-    check_client_options(options)
 
     start = KafkaStart(df, options)
     sink = RunningSink(df.sparkSession, start.run, SparkBatch)

@@ -10,6 +10,8 @@ from oncelog.spark.progress import CrashPoint
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 BATCH_SIZE_BYTES: Final = 512 * 1024
+DELIVERY_TIMEOUT_MS: Final = 120_000
+"""Kafka's default of ``delivery.timeout.ms``."""
 MARKER_TOPIC: Final = "__oncelog_markers"
 """Shared by all applications of a cluster; a record's key is the application id."""
 
@@ -29,11 +31,22 @@ class SinkOptions:
     progress_path: str | None
     crash_point: CrashPoint | None
     client_options: dict[str, Any] = field(default_factory=dict)
+    """Kafka's settings of all clients, as `oncelog.spark.client_settings` leaves them."""
+    delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+
+    def producer_options(self) -> dict[str, Any]:
+        """Return the options of the producers that send for the sink."""
+        timeout_ms = min(self.delivery_timeout_ms, self.transaction_timeout_ms)
+        return {"delivery_timeout_ms": timeout_ms, **self.client_options}
 
 
 def check_options(options: SinkOptions) -> None:
     """Refuse invalid values, without a request to a cluster."""
     driver = options.driver
+    for name in ("batch_size", "max_tasks", "transaction_timeout_ms", "delivery_timeout_ms"):
+        value = getattr(options, name)
+        if value is not None and value < 1:
+            raise UsageError(f"{name}={value} must be at least 1")
     marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
     if options.compression_type not in CODEC_NAMES:
         raise UsageError(

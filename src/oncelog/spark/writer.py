@@ -58,7 +58,12 @@ class ExactlyOnceWriter(DataStreamWriter):
         self._given: dict[str, str] = {}
 
     def option(self, key: str, value: Any) -> DataStreamWriter:
-        """Set an option, as in Spark; one that changes the mode is refused."""
+        """Set an option, as in Spark; one that changes the mode, or has no effect, is refused."""
+        if key.lower().startswith(PREFIX):
+            raise UsageError(
+                f"option({key!r}) has no effect on this writer: exactly_once takes Kafka's "
+                "settings as client_options"
+            )
         if key.lower() == ASYNC_PROGRESS.lower() and str(value).lower() == "true":
             raise UnsupportedModeError(
                 f"{ASYNC_PROGRESS} notes progress behind the batches' backs; exactly_once needs it "
