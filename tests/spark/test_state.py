@@ -52,6 +52,20 @@ def test_the_state_stays_that_of_the_run_whose_output_is_visible(
     assert ("drain", 1) not in [(step["step"], step["batch"]) for step in job.steps()]
 
 
+def test_a_checkpoints_path_may_have_characters_that_an_address_escapes(
+    spark: SparkSession, job: Job
+) -> None:
+    """Its logs and its state are found, and its commit log is completed."""
+    job.folder = job.folder / "run#1" / "what?" / "dt=2026%2D11"
+    job.folder.mkdir(parents=True)
+    job.query, job.per_batch = "counts", SMALL
+    fail_after_end_txn(spark, job)
+    job.run_here(spark)
+    assert job.findings(4 * job.per_batch) == []
+    assert ("drain", 1) not in [(step["step"], step["batch"]) for step in job.steps()]
+    assert (job.checkpoint / "commits" / "3").exists()
+
+
 @pytest.mark.soak
 def test_without_the_completed_commit_log_output_and_state_are_of_two_runs(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch

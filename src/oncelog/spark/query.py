@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
-from urllib.parse import unquote, urlparse
 from weakref import WeakValueDictionary
 
 from py4j.protocol import Py4JError
@@ -57,6 +56,9 @@ DESCRIPTION: Final = "spark.job.description"
 
 STARTING_OFFSETS: Final = ("oncelog-starting-offsets-*.json", "sources/*/0")
 """The folder within a checkpoint where sources record the beginning of a query."""
+
+_LOCAL: Final = re.compile(r"(?:file:(?://(?=/))?)?(/.*)", re.DOTALL)
+"""Matches a path on the local disk as Hadoop prints it: nothing in it is escaped."""
 
 
 class Query(Protocol):
@@ -295,9 +297,9 @@ def described(context: Any, text: str) -> Iterator[None]:
 
 def read_text(context: Any, path: str) -> str:
     """A file of a checkpoint, on the local disk or on any of Hadoop's file systems."""
-    location = urlparse(path)
-    if location.scheme in ("", "file"):
-        with open(unquote(location.path), encoding="utf-8") as file:
+    local = _LOCAL.fullmatch(path)
+    if local is not None:
+        with open(local[1], encoding="utf-8") as file:
             return file.read()
     jvm = context._jvm  # noqa: SLF001 - Hadoop's file systems are reached through the JVM only
     hadoop_path = jvm.org.apache.hadoop.fs.Path(path)

@@ -14,12 +14,16 @@ from oncelog.spark.errors import DrainError, StoppedError
 from oncelog.spark.query import QueryBatch, RunningSink, described, read_text
 
 
-def test_a_checkpoint_path_with_spaces_is_read(tmp_path: Path) -> None:
-    folder = tmp_path / "check point"
+@pytest.mark.parametrize("name", ["check point", "run#1", "a?b", "dt=2026%2D11", "100%"])
+@pytest.mark.parametrize("prefix", ["", "file:", "file://"])
+def test_a_checkpoint_is_read_by_the_path_that_spark_gives(
+    tmp_path: Path, name: str, prefix: str
+) -> None:
+    """Spark's paths are Hadoop's: nothing in them is escaped."""
+    folder = tmp_path / name
     folder.mkdir()
     (folder / "0").write_text("v1")
-    assert read_text(None, (folder / "0").as_uri()) == "v1"
-    assert read_text(None, str(folder / "0")) == "v1"
+    assert read_text(None, f"{prefix}{folder}/0") == "v1"
 
 
 def test_a_jobs_description_is_put_back() -> None:
