@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, TopicPartition
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from oncelog.client.admin import Admin
@@ -222,6 +223,20 @@ def read(
         return records
     finally:
         consumer.close()
+
+
+def message_of(failure: StreamingQueryException) -> str:
+    """What a user reads of the sink's error in a running query: one message, no nested traceback.
+
+    Around it are Spark's own lines, and the calls that lead from Spark to the sink.
+    """
+    told = str(failure).split("=== Streaming Query ===")[0]
+    assert told.count("Traceback") == 1, told
+    assert told.count("oncelog/spark") == 1, told
+    message, *rest = told[told.index("oncelog.spark.errors.") :].strip().splitlines()
+    assert len(message) < 1000
+    assert [line for line in rest if not line.startswith(" SQLSTATE")] == []
+    return message
 
 
 def check_copied(job: Job, count: int) -> None:

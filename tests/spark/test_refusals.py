@@ -4,12 +4,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.spark import PipelineError, UnsupportedModeError, UsageError, exactly_once
-from tests.spark.support import Job, check_copied, load, read
+from tests.spark.support import Job, check_copied, load, message_of, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -102,7 +103,9 @@ def test_a_null_topic_and_an_unknown_one_stop_the_query_with_the_reason(
     null = F.lit(None).cast("string")
     assert "topic is null" in failure_of(write(rows.withColumn("topic", null), job, topic=None))
     unknown = rows.withColumn("topic", F.lit("nowhere"))
-    assert "'nowhere' does not exist" in failure_of(write(unknown, job, topic=None))
+    with pytest.raises(StreamingQueryException) as failure:
+        write(unknown, job, topic=None).trigger(availableNow=True).start().awaitTermination()
+    assert "UnknownTargetError: topic 'nowhere' does not exist" in message_of(failure.value)
     assert "'nowhere' does not exist" in failure_of(write(rows, job, topic="nowhere"))
     assert read(job.bootstrap_servers, f"{job.name}-out") == []
 

@@ -3,6 +3,7 @@
 One or two queries here; `python -m tests.spark.matrix` has them all.
 """
 
+import asyncio
 import os
 from itertools import product
 from pathlib import Path
@@ -11,11 +12,13 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from oncelog.client.admin import Admin
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.writer import ExactlyOnceWriter
 from tests.spark.crash_table import LARGE, SMALL
 from tests.spark.faults import Fault, Victim
 from tests.spark.queries import QUERIES
-from tests.spark.support import Job
+from tests.spark.support import PARTITIONS_COUNT, Job, message_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -64,6 +67,26 @@ def test_a_checkpoints_path_may_have_characters_that_an_address_escapes(
     assert job.findings(4 * job.per_batch) == []
     assert ("drain", 1) not in [(step["step"], step["batch"]) for step in job.steps()]
     assert (job.checkpoint / "commits" / "3").exists()
+
+
+def test_a_committed_batch_whose_records_are_gone_ends_the_query_with_one_message(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job.query, job.per_batch = "counts", SMALL
+    fail_after_end_txn(spark, job)
+    monkeypatch.setattr(ExactlyOnceWriter, "_complete_commit_log", lambda _: None)
+    asyncio.run(delete_records(job, 2 * SMALL))
+    with pytest.raises(StreamingQueryException) as failure:
+        job.run_here(spark)
+    text = message_of(failure.value)
+    assert text.startswith("oncelog.spark.errors.DrainError: batch 1 is committed")
+    assert "no longer has offset" in text
+
+
+async def delete_records(job: Job, before: int) -> None:
+    async with Admin(job.bootstrap_servers) as admin:
+        places = [TopicPartition(f"{job.name}-in", index) for index in range(PARTITIONS_COUNT)]
+        await admin.delete_records(dict.fromkeys(places, before // PARTITIONS_COUNT))
 
 
 @pytest.mark.soak

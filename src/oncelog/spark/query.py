@@ -18,10 +18,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from oncelog.client.errors import ClientError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_execution
 from oncelog.spark.commit_log import text_of, watermark_after
-from oncelog.spark.errors import DrainError, StoppedError
+from oncelog.spark.errors import DrainError, PipelineError, StoppedError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.parties import MicroBatch
 from oncelog.spark.progress import CrashPoint, ProgressLog
@@ -204,7 +205,7 @@ class QueryBatch:
             if self.is_stopping():
                 text = f"the query was stopped while it computed batch {self.batch_id} again"
                 raise StoppedError(f"{text} for its state; the batch is committed") from None
-            raise DrainError(self.batch_id, str(failure_of(error))) from error
+            raise DrainError(self.batch_id, str(failure_of(error))) from None
 
     def _logged(self) -> LoggedOffsets:
         path = f"{self._query.checkpoint}/offsets/{self.batch_id}"
@@ -264,6 +265,10 @@ class RunningSink(Generic[R]):
         except StoppedError as error:
             log.warning("%s", error)
             raise StoppedError(INTERRUPTED) from None
+        except (PipelineError, ClientError) as error:
+            # Spark makes the traceback part of the query's message.
+            log.debug("batch %d failed", batch_id, exc_info=True)
+            raise error.with_traceback(None) from None
 
     def run_of(self, query: Any, context: Any) -> R:
         """Return the run of this query, created on first use."""

@@ -88,8 +88,10 @@ def test_a_committed_batch_whose_state_cannot_be_made_again_says_so(
     batch: QueryBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
-    with pytest.raises(DrainError, match=r"batch 7 is committed.*no longer has offset 3"):
+    with pytest.raises(DrainError, match=r"batch 7 is committed.*no longer has offset 3") as failed:
         batch.drain()
+    assert len(traceback.format_exception(failed.value)[-1]) < 1000
+    assert "Py4JError" not in "".join(traceback.format_exception(failed.value))
 
 
 def test_a_drain_that_a_stop_cancels_is_no_lost_state(monkeypatch: pytest.MonkeyPatch) -> None:
