@@ -1,5 +1,6 @@
 """What befalls a whole query: its checkpoint is lost, its driver stops for a while."""
 
+import json
 import os
 import signal
 import time
@@ -10,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from bench.peer.kafka import PeerUnavailable
 from bench.spark.session import connector
-from oncelog.spark import FailClosedError
+from oncelog.spark import FailClosedError, UsageError
 from oncelog.spark.progress import CrashRow
 from tests.spark.crash_table import KILLED
 from tests.spark.faults import Fault, Victim
@@ -47,6 +48,20 @@ def test_a_lost_checkpoint_fails_closed_and_a_stateless_query_may_resume_from_th
     query_id = str(refused.value).split("replaces_query='")[1].split("'")[0]
     job.run_here(spark, starting="group", replaces=query_id)
     check_copied(job, 1000)
+
+
+def test_a_lost_checkpoint_with_state_is_not_replaced_by_an_empty_one(
+    spark: SparkSession, job: Job
+) -> None:
+    job.query = "counts"
+    job.load_orders(0, 100)
+    job.run_here(spark)
+    query_id = json.loads((job.checkpoint / "metadata").read_text())["id"]
+    job.checkpoint.rename(job.folder / "lost")
+    job.load_orders(100, 100)
+    with pytest.raises(UsageError, match="has an aggregation, and would begin with an empty state"):
+        job.run_here(spark, starting="group", replaces=query_id)
+    assert job.findings(100) == []
 
 
 @pytest.mark.soak

@@ -2,6 +2,7 @@
 
 import socket
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from oncelog.spark import (
     UsageError,
     exactly_once,
 )
+from oncelog.spark.checks import state_of
 from oncelog.spark.writer import kafka_sources
 from tests.spark.support import Job, load, read
 from tests.support.broker import BrokerProcess
@@ -193,6 +195,67 @@ def test_a_lost_checkpoint_goes_on_only_from_the_groups_offsets(
     lost.trigger(availableNow=True).start().awaitTermination()
     values = [value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
     assert len(values) == len(set(values)) == 100
+
+
+STATEFUL: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "an aggregation": lambda rows, _: rows.groupBy("value").count().select("value"),
+    "a session window, an aggregation too": lambda rows, _: (
+        rows.withWatermark("time", "1 hour")
+        .groupBy("value", F.session_window("time", "1 hour"))
+        .count()
+        .select("value")
+    ),
+    "distinct rows": lambda rows, _: rows.distinct(),
+    "dropDuplicates": lambda rows, _: rows.dropDuplicates(["value"]),
+    "dropDuplicatesWithinWatermark": lambda rows, _: rows.withWatermark(
+        "time", "1 hour"
+    ).dropDuplicatesWithinWatermark(["value"]),
+    "a join of two streams": lambda rows, _: rows.join(rows.select("value"), "value"),
+    "a limit": lambda rows, _: rows.limit(5),
+    "applyInPandasWithState": lambda rows, _: rows.groupBy("value").applyInPandasWithState(
+        lambda key, frames, state: frames, "value string", "n int", "append", "NoTimeout"
+    ),
+    "a state behind other steps": lambda rows, table: (
+        rows.union(rows.distinct()).join(table, "value").where("value > '1'").select("value")
+    ),
+    "rows that are in a table too": lambda rows, table: rows.select("value").intersect(table),
+}
+STATELESS: dict[str, Callable[[DataFrame, DataFrame], DataFrame]] = {
+    "a filter": lambda rows, _: rows.where("value > '1'"),
+    "a union": lambda rows, _: rows.union(rows),
+    "a join with a table": lambda rows, table: rows.join(table.distinct(), "value"),
+    "a watermark": lambda rows, _: rows.withWatermark("time", "1 hour"),
+    "a shuffle": lambda rows, _: rows.repartition(2, F.rand()),
+    "a filter by a table": lambda rows, table: rows.where(
+        F.col("value").isin([row[0] for row in table.collect()])
+    ),
+}
+
+
+@pytest.fixture
+def shapes(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    """A stream and a table."""
+    stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
+    rows = stream.select(F.col("value").cast("string"), F.col("timestamp").alias("time"))
+    return rows, spark.range(3).select(F.col("id").cast("string").alias("value"))
+
+
+@pytest.mark.parametrize("shape", STATEFUL)
+def test_a_query_with_state_may_not_replace_another(
+    shapes: tuple[DataFrame, DataFrame], job: Job, shape: str
+) -> None:
+    """It would go on from the group's offsets, and begin with an empty state."""
+    text = refusal(write(STATEFUL[shape](*shapes), job, replaces_query="q"))
+    assert "replaces_query" in text
+    assert "without state" in text
+    assert not job.checkpoint.exists()
+
+
+@pytest.mark.parametrize("shape", STATELESS)
+def test_a_query_without_state_may_replace_another(
+    shapes: tuple[DataFrame, DataFrame], shape: str
+) -> None:
+    assert state_of(STATELESS[shape](*shapes)) is None
 
 
 def test_a_source_on_another_cluster_is_named_and_works_without_its_offsets(

@@ -18,11 +18,28 @@ __all__ = [
     "check_configuration",
     "refuse_connect",
     "refuse_execution",
+    "refuse_state",
     "refuse_version",
+    "state_of",
 ]
 
 HEADERS_DDL: Final = "array<struct<key:string,value:binary>>"
 
+
+STATEFUL: Final = {
+    "Aggregate": "an aggregation",
+    "Deduplicate": "a deduplication",
+    "DeduplicateWithinWatermark": "a deduplication",
+    "Distinct": "a deduplication",
+    "Except": "a difference of rows",
+    "GlobalLimit": "a limit",
+    "Intersect": "an intersection",
+}
+"""Nodes of a streaming query's plan that keep state, and what users call them.
+
+Source: `UnsupportedOperationChecker.isStatefulOperation`, which cannot be called; distinct rows and
+limits are stateful when they are planned.
+"""
 
 PYSPARK_MIN: Final = (4, 2)
 
@@ -67,6 +84,39 @@ def check_configuration(df: DataFrame) -> None:
         raise UnsupportedModeError(
             "spark.speculation runs tasks twice; turn it off for exactly_once"
         )
+
+
+def refuse_state(df: DataFrame) -> None:
+    """Refuse a query with state in the place of another one, whose state it does not have."""
+    what = state_of(df)
+    if what is not None:
+        raise UsageError(
+            f"replaces_query lets a query without state go on where another one ended; this one has"
+            f" {what}, and would begin with an empty state: bring back the checkpoint of the "
+            "replaced query, or begin anew under another application_id"
+        )
+
+
+def state_of(df: DataFrame) -> str | None:
+    """Return what keeps state in a streaming DataFrame, None if nothing does."""
+    plan = df._jdf.queryExecution().analyzed()  # noqa: SLF001 - Spark offers no public way to a plan
+    nodes = [plan]
+    while nodes:
+        node = nodes.pop()
+        # Tables that a stream is joined with are no part of its state.
+        if not node.isStreaming():
+            continue
+        found = node.children()
+        children = [found.apply(index) for index in range(found.size())]
+        name = str(node.getClass().getSimpleName())
+        if "WithState" in name:
+            return "a state of its own"
+        if name in STATEFUL:
+            return STATEFUL[name]
+        if name == "Join" and all(child.isStreaming() for child in children):
+            return "a join of two streams"
+        nodes += children
+    return None
 
 
 def check_columns(df: DataFrame, topic: str | None) -> None:

@@ -80,7 +80,7 @@ def exactly_once(
     - `commit_source_offsets`: False for a source on another cluster, whose offsets mean nothing in
       this one's groups.
     - `accept`, `replaces_query`: overrides for the cases in which the sink refuses to go on, named
-      by the error itself.
+      by the error itself. Only a query without state may replace another one.
     - `write_attempts`: how often a batch is tried within one call, each under a new epoch.
     - `max_tasks`: tasks of the write stage, at most the free slots and the number of target
       partitions.

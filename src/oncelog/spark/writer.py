@@ -13,7 +13,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.client.settings.names import PREFIX
-from oncelog.spark.checks import check_configuration
+from oncelog.spark.checks import check_configuration, refuse_state
 from oncelog.spark.commit_log import complete_before_start
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker
@@ -167,6 +167,8 @@ class KafkaStart:
     def examine(self, query_id: str | None, is_known: bool) -> None:
         """Raise `PipelineError` for each mistake that would fail the query later."""
         check_configuration(self._frame)
+        if self._options.driver.replaces_query is not None:
+            refuse_state(self._frame)
         self._cluster_id = examine(self._options, kafka_sources(self._frame), query_id, is_known)
 
     def committed(self) -> Marker | None:
