@@ -5,7 +5,10 @@ import contextlib
 import os
 import random
 import re
+import threading
+import time
 from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,9 +18,11 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 import oncelog.spark.micro_batch as micro_batch_module
 import oncelog.spark.run as run_module
+import oncelog.spark.slots as slots_module
 from oncelog.client.admin import Admin
 from oncelog.spark import exactly_once
 from oncelog.spark.encoder import Encoder
@@ -40,16 +45,21 @@ def source(spark: SparkSession, job: Job, per_batch: int) -> DataFrame:
 
 
 def run(df: DataFrame, job: Job, **options: Any) -> None:
+    writer_of(df, job, **({"topic": None} | options)).start().awaitTermination()
+
+
+def writer_of(df: DataFrame, job: Job, **options: Any) -> DataStreamWriter:
+    given: dict[str, Any] = {"topic": f"{job.name}-out"} | options
     writer = exactly_once(
         df,
         bootstrap_servers=job.bootstrap_servers,
         application_id=job.name,
         progress_path=str(job.progress),
-        **options,
+        **given,
     )
-    writer = writer.option("checkpointLocation", str(job.checkpoint)).trigger(availableNow=True)
-    query = writer.start()
-    query.awaitTermination()
+    writer = writer.option("checkpointLocation", str(job.checkpoint))
+    triggered: DataStreamWriter = writer.trigger(availableNow=True)
+    return triggered
 
 
 def senders(job: Job) -> set[str]:
@@ -137,6 +147,81 @@ def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
     seen = Counter(value for _, _, value in read(job.bootstrap_servers, f"{job.name}-out"))
     assert seen == Counter(b"%d" % number for number in range(1500))
     assert [bool(re.search("attempt", error)) for error in failures(job)] == [True]
+
+
+@contextlib.contextmanager
+def held_slot(spark: SparkSession, folder: Path) -> Iterator[Callable[[], None]]:
+    """Another job holds one of the two slots, until it is told to let go."""
+    begun, released = folder / "begun", folder / "released"
+
+    def hold(_: object) -> None:
+        begun.touch()
+        while not released.exists():
+            time.sleep(0.02)
+
+    numbers = spark.sparkContext.parallelize([0], 1)
+    holder = threading.Thread(target=lambda: numbers.foreach(hold), daemon=True)
+    holder.start()
+    try:
+        wait_until(begun.exists)
+        yield released.touch
+    finally:
+        released.touch()
+        holder.join()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline_s = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.02)
+
+
+def test_a_stage_that_waits_for_another_jobs_slot_says_so_and_goes_on(
+    spark: SparkSession,
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(slots_module, "WAITED_S", 0.2)
+    load(job.bootstrap_servers, job.name, 0, 700)
+    writer = writer_of(source(spark, job, 700).select("key", "value"), job)
+    with held_slot(spark, job.folder) as release:
+        query = writer.start()
+        wait_until(lambda: "waits for 2 slots at once, and other jobs hold 1 of 2" in caplog.text)
+        release()
+        query.awaitTermination()
+    check_copied(job, 700)
+    assert failures(job) == []
+
+
+def test_a_query_whose_stage_waits_for_another_jobs_slot_can_be_stopped(
+    spark: SparkSession,
+    job: Job,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(slots_module, "WAITED_S", 0.2)
+    load(job.bootstrap_servers, job.name, 0, 700)
+    writer = writer_of(source(spark, job, 700).select("key", "value"), job)
+    with held_slot(spark, job.folder):
+        query = writer.start()
+        wait_until(lambda: "waits for 2 slots" in caplog.text)
+        began_s = time.monotonic()
+        query.stop()
+        assert time.monotonic() - began_s < 15
+        assert query.exception() is None
+    assert read(job.bootstrap_servers, f"{job.name}-out") == []
+
+
+def test_one_slot_is_enough_for_many_partitions(spark: SparkSession, job: Job) -> None:
+    load(job.bootstrap_servers, job.name, 0, 700)
+    with held_slot(spark, job.folder):
+        writer_of(
+            source(spark, job, 700).select("key", "value"), job, max_tasks=1
+        ).start().awaitTermination()
+    check_copied(job, 700)
+    assert senders(job) == {"stage"}
 
 
 def test_a_partition_made_a_moment_ago_is_found(

@@ -7,7 +7,7 @@ may see different rows of a query that is not deterministic (INV-10).
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from py4j.protocol import Py4JError
@@ -25,6 +25,7 @@ from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
+from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
 from oncelog.spark.write_stage import (
@@ -36,7 +37,6 @@ from oncelog.spark.write_stage import (
     named,
     partition_count,
     record_columns,
-    slots_of,
     stage_settings,
     tagged,
 )
@@ -135,7 +135,13 @@ class SparkBatch(QueryBatch):
         # others go on: it refuses to send, and `check_one_attempt` refuses a second stage attempt.
         stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=run.has_barriers)
         tag = self._tag(identity)
-        with _one_message(), stage_settings(self._df.sparkSession):
+        # A plain stage begins with as many tasks as there are free slots.
+        waiting = (
+            waiting_reported(run.context, tag, self.batch_id, task_count)
+            if run.has_barriers
+            else nullcontext()
+        )
+        with _one_message(), stage_settings(self._df.sparkSession), waiting:
             rows = tagged(run.context, tag, stage)
         check_one_attempt(run.context, tag)
         return [report_of(row) for row in rows]
@@ -143,8 +149,9 @@ class SparkBatch(QueryBatch):
     def _task_count(self, targets: Targets) -> int:
         """Return the count of sending tasks, at most one per target partition.
 
-        A barrier stage needs a slot for each; executors come and go, so slots are counted at each
-        attempt. Tasks of another stage may wait, and dynamic allocation starts executors for them.
+        A barrier stage needs a free slot for each at the same time. Executors come and go, so slots
+        are counted at each attempt. Tasks of another stage may wait, and dynamic allocation starts
+        executors for them.
         """
         run = self._run
         count = slots_of(run.context)

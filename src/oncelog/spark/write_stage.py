@@ -1,6 +1,6 @@
 """Prepares and checks the Spark job of the write stage.
 
-Casts its columns, counts its partitions and task slots, explains its failures, and checks that each
+Casts its columns, counts its partitions, explains its failures, and checks that each
 stage had one attempt.
 """
 
@@ -262,16 +262,3 @@ def _cause(text: str) -> str:
 def _shortened(text: str) -> str:
     text = text.strip()
     return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[:MESSAGE_LENGTH_MAX]}..."
-
-
-def slots_of(context: Any) -> int:
-    """Return the count of tasks that can run at the same time now.
-
-    A barrier stage with more tasks would wait for executors that may never start.
-    """
-    java = context._jsc.sc()  # noqa: SLF001 - no public call counts the slots
-    try:
-        profile = java.resourceProfileManager().defaultResourceProfile()
-        return max(int(java.maxNumConcurrentTasks(profile)), 1)
-    except Py4JError:
-        return max(int(context.defaultParallelism), 1)
