@@ -10,7 +10,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.peer import KafkaPeer
-from tests.spark.faults import ANSWER_LOST, ROW_OF, Fault, Victim
+from tests.spark.faults import ANSWER_LOST, BETWEEN, ROW_OF, Fault, Victim
 from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
@@ -125,7 +125,7 @@ def what_the_driver_did(case: Case, job: Job) -> list[str]:
     """The fault had the effect that its row promises, not none at all."""
     steps = [(step["step"], step["batch"]) for step in job.steps()]
     attempts = steps.count(("after_init", case.batch))
-    went_through = case.row in (ANSWER_LOST, "txn_ended")
+    went_through = case.row in (ANSWER_LOST, "txn_ended", BETWEEN)
     if went_through and attempts > 1:
         return [f"batch {case.batch} was written {attempts} times after its transaction ended"]
     failed = case.victim in (Victim.WORKER, Victim.DAEMON, Victim.TASK)

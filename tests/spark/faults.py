@@ -6,6 +6,8 @@ the process it is in: a Python worker, all workers, the broker, or only the answ
 
 import os
 import signal
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -21,6 +23,9 @@ from oncelog.spark.progress import CrashPoint, CrashRow
 
 ANSWER_LOST = "answer_lost"
 """EndTxn went through, and its answer does not reach the driver."""
+
+BETWEEN = "between_batches"
+"""Spark has noted the batch in its commit log, and not yet planned the next one."""
 
 
 class Victim(StrEnum):
@@ -56,6 +61,7 @@ ROW_OF = {
     "ending": CrashRow.ENDING,
     ANSWER_LOST: CrashRow.ENDING,
     "txn_ended": CrashRow.TXN_ENDED,
+    BETWEEN: CrashRow.BETWEEN_BATCHES,
 }
 """What the progress file tells of a driver that was killed at a row."""
 
@@ -84,13 +90,16 @@ class Fault(CrashPoint):
     """A file that is made when the fault strikes; it never strikes twice."""
     broker_pid: str = ""
     """A file with the broker's process id."""
+    checkpoint: str = ""
+    """Strike after the batch stands in this checkpoint's commit log, if one is named."""
 
     @classmethod
     def at(cls, row: str, victim: Victim, batch: int, struck: Path, broker_pid: Path) -> "Fault":
-        """The fault of one case of the table."""
+        """The fault of one case of the table; the job's checkpoint is beside the file `struck`."""
         unheard = row == ANSWER_LOST
-        name = "ending" if unheard else row
-        return cls(name, batch, (), victim, unheard, str(struck), str(broker_pid))
+        name = {ANSWER_LOST: "ending", BETWEEN: "txn_ended"}.get(row, row)
+        checkpoint = str(struck.parent / "checkpoint") if row == BETWEEN else ""
+        return cls(name, batch, (), victim, unheard, str(struck), str(broker_pid), checkpoint)
 
     def is_at(self, name: str, batch_id: int) -> bool:
         if not CrashPoint.is_at(self, name, batch_id) or Path(self.struck).exists():
@@ -100,7 +109,9 @@ class Fault(CrashPoint):
             return False
         if self.is_unheard:
             _strike_after_end_txn(self)
-        return not self.is_unheard
+        elif self.checkpoint:
+            _strike_after_commit_log(self, batch_id)
+        return not self.is_unheard and not self.checkpoint
 
     def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
         try:
@@ -162,6 +173,31 @@ def _strike_after_end_txn(fault: Fault) -> None:
 
     replacement: Callable[[TransactionDriver, bool], Coroutine[Any, Any, None]] = ends_unheard
     TransactionDriver.end = replacement  # type: ignore[method-assign, assignment]
+
+
+def _strike_after_commit_log(fault: Fault, batch_id: int) -> None:
+    """Strike when the batch stands in Spark's commit log, and before the next one is planned.
+
+    The sink is not called then, so a thread looks. To be in time for a kill of the driver it takes
+    the place of the next entry of Spark's offsets log, until the JVM stands still.
+    """
+    committed = Path(fault.checkpoint, "commits", str(batch_id))
+    next_entry = Path(fault.checkpoint, "offsets", str(batch_id + 1))
+    kills_driver = fault.victim is Victim.DRIVER
+
+    def strike() -> None:
+        while not committed.exists():
+            time.sleep(0.001)
+        if kills_driver:
+            for pid in fault.pids:
+                os.kill(pid, signal.SIGSTOP)
+                os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
+            next_entry.rmdir()
+        fault.kill()
+
+    if kills_driver:
+        next_entry.mkdir()
+    threading.Thread(target=strike, daemon=True).start()
 
 
 def _parent(pid: int) -> int:
