@@ -307,7 +307,8 @@ class Admin:
         `states` are Kafka's names (Ongoing, CompleteCommit); `duration_ms` keeps transactions that
         began longer ago; `pattern` is a regular expression for whole ids. Raises `FatalError`:
         unsupported_version where a broker does not know a filter, invalid_request for states that
-        do not exist, invalid_regular_expression. Source: KIP-664, KIP-994, KIP-1152.
+        do not exist, invalid_regular_expression, coordinator_not_available where a broker cannot
+        name all its ids. Source: KIP-664, KIP-994, KIP-1152.
         """
         wanted = ListTransactionsRequest(
             state_filters=tuple(states),

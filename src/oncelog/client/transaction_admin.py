@@ -36,6 +36,10 @@ __all__ = [
 _DURATION_SINCE = 1
 _PATTERN_SINCE = 2
 _NO_FILTER = -1
+_PARTIAL_LIST = (
+    "cannot list all its transactional ids, as a partition of __transaction_state is not available"
+    " (its log names the reason)"
+)
 
 
 async def list_transactions(
@@ -43,8 +47,8 @@ async def list_transactions(
 ) -> list[TransactionListing]:
     """The transactional ids of every broker that pass the filters, in their order.
 
-    Raises `FatalError` (unsupported_version) where a broker does not know a filter, and for states
-    that do not exist (invalid_request).
+    Raises `FatalError`: unsupported_version where a broker does not know a filter, invalid_request
+    for states that do not exist, coordinator_not_available where a broker cannot name all its ids.
     """
     await cluster.refresh([])
     found = []
@@ -54,6 +58,9 @@ async def list_transactions(
         response: list_api.ListTransactionsResponse = await cluster.request(
             connection, ApiKey.LIST_TRANSACTIONS, wanted
         )
+        if response.error_code is ErrorCode.coordinator_not_available:
+            # Only an administrator can help: the partition's log is damaged, or off line.
+            raise FatalError(response.error_code, f"broker {node_id} {_PARTIAL_LIST}")
         if response.error_code is not ErrorCode.none:
             raise classify(response.error_code, Operation.OTHER, f"broker {node_id}")
         if response.unknown_state_filters:

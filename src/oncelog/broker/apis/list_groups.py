@@ -1,8 +1,8 @@
 """Handles ListGroups (16), versions 0-5: lists the groups that this broker coordinates.
 
 Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848) ignore case. While any
-shard is being loaded the reply is COORDINATOR_LOAD_IN_PROGRESS: a partial list would look complete.
-Gap: none known.
+shard is being loaded the reply is COORDINATOR_LOAD_IN_PROGRESS, also where another is missing. As
+in Kafka the groups of a shard whose log is damaged or off line are left out. Gap: none known.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def handle(
 
 
 def _response(results: list[ListResult]) -> ListGroupsResponse:
-    failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
-    if failed is not None and failed is not ErrorCode.not_coordinator:
-        return ListGroupsResponse(error_code=failed)
+    failed = {result.error for result in results} - {ErrorCode.none, ErrorCode.not_coordinator}
+    if failed:
+        return ListGroupsResponse(error_code=next(iter(failed)))
     return ListGroupsResponse(
         error_code=ErrorCode.none,
         groups=tuple(

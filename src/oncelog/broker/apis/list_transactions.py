@@ -2,7 +2,10 @@
 
 Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
 pattern of the id (KIP-1152), in RE2's syntax. The reply names unknown states. While any shard is
-being loaded it is COORDINATOR_LOAD_IN_PROGRESS.
+being loaded it is COORDINATOR_LOAD_IN_PROGRESS. COORDINATOR_NOT_AVAILABLE while a shard of this
+broker's is missing, because its log is damaged or its data folder off line: tools take a
+transaction that no list names for a hanging one and abort it, and the missing shard may commit it
+elsewhere (INV-4). Kafka then lists the ids of the other shards.
 
 A request with our tagged field `include_expiry` also gets the time at which each unused id expires.
 """
@@ -14,6 +17,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.net.request import Request
 from oncelog.coordinator import patterns
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_transactions import (
     ListTransactionsRequest,
@@ -41,13 +45,20 @@ def handle(
         pattern=body.transactional_id_pattern or "",
     )
     tells_expiry = body.include_expiry
+    runtime = context.transactions
+    is_whole = runtime.has_shards_of(
+        context.image.topic(TRANSACTION_STATE_TOPIC), context.broker_id
+    )
     if event.pattern and not _is_pattern(event.pattern):
         return ListTransactionsResponse(error_code=ErrorCode.invalid_regular_expression)
 
     def convert(results: list[ListTransactionsResult]) -> ListTransactionsResponse:
+        error = _list_error([result.error for result in results], is_whole)
+        if error is not ErrorCode.none:
+            return ListTransactionsResponse(error_code=error)
         return _response(results, sorted(event.states - STATE_BY_LABEL.keys()), tells_expiry)
 
-    return gather(context.transactions.ask_all(event), convert, holds_back=True)
+    return gather(runtime.ask_all(event), convert, holds_back=True)
 
 
 def _is_pattern(text: str) -> bool:
@@ -59,12 +70,22 @@ def _is_pattern(text: str) -> bool:
     return True
 
 
+def _list_error(errors: list[ErrorCode], is_whole: bool) -> ErrorCode:
+    """Return the error of the whole list.
+
+    A shard that is being loaded comes first: asking again helps then.
+    """
+    failed = set(errors) - {ErrorCode.none}
+    if ErrorCode.coordinator_load_in_progress in failed:
+        return ErrorCode.coordinator_load_in_progress
+    if not is_whole or ErrorCode.not_coordinator in failed:
+        return ErrorCode.coordinator_not_available
+    return next(iter(failed), ErrorCode.none)
+
+
 def _response(
     results: list[ListTransactionsResult], unknown_states: list[str], tells_expiry: bool
 ) -> ListTransactionsResponse:
-    failed = next((r.error for r in results if r.error is not ErrorCode.none), None)
-    if failed is not None and failed is not ErrorCode.not_coordinator:
-        return ListTransactionsResponse(error_code=failed)
     return ListTransactionsResponse(
         error_code=ErrorCode.none,
         unknown_state_filters=tuple(unknown_states),

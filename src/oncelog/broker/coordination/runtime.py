@@ -313,6 +313,19 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             for coordinator in list(self._coordinators.values())
         ]
 
+    def has_shards_of(self, topic: TopicImage | None, broker_id: int) -> bool:
+        """Whether there is a shard for each partition of the internal topic that is this broker's.
+
+        A partition without a leader, because its data folder is off line, is so too: no other
+        broker answers for its ids. Those that other brokers lead do not count.
+        """
+        return topic is None or all(
+            index in self._coordinators
+            for index, partition in enumerate(topic.partitions)
+            if partition.leader == broker_id
+            or (partition.leader < 0 and broker_id in partition.replicas)
+        )
+
     @property
     def parked_count(self) -> int:
         """The count of requests that wait for a transition, in all shards."""

@@ -97,18 +97,43 @@ async def find_open(admin: Admin, partitions: Sequence[TopicPartition]) -> list[
 async def owners_of(
     admin: Admin, transactions: Iterable[OpenTransaction]
 ) -> dict[int, TransactionDescription]:
-    """By producer id: what its coordinator says. A producer id that none knows is left out."""
+    """By producer id: what its coordinator says. A producer id that none knows is left out.
+
+    Raises `FatalError` (coordinator_not_available) while a coordinator that may know one of them is
+    not available.
+    """
     from oncelog.client import FatalError
     from oncelog.core.errors import ErrorCode
 
     producer_ids = {one.producer.producer_id for one in transactions}
     if not producer_ids:
         return {}
-    owners = {}
+    owners: dict[int, TransactionDescription] = {}
     for listed in await admin.list_transactions(producer_ids=sorted(producer_ids)):
         try:
             owners[listed.producer_id] = await admin.describe_transaction(listed.transactional_id)
         except FatalError as error:
             if error.code is not ErrorCode.transactional_id_not_found:
                 raise
+    if owners.keys() != producer_ids:
+        await _require_every_coordinator(admin)
     return owners
+
+
+async def _require_every_coordinator(admin: Admin) -> None:
+    """Raise `FatalError` if a partition of theirs has no leader: no broker lists its ids."""
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+    from oncelog.core.ids import TRANSACTION_STATE_TOPIC
+
+    try:
+        topic = await admin.describe_topic(TRANSACTION_STATE_TOPIC)
+    except FatalError as error:
+        if error.code is not ErrorCode.unknown_topic_or_partition:
+            raise
+        return
+    away = [str(one.index) for one in topic.partitions if one.leader < 0]
+    if away:
+        named = ", ".join(f"{TRANSACTION_STATE_TOPIC}-{index}" for index in away)
+        text = f"{named} without a leader: whether a coordinator has this transaction is unknown"
+        raise FatalError(ErrorCode.coordinator_not_available, text)

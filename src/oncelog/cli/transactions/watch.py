@@ -52,13 +52,23 @@ class OldestTransaction(NamedTuple):
     """The oldest open transaction of a partition, and who has it.
 
     `end_offset` is the partition's end, `open_count` how many transactions are open there. Without
-    an `owner` no coordinator knows the producer.
+    an `owner` no coordinator knows the producer, or `are_owners_known` is false: one that may know
+    it is not available.
     """
 
     oldest: OpenTransaction
     open_count: int
     end_offset: int
     owner: TransactionDescription | None
+    are_owners_known: bool = True
+
+    @property
+    def state(self) -> str:
+        """The owner's state, or what is known of the owner."""
+        if self.owner is not None:
+            return self.owner.state
+        known = self.are_owners_known
+        return "unknown to every coordinator" if known else "its coordinator is not available"
 
     def open_ms(self, at_ms: int) -> int:
         """The time since which it is open, by the coordinator, else the producer's last record."""
@@ -133,17 +143,33 @@ async def _look(admin: Admin, topics: tuple[str, ...]) -> list[OldestTransaction
     for one in await find_open(admin, partitions):
         by_partition.setdefault(one.topic_partition, []).append(one)
     oldest = [found[0] for found in by_partition.values()]
-    owners = await owners_of(admin, oldest)
+    owners = await _owners(admin, oldest)
     ends = await admin.list_offsets(dict.fromkeys(by_partition, "latest"))
     return [
         OldestTransaction(
             one,
             len(by_partition[one.topic_partition]),
             ends[one.topic_partition],
-            owners.get(one.producer.producer_id),
+            (owners or {}).get(one.producer.producer_id),
+            are_owners_known=owners is not None,
         )
         for one in oldest
     ]
+
+
+async def _owners(
+    admin: Admin, transactions: Sequence[OpenTransaction]
+) -> dict[int, TransactionDescription] | None:
+    """By producer id, or None while a coordinator is not available."""
+    from oncelog.client import FatalError
+    from oncelog.core.errors import ErrorCode
+
+    try:
+        return await owners_of(admin, transactions)
+    except FatalError as error:
+        if error.code is not ErrorCode.coordinator_not_available:
+            raise
+        return None
 
 
 def _rows(holders: Sequence[OldestTransaction]) -> list[tuple[Cell, ...]]:
@@ -162,6 +188,6 @@ def _row(holder: OldestTransaction, at_ms: int) -> tuple[Cell, ...]:
         owner.transactional_id if owner is not None else None,
         one.producer.producer_id,
         one.producer.producer_epoch,
-        owner.state if owner is not None else "unknown to every coordinator",
+        holder.state,
         holder.open_ms(at_ms),
     )

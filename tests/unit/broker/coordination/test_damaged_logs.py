@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.cli.log.mending import plan_partition
+from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -21,6 +22,7 @@ from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import init_producer
 
 NONE, NOT_COORDINATOR = ErrorCode.none, ErrorCode.not_coordinator
+NOT_AVAILABLE = ErrorCode.coordinator_not_available
 LOADER = "oncelog.broker.coordination.loading"
 TIMEOUT = 60_000
 
@@ -104,6 +106,10 @@ async def check_one_is_down(
         assert await use(context, client, topic, 1) is SERVED[topic]
         listed = await client.ask(ApiKey.LIST_GROUPS, 4)
         assert ErrorCode(listed.error_code) is NONE
+        # Who misses an id there takes its transaction for a hanging one (INV-4).
+        is_away = topic == TRANSACTION_STATE_TOPIC
+        listed = await client.ask(ApiKey.LIST_TRANSACTIONS)
+        assert listed.error_code is (NOT_AVAILABLE if is_away else NONE)
         assert context.broker.stopped_because is None
         where = f"{topic}-0"
         (error,) = errors(caplog)
@@ -189,3 +195,22 @@ async def test_records_of_later_kinds_are_passed_over_with_one_warning(
     assert f"{topic}-0" in warning
     assert "records of type 17 are ignored" in warning
     assert f"offset {offset}" in warning
+
+
+@pytest.mark.parametrize("loading", [0, 1])
+@pytest.mark.parametrize(
+    ("topic", "api"),
+    [
+        (TRANSACTION_STATE_TOPIC, ApiKey.LIST_TRANSACTIONS),
+        (CONSUMER_OFFSETS_TOPIC, ApiKey.LIST_GROUPS),
+    ],
+)
+async def test_a_list_says_that_a_shard_is_being_loaded_whichever_other_is_damaged(
+    tmp_path: Path, topic: str, api: ApiKey, loading: int
+) -> None:
+    async with prepared(tmp_path, topic) as context:
+        shards = coordinator(context, topic)._coordinators
+        shards[loading].processor.state = CoordinatorState.LOADING
+        shards[1 - loading].processor.state = CoordinatorState.RESIGNED
+        listed = await (await context.connect()).ask(api)
+        assert listed.error_code is ErrorCode.coordinator_load_in_progress

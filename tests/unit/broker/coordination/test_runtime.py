@@ -434,3 +434,19 @@ async def test_an_earlier_deadline_replaces_the_one_that_is_armed(tmp_path: Path
         while not bench.effects:  # noqa: ASYNC110 - the timer is already due
             await asyncio.sleep(0)
     assert machine.applied == [b"a", b"b", b"timer"]
+
+
+async def test_a_shard_is_missing_only_where_it_would_be_this_brokers(tmp_path: Path) -> None:
+    """Partition 0 has its shard; of partition 1 it depends who leads it, or would."""
+    bench = Bench(tmp_path)
+    bench.follow()
+    assert bench.runtime.has_shards_of(None, ME)
+    own = PartitionImage(ME, 0, (ME,), (ME,))
+    for leader, replicas, is_whole in (
+        (OTHER, (OTHER, ME), True),
+        (-1, (OTHER,), True),
+        (-1, (ME,), False),
+        (ME, (ME,), False),
+    ):
+        topic = TopicImage(TOPIC, TOPIC_ID, (own, PartitionImage(leader, 0, (), replicas)))
+        assert bench.runtime.has_shards_of(topic, ME) is is_whole, (leader, replicas)
