@@ -127,6 +127,7 @@ def _step(step: describe_api.LifeStep) -> TransactionStep:
         partitions=_partitions(step.topics),
         error=step.error_code.name.upper() if is_refused else None,
         cause=step.cause,
+        more_count=step.more_count,
     )
 
 

@@ -203,7 +203,7 @@ class TransactionStep:
     `kind` is one of "producer", "partitions added", "offsets sent", "prepare commit", "prepare
     abort", "marker", "complete commit", "complete abort". `error` is Kafka's name of what a
     partition answered to a marker, None where it was written. `cause` says why, where the client
-    did not ask for it.
+    did not ask for it. `more_count` partitions are not named in `partitions`.
     """
 
     at_ms: int
@@ -213,6 +213,7 @@ class TransactionStep:
     partitions: tuple[TopicPartition, ...]
     error: str | None
     cause: str
+    more_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

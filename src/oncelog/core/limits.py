@@ -183,6 +183,9 @@ LIFE_STEPS_PER_ID_COUNT_MAX = 24
 id: about five transactions.
 """
 
+LIFE_PARTITIONS_PER_STEP_COUNT_MAX = 8
+"""Partitions that such a step names (a report: for each error). The others are counted."""
+
 LIFE_LOG_OFFSETS_COUNT_MAX = 100_000
 """Last offsets of a partition of `__transaction_state` that are searched for an id's transitions,
 if its coordinator does not report them.
@@ -190,8 +193,11 @@ if its coordinator does not report them.
 
 LIVES_REMEMBERED_COUNT_MAX = 100
 """Transactional ids per partition of `__transaction_state` whose history is remembered: 5,000 with
-50 partitions, up to 7.5 KB each.
+50 partitions, 6 to 15 KB each.
 """
+
+CLIENT_ID_TOLD_LENGTH_MAX = 100
+"""Characters of a client id that histories and lines of the log repeat."""
 
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 100
 """Transactional ids that one tick of a coordinator checks for timeouts, or for expiry: about 10 ms

@@ -6,9 +6,11 @@ describes them only on request, so that a transaction costs one append to a dequ
 report.
 
 Volatile (D2): bounded per id and in the number of ids, and lost with the leadership. After a load
-it begins with the moves that the log still has.
+it begins with the moves that the log still has. A step that concerns many partitions keeps the
+names of a few and counts the others.
 """
 
+import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
@@ -21,11 +23,15 @@ from oncelog.core.ids import (
     ProducerId,
     TopicPartition,
 )
-from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
+from oncelog.core.limits import (
+    LIFE_PARTITIONS_PER_STEP_COUNT_MAX,
+    LIFE_STEPS_PER_ID_COUNT_MAX,
+    LIVES_REMEMBERED_COUNT_MAX,
+)
 from oncelog.core.values import value
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
-__all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind"]
+__all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind", "WideMove", "wide_move"]
 
 
 class StepKind(Enum):
@@ -46,7 +52,11 @@ class StepKind(Enum):
 
 @value
 class Step:
-    """One step of an id; `cause` is the reason of a step that the client did not request."""
+    """One step of an id.
+
+    `cause` is the reason of a step that the client did not request; `more_count` partitions are not
+    named in `partitions`.
+    """
 
     at_ms: int
     kind: StepKind
@@ -55,6 +65,7 @@ class Step:
     partitions: tuple[TopicPartition, ...] = ()
     error: ErrorCode = ErrorCode.none
     cause: str = ""
+    more_count: int = 0
 
 
 class Cause(NamedTuple):
@@ -63,15 +74,54 @@ class Cause(NamedTuple):
     text: str
 
 
+class WideMove(NamedTuple):
+    """A move of a transaction with many partitions, in place of its `TransactionMetadata`.
+
+    `partitions` are the first of those that the move added, or of all in a prepared state, and
+    `more_count` is how many others there are.
+    """
+
+    state: TransactionState
+    last_update_timestamp_ms: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    partitions: tuple[TopicPartition, ...]
+    more_count: int
+
+
+Outcomes = tuple[tuple[TopicPartition, ErrorCode], ...]
+
+
 class Markers(NamedTuple):
-    """The replies of partition leaders; `remark` adds a reason to them."""
+    """The replies of partition leaders; `remark` adds a reason to them.
+
+    `more` has, by error, how many partitions are not named in `outcomes`. `of` makes one.
+    """
 
     at_ms: int
-    outcomes: tuple[tuple[TopicPartition, ErrorCode], ...]
+    outcomes: Outcomes
     remark: str = ""
+    more: tuple[tuple[ErrorCode, int], ...] = ()
+
+    @staticmethod
+    def of(at_ms: int, outcomes: Outcomes, remark: str = "") -> "Markers":
+        """Record a report; of many partitions only the first of each error are named."""
+        if len(outcomes) <= LIFE_PARTITIONS_PER_STEP_COUNT_MAX:
+            return Markers(at_ms, outcomes, remark)
+        by_error: dict[ErrorCode, list[TopicPartition]] = {}
+        for topic_partition, error in outcomes:
+            by_error.setdefault(error, []).append(topic_partition)
+        named: list[tuple[TopicPartition, ErrorCode]] = []
+        more: list[tuple[ErrorCode, int]] = []
+        for error, partitions in by_error.items():
+            few = heapq.nsmallest(LIFE_PARTITIONS_PER_STEP_COUNT_MAX, partitions)
+            named += [(topic_partition, error) for topic_partition in few]
+            if len(few) < len(partitions):
+                more.append((error, len(partitions) - len(few)))
+        return Markers(at_ms, tuple(named), remark, tuple(more))
 
 
-Life = deque[TransactionMetadata | Markers | Cause]
+Life = deque[TransactionMetadata | WideMove | Markers | Cause]
 """The steps of one id, oldest first."""
 
 _S = TransactionState
@@ -104,8 +154,35 @@ class Lives:
         return tuple(_steps(self.by_id.get(transactional_id, ())))
 
 
-def _steps(life: Iterable[TransactionMetadata | Markers | Cause]) -> Iterator[Step]:
-    cause, before = "", None
+def wide_move(after: TransactionMetadata, before: TransactionMetadata | None) -> WideMove:
+    """Return what is remembered of a move that has many partitions.
+
+    A life with all of them would take a megabyte if it has a thousand.
+    """
+    told = after.partitions
+    if after.state is TransactionState.ONGOING:
+        told = told - _known(before)
+    named = tuple(heapq.nsmallest(LIFE_PARTITIONS_PER_STEP_COUNT_MAX, told))
+    return WideMove(
+        after.state,
+        after.last_update_timestamp_ms,
+        after.producer_id,
+        after.producer_epoch,
+        named,
+        len(told) - len(named),
+    )
+
+
+def _known(before: TransactionMetadata | WideMove | None) -> frozenset[TopicPartition]:
+    """Return the partitions that the transaction had before a move."""
+    if type(before) is TransactionMetadata and before.state is TransactionState.ONGOING:
+        return before.partitions
+    return frozenset()
+
+
+def _steps(life: Iterable[TransactionMetadata | WideMove | Markers | Cause]) -> Iterator[Step]:
+    cause = ""
+    before: TransactionMetadata | WideMove | None = None
     for item in life:
         match item:
             case Cause():
@@ -113,37 +190,41 @@ def _steps(life: Iterable[TransactionMetadata | Markers | Cause]) -> Iterator[St
             case Markers():
                 if before is not None:
                     yield from _marker_steps(item, before)
-            case TransactionMetadata():
+            case TransactionMetadata() | WideMove():
                 yield from _move_steps(item, before, cause)
                 cause, before = "", item
 
 
 def _move_steps(
-    after: TransactionMetadata, before: TransactionMetadata | None, cause: str
+    after: TransactionMetadata | WideMove, before: TransactionMetadata | WideMove | None, cause: str
 ) -> Iterator[Step]:
+    more_count = after.more_count if type(after) is WideMove else 0
     at_ms = after.last_update_timestamp_ms
     ids = (after.producer_id, after.producer_epoch)
     kind = _KINDS.get(after.state)
     if kind is not None:
-        yield Step(at_ms, kind, *ids, tuple(sorted(after.partitions)), cause=cause)
+        yield Step(
+            at_ms, kind, *ids, tuple(sorted(after.partitions)), cause=cause, more_count=more_count
+        )
         return
     if after.state is TransactionState.EMPTY:
         yield Step(at_ms, StepKind.PRODUCER, *ids, cause=cause)
         return
-    known = frozenset[TopicPartition]()
-    if before is not None and before.state is TransactionState.ONGOING:
-        known = before.partitions
-    added = sorted(after.partitions - known)
+    added = sorted(set(after.partitions) - _known(before))
     offsets = tuple(one for one in added if one.topic == CONSUMER_OFFSETS_TOPIC)
     others = tuple(one for one in added if one.topic != CONSUMER_OFFSETS_TOPIC)
+    if offsets and others and more_count:
+        # Those without a name are of either kind.
+        others, offsets = others + offsets, ()
     if others:
-        yield Step(at_ms, StepKind.PARTITIONS, *ids, others, cause=cause)
+        yield Step(at_ms, StepKind.PARTITIONS, *ids, others, cause=cause, more_count=more_count)
     if offsets:
-        yield Step(at_ms, StepKind.OFFSETS, *ids, offsets, cause=cause)
+        yield Step(at_ms, StepKind.OFFSETS, *ids, offsets, cause=cause, more_count=more_count)
 
 
-def _marker_steps(report: Markers, prepared: TransactionMetadata) -> Iterator[Step]:
+def _marker_steps(report: Markers, prepared: TransactionMetadata | WideMove) -> Iterator[Step]:
     """Return one step for all partitions with the same outcome."""
+    more = dict(report.more)
     by_error: dict[ErrorCode, list[TopicPartition]] = {}
     for topic_partition, error in report.outcomes:
         by_error.setdefault(error, []).append(topic_partition)
@@ -156,4 +237,5 @@ def _marker_steps(report: Markers, prepared: TransactionMetadata) -> Iterator[St
             tuple(sorted(partitions)),
             error,
             report.remark,
+            more.get(error, 0),
         )

@@ -23,6 +23,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import (
     COMPLETE_RETRY_BACKOFF_MS,
+    LIFE_PARTITIONS_PER_STEP_COUNT_MAX,
     MARKER_REFUSED_RETRY_BACKOFF_MS,
     MARKER_RETRY_BACKOFF_MS,
     MARKER_RETRY_TOLD_AFTER_MS,
@@ -64,8 +65,10 @@ def decide(
     volatile = store.volatile[event.transactional_id]
     lives = store.lives
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
-    if not life or type(life[-1]) is not Markers or not _is_recorded(life, event):
-        life.append(Markers(now_ms, event.outcomes))
+    is_wide = len(event.outcomes) > LIFE_PARTITIONS_PER_STEP_COUNT_MAX
+    report = (Markers.of if is_wide else Markers)(now_ms, event.outcomes)
+    if not life or type(life[-1]) is not Markers or not _is_recorded(life, report):
+        life.append(report)
     effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:
         effects = _nothing_owed(store, metadata, event, life, now_ms)
@@ -83,7 +86,7 @@ def decide(
     return Decision(effects=effects)
 
 
-def _is_recorded(life: Life, event: MarkersWritten) -> bool:
+def _is_recorded(life: Life, report: Markers) -> bool:
     """Whether an attempt of this transaction with the same outcome is recorded: only the first is.
 
     Partitions that fail apart from each other are retried and reported by turns.
@@ -91,7 +94,7 @@ def _is_recorded(life: Life, event: MarkersWritten) -> bool:
     for item in reversed(life):
         if type(item) is not Markers:
             return False
-        if item.outcomes == event.outcomes:
+        if (item.outcomes, item.more) == (report.outcomes, report.more):
             return True
     return False
 
@@ -109,10 +112,10 @@ def _nothing_owed(
     if event.deleted:
         gone = ErrorCode.unknown_topic_or_partition
         outcomes = tuple((partition, gone) for partition in event.deleted)
-        life.append(Markers(now_ms, outcomes, "the topic is deleted: nothing to end there"))
+        life.append(Markers.of(now_ms, outcomes, "the topic is deleted: nothing to end there"))
     if not event.closed:
         return ()
-    life.append(Markers(now_ms, event.closed, "nothing is open there: nothing to end"))
+    life.append(Markers.of(now_ms, event.closed, "nothing is open there: nothing to end"))
     for partition, _ in event.closed:
         volatile.markers_left.discard(partition)
         volatile.refused.pop(partition, None)

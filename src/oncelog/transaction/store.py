@@ -34,11 +34,14 @@ from oncelog.coordinator.shard import (
 from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
-from oncelog.core.limits import EXPIRED_IDS_REMEMBERED_COUNT_MAX
+from oncelog.core.limits import (
+    EXPIRED_IDS_REMEMBERED_COUNT_MAX,
+    LIFE_PARTITIONS_PER_STEP_COUNT_MAX,
+)
 from oncelog.core.values import value
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
-from oncelog.transaction.life import Cause, Lives
+from oncelog.transaction.life import Cause, Lives, wide_move
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 FinalizedVersion: TypeAlias = Callable[[], int]
@@ -225,7 +228,8 @@ class TransactionStore:
             self.ongoing.pop(id_, None)
         if after.state is TransactionState.EMPTY:
             volatile.end_connection = 0
-        life.append(after)
+        is_wide = len(after.partitions) > LIFE_PARTITIONS_PER_STEP_COUNT_MAX
+        life.append(wide_move(after, before) if is_wide else after)
         if self.to_complete.deadlines:
             self.to_complete.cancel(id_)
         self.expired.pop(id_, None)

@@ -162,6 +162,7 @@ def test_tagged_fields_of_our_own_come_through() -> None:
         kind="marker",
         topics=(describe_transactions.TopicData(topic="t", partitions=(1, 2)),),
         cause="why",
+        more_count=9,
     )
     state = describe_transactions.DescribedTransaction(
         transactional_id="id", life=(step,), trouble="stuck"

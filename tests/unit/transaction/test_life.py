@@ -1,17 +1,26 @@
 """What a coordinator remembers of an id, and says to those who ask."""
 
+import tracemalloc
 from dataclasses import replace
 
 import pytest
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import LIFE_STEPS_PER_ID_COUNT_MAX, LIVES_REMEMBERED_COUNT_MAX
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import (
+    LIFE_PARTITIONS_PER_STEP_COUNT_MAX,
+    LIFE_STEPS_PER_ID_COUNT_MAX,
+    LIVES_REMEMBERED_COUNT_MAX,
+)
+from oncelog.transaction import records
 from oncelog.transaction.life import Lives, Step, StepKind
 from oncelog.transaction.states import TransactionState
 from tests.unit.transaction.context import ID, OFFSETS, P0, P1, Context
 
 S = TransactionState
 K = StepKind
+LIFE_BYTES_MAX = 15_000
+"""docs/transactions.md: the memory of one id's life."""
 
 
 def told(context: Context) -> list[tuple[StepKind, tuple[object, ...], str]]:
@@ -123,6 +132,73 @@ def test_a_life_is_bounded_in_steps_and_in_ids() -> None:
         lives.begin(f"id-{number}").append(replace(context.metadata, transactional_id="x"))
     assert lives.steps("id-0") == ()
     assert isinstance(lives.steps("id-1")[0], Step)
+
+
+def test_a_step_of_many_partitions_names_a_few_and_counts_the_others() -> None:
+    many = tuple(TopicPartition("wide", index) for index in range(100))
+    few = many[:LIFE_PARTITIONS_PER_STEP_COUNT_MAX]
+    context = Context()
+    context.init()
+    context.add(*few)
+    context.add(*many)
+    context.add(*many, OFFSETS)
+    context.end(True)
+    (effect,) = context.markers
+    context.answer(effect, partitions=(P0,), deleted=many[60:])
+    retried = many[:60]
+    for _ in range(2):  # The second report says nothing new.
+        context.answer(effect, ErrorCode.not_leader_or_follower, partitions=retried)
+    context.answer(effect, partitions=(*many[:60], OFFSETS))
+    steps = context.describe().life[1:]
+    failed = ErrorCode.not_leader_or_follower.name
+    assert [(s.kind, s.partitions, s.more_count, s.error.name) for s in steps] == [
+        (K.PARTITIONS, few, 0, "none"),
+        (K.PARTITIONS, many[8:16], 84, "none"),
+        (K.OFFSETS, (OFFSETS,), 0, "none"),
+        (K.PREPARE_COMMIT, (OFFSETS, *many[:7]), 93, "none"),
+        (K.MARKER, (P0,), 0, "none"),
+        (K.MARKER, many[60:68], 32, "unknown_topic_or_partition"),
+        (K.MARKER, few, 52, failed),
+        (K.MARKER, (OFFSETS, *many[:7]), 53, "none"),
+        (K.COMPLETE_COMMIT, (), 0, "none"),
+    ]
+
+
+def test_partitions_of_either_kind_without_a_name_are_counted_once() -> None:
+    context = Context()
+    context.init()
+    context.add(OFFSETS, *(TopicPartition("wide", index) for index in range(9)))
+    (step,) = context.describe().life[1:]
+    assert (step.kind, step.more_count) == (K.PARTITIONS, 2)
+    assert step.partitions[-1] == OFFSETS
+    assert len(step.partitions) == LIFE_PARTITIONS_PER_STEP_COUNT_MAX
+
+
+@pytest.mark.parametrize(("count", "per_request"), [(1, 1), (8, 8), (8, 2), (200, 9), (1000, 1000)])
+def test_a_life_takes_no_more_memory_than_is_documented(count: int, per_request: int) -> None:
+    """docs/transactions.md: transactions of few partitions or many, added at once or bit by bit."""
+    context = Context()
+    tracemalloc.start()
+    try:
+        context.init()
+        for number in range(LIFE_STEPS_PER_ID_COUNT_MAX // 2):
+            topic = f"topic-{number:014}"
+            for first in range(0, count, per_request):
+                context.add(*(TopicPartition(topic, first + n) for n in range(per_request)))
+            context.end(True)
+            context.answer_markers()
+        # What others have of the transactions beside the life is not measured.
+        context.log.clear()
+        context.results.clear()
+        context.init()
+        for cached in vars(records).values():
+            getattr(cached, "cache_clear", int)()
+        full_bytes = tracemalloc.get_traced_memory()[0]
+        context.shard._store.lives.by_id.clear()
+        life_bytes = full_bytes - tracemalloc.get_traced_memory()[0]
+    finally:
+        tracemalloc.stop()
+    assert life_bytes < LIFE_BYTES_MAX
 
 
 def test_only_who_asks_is_told() -> None:

@@ -82,6 +82,7 @@ def _step(step: Step) -> LifeStep:
         topics=_topics(step.partitions),
         error_code=step.error,
         cause=step.cause,
+        more_count=step.more_count,
     )
 
 

@@ -15,6 +15,7 @@ from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
+from oncelog.core.limits import CLIENT_ID_TOLD_LENGTH_MAX
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
@@ -62,7 +63,8 @@ def _transactional(
         body.transaction_timeout_ms,
         ProducerId(body.producer_id),
         ProducerEpoch(body.producer_epoch),
-        client=f"client {request.client_id!r} at {request.connection.peer_host}",
+        client=f"client {request.client_id[:CLIENT_ID_TOLD_LENGTH_MAX]!r} at"
+        f" {request.connection.peer_host}",
     )
 
     def convert(result: InitProducerIdResult) -> InitProducerIdResponse:

@@ -20,7 +20,7 @@ from oncelog.broker.coordination.markers import append_markers
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
-from oncelog.core.limits import MARKERS_AUDITED_COUNT_MAX
+from oncelog.core.limits import CLIENT_ID_TOLD_LENGTH_MAX, MARKERS_AUDITED_COUNT_MAX
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.write_txn_markers import (
     WritableTxnMarker,
@@ -111,7 +111,7 @@ def _audit(request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None
         log.warning(
             "WriteTxnMarkers from client %r at %s: %s producer %d, epoch %d, coordinator epoch %d,"
             " past its coordinator: %s",
-            request.client_id,
+            request.client_id[:CLIENT_ID_TOLD_LENGTH_MAX],
             request.connection.peer_host,
             "commit" if marker.transaction_result else "abort",
             producer_id,

@@ -127,6 +127,7 @@ def _step_json(step: TransactionStep) -> dict[str, object]:
         "producer_id": step.producer_id,
         "producer_epoch": step.producer_epoch,
         "partitions": [{"topic": topic, "partition": index} for topic, index in step.partitions],
+        "more_partitions_count": step.more_count,
         "error": step.error,
         "cause": step.cause or None,
     }
@@ -135,8 +136,10 @@ def _step_json(step: TransactionStep) -> dict[str, object]:
 def _step_row(step: TransactionStep) -> tuple[str | None, ...]:
     why = ": ".join(text for text in (step.error, step.cause) if text)
     producer = f"{step.producer_id}, epoch {step.producer_epoch}"
-    where = ", ".join(map(str, step.partitions)) or None
-    return (moment_text(step.at_ms), step.kind, producer, where, why or None)
+    where = ", ".join(map(str, step.partitions))
+    if step.more_count:
+        where += f" and {step.more_count} more"
+    return (moment_text(step.at_ms), step.kind, producer, where or None, why or None)
 
 
 def _sentences(found: TransactionDescription) -> list[tuple[str, str | None]]:

@@ -40,7 +40,7 @@ class TopicData:
 class LifeStep:
     """An element of `life` in DescribedTransaction: something that happened to the id.
 
-    `kind` is one of `oncelog.transaction.life.StepKind`.
+    `kind` is one of `oncelog.transaction.life.StepKind`; `more_count` partitions are not named.
     """
 
     timestamp_ms: Int64 = 0
@@ -50,6 +50,7 @@ class LifeStep:
     topics: tuple[TopicData, ...] = ()
     error_code: Error = ErrorCode.none
     cause: String = ""
+    more_count: Annotated[Int32, Tag(OWN_TAGS)] = 0
 
 
 @message

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import CLIENT_ID_TOLD_LENGTH_MAX
+from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages import init_producer_id
 from oncelog.protocol.messages.describe_transactions import DescribedTransaction, LifeStep
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from oncelog.transaction import markers
@@ -135,3 +138,19 @@ async def test_a_fencing_is_one_line_that_says_who_came(
         " the epoch is now 1; partitions: t-0; cause: InitProducerId of another producer,"
         " client 'test' at 127.0.0.1"
     )
+
+
+async def test_of_a_long_client_id_only_the_beginning_is_remembered(context: Running) -> None:
+    producing = await producing_on(context)
+    await producing.add()
+    name = "x" * 30_000
+    request = init_producer_id.InitProducerIdRequest(
+        transactional_id=ID, transaction_timeout_ms=TIMEOUT
+    )
+    frame = codec.encode_request(ApiKey.INIT_PRODUCER_ID, 4, 1, name, request)
+    client = await context.connect()
+    await client.send(frame)
+    assert await client.receive() is not None
+    (cause, _) = [step.cause for step in (await described(client)).life if step.cause]
+    told = "x" * CLIENT_ID_TOLD_LENGTH_MAX
+    assert cause == f"InitProducerId of another producer, client '{told}' at 127.0.0.1"

@@ -1,5 +1,8 @@
 """`oncelog transactions show` against a broker in this process."""
 
+import asyncio
+
+from oncelog import Producer
 from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
 
 
@@ -65,3 +68,29 @@ def test_the_moves_can_be_read_from_the_coordinators_log(
     assert isinstance(read["life"], list)
     without_markers = [{**step, "cause": None} for step in told["life"] if step["step"] != "marker"]
     assert read["life"] == without_markers
+
+
+def test_of_many_partitions_a_few_are_named_and_the_others_counted(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    wide = f"{topic}-wide"
+    assert oncelog("topics", "create", wide, "--partitions", "12").exit_code == 0
+
+    async def work() -> None:
+        async with Producer(bootstrap_server, transactional_id=wide) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for index in range(12):
+                await producer.send(wide, b"x", partition=index)
+            await producer.flush()
+            await producer.commit_transaction()
+
+    asyncio.run(work())
+    lines = oncelog("transactions", "show", wide).stdout.splitlines()
+    (prepared,) = [line for line in lines if "\tprepare commit\t" in line]
+    named = ", ".join(f"{wide}-{index}" for index in (0, 1, 2, 3, 4, 5, 6, 7))
+    assert prepared.split("\t")[3] == f"{named} and 4 more"
+    (found,) = rows(oncelog("transactions", "show", wide, "--json"))
+    assert isinstance(found["life"], list)
+    (step,) = [step for step in found["life"] if step["step"] == "prepare commit"]
+    assert (len(step["partitions"]), step["more_partitions_count"]) == (8, 4)
