@@ -324,7 +324,8 @@ class Admin:
     async def describe_transaction(self, transactional_id: str) -> TransactionDescription:
         """Return state, producer and partitions of a transactional id, from its coordinator.
 
-        Raises `FatalError` (transactional_id_not_found). Source: KIP-664.
+        Raises `FatalError` (transactional_id_not_found), which says how the id expired, if its
+        coordinator knows. Source: KIP-664.
         """
         return await self._retrying(
             lambda: transaction_admin.describe_transaction(self._cluster, transactional_id)

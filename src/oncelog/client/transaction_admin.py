@@ -89,7 +89,10 @@ def _require_filters(connection: Connection, wanted: list_api.ListTransactionsRe
 
 
 async def describe_transaction(cluster: Cluster, transactional_id: str) -> TransactionDescription:
-    """Describe one id by its coordinator. Raises `FatalError` (transactional_id_not_found)."""
+    """Describe one id by its coordinator.
+
+    Raises `FatalError` (transactional_id_not_found), which says how the id expired, if known.
+    """
     request = describe_api.DescribeTransactionsRequest(
         transactional_ids=(transactional_id,), include_life=True
     )
@@ -98,9 +101,9 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
     )
     (state,) = response.transaction_states
     if state.error_code is not ErrorCode.none:
-        raise cluster.coordinator_error(
-            TRANSACTION, transactional_id, state.error_code, transactional_id
-        )
+        # An Oncelog coordinator remembers how an id expired.
+        named = f"{transactional_id}: {state.cause}" if state.cause else transactional_id
+        raise cluster.coordinator_error(TRANSACTION, transactional_id, state.error_code, named)
     node_id = cluster.coordinator_id(TRANSACTION, transactional_id)
     started_ms = state.transaction_start_time_ms
     return TransactionDescription(
@@ -114,6 +117,7 @@ async def describe_transaction(cluster: Cluster, transactional_id: str) -> Trans
         partitions=_partitions(state.topics),
         life=tuple(map(_step, state.life)),
         trouble=state.trouble,
+        fenced_because=state.cause,
     )
 
 

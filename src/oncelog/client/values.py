@@ -222,6 +222,8 @@ class TransactionDescription:
 
     `state` is Kafka's name for it (CompleteCommit). `start_time_ms` is None before the first
     transaction. `partitions` are those of the open transaction, or those that still owe a marker.
+    `life`, `trouble` (what keeps it from ending) and `fenced_because` (why a producer was last
+    fenced) are told by Oncelog's coordinators only.
     """
 
     transactional_id: str
@@ -234,6 +236,7 @@ class TransactionDescription:
     partitions: tuple[TopicPartition, ...]
     life: tuple[TransactionStep, ...] = ()
     trouble: str = ""
+    fenced_because: str = ""
 
 
 class ProducerState(NamedTuple):

@@ -255,6 +255,9 @@ MARKER_RETRY_TOLD_AFTER_MS = 1_000
 PARTITIONS_NAMED_COUNT_MAX = 10
 """Partitions that one line of the log names."""
 
+EXPIRY_TOLD_AFTER_MS = 1_000
+"""Pause after which expired ids are logged: those that a sweep finds meanwhile share the line."""
+
 EXPIRY_WARNING_SHARE = 10
 """An id is warned of when a tenth of `transactional.id.expiration.ms` is left."""
 

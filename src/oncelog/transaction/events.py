@@ -191,6 +191,11 @@ class ExpireId:
 
 
 @value
+class TellOfExpiry:
+    """Some ids expired a moment ago: log them together."""
+
+
+@value
 class WarnOfExpiry:
     """The sweep found ids that expire soon unless they are used; it finds each once."""
 
@@ -233,8 +238,9 @@ class EndTxnResult:
 class DescribeTransactionResult:
     """The description of one id.
 
-    `cause` is the reason of its producer's last fencing, if known; `life` has the recent steps, if
-    requested; `trouble` is what prevents the transaction from ending, and the remedy.
+    `cause` is the reason of its producer's last fencing, or how an id that does not exist expired,
+    if known; `life` has the recent steps, if requested; `trouble` is what prevents the transaction
+    from ending, and the remedy.
     """
 
     error: ErrorCode
@@ -315,6 +321,7 @@ TransactionEvent: TypeAlias = (
     | AbortTimedOut
     | CompletePrepared
     | ExpireId
+    | TellOfExpiry
     | WarnOfExpiry
 )
 """The events of the transaction coordinator. A new event is added here and in `shard.decide`."""

@@ -1,11 +1,12 @@
 """Builds the coordinator's lines in the broker's log.
 
-Only steps that the client did not request are logged: an abort by timeout, a fencing, a marker that
-cannot be written, the work that a new leader resumes. `Notice` is an effect, so that a line is
-written once its step is committed. `oncelog transactions show` shows the rest.
+Only steps that the client did not request are logged: an abort by timeout, a fencing, an expiry, a
+marker that cannot be written, the work that a new leader resumes. `Notice` is an effect, so that a
+line is written once its step is committed. `oncelog transactions show` shows the rest.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -16,7 +17,9 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 __all__ = [
     "aborted",
     "advice",
+    "expired",
     "expires_soon",
+    "expiry_cause",
     "fenced",
     "marker_retry_lasts",
     "refused_in_vain",
@@ -24,6 +27,8 @@ __all__ = [
     "stuck",
     "takeover",
 ]
+
+_DAY_MS = 86_400_000
 
 
 def takeover(event: InitProducerId, *, is_own: bool) -> str:
@@ -102,6 +107,23 @@ def expires_soon(transactional_ids: Sequence[str], within_ms: int) -> Notice:
         f" (transactional.id.expiration.ms), and their producers fail then: {named}{rest}",
         is_warning=True,
     )
+
+
+def expired(count: int, first_ids: Sequence[str], idle_ms: int) -> Notice:
+    """Log ids that expired, some of them by name."""
+    named = ", ".join(first_ids)
+    rest = f" and {count - len(first_ids)} more" if count > len(first_ids) else ""
+    return Notice(
+        f"{count} transactional ids expired, not used for {idle_ms} ms"
+        f" (transactional.id.expiration.ms); their producers fail at their next request:"
+        f" {named}{rest}"
+    )
+
+
+def expiry_cause(at_ms: int, idle_ms: int) -> str:
+    """Say when an id expired, in UTC, and why."""
+    at = datetime.fromtimestamp(at_ms // 1000, UTC).isoformat(" ").removesuffix("+00:00")
+    return f"expired at {at} UTC after {idle_ms / _DAY_MS:.1f} days without use"
 
 
 def _who(metadata: TransactionMetadata) -> str:

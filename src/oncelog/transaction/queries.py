@@ -34,11 +34,10 @@ def describe(
         return answer(context, DescribeTransactionResult(ErrorCode.invalid_request, id_))
     metadata = store.transactions.get(id_)
     if metadata is None:
-        expired_ms = store.expired.get(id_)
-        cause = None if expired_ms is None else f"expired at {expired_ms} ms"
+        expiry = store.expired.get(id_)
+        cause = None if expiry is None else notices.expiry_cause(*expiry)
         error = ErrorCode.transactional_id_not_found
-        trouble = cause or ""
-        return answer(context, DescribeTransactionResult(error, id_, cause=cause, trouble=trouble))
+        return answer(context, DescribeTransactionResult(error, id_, cause=cause))
     volatile = store.volatile[id_]
     partitions = volatile.markers_left if metadata.state.is_prepared else metadata.partitions
     result = DescribeTransactionResult(

@@ -44,6 +44,7 @@ from oncelog.transaction.events import (
     ListTransactions,
     ListTransactionsResult,
     MarkersWritten,
+    TellOfExpiry,
     TransactionDecision,
     TransactionEffect,
     TransactionEvent,
@@ -51,7 +52,12 @@ from oncelog.transaction.events import (
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import FinalizedVersion, TransactionConfig, TransactionStore
+from oncelog.transaction.store import (
+    ExpiriesUntold,
+    FinalizedVersion,
+    TransactionConfig,
+    TransactionStore,
+)
 
 _MAPPED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -111,7 +117,7 @@ class TransactionCoordinatorShard(
         match event:
             case AddPartitions(verify_only=True) | DescribeTransaction():
                 return None
-            case ListTransactions() | WarnOfExpiry():
+            case ListTransactions() | WarnOfExpiry() | TellOfExpiry():
                 return None
             case InitProducerId() if init_producer_id.is_hopeless(self._store, event):
                 return None
@@ -150,6 +156,8 @@ class TransactionCoordinatorShard(
                 return markers.complete_prepared(store, event, context)
             case ExpireId():
                 return timers.expire(store, event, context)
+            case TellOfExpiry():
+                return timers.tell_of_expiry(store)
             case WarnOfExpiry():
                 return timers.warn_of_expiry(store, event)
             case DescribeTransaction():
@@ -197,5 +205,6 @@ class TransactionCoordinatorShard(
 
     def on_loaded(self, context: EventContext) -> TransactionDecision:
         """Start the sweeps, and send the markers of every prepared transaction again (INV-4)."""
+        self._store.expiries_untold = ExpiriesUntold()
         self._sweeps.start(context.now_ms)
         return Decision(effects=markers.resume_all(self._store, context.now_ms))

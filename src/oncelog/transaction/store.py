@@ -16,13 +16,13 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
 - `VolatileState.markers_told_ms`, `is_warned`: what was logged already. `lives`: recent steps.
 - `_proposed`: the moves that produced records in flight.
 - `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
-  for DescribeTransactions.
+  for DescribeTransactions. `expiries_untold`: those that are not logged yet.
 """
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from oncelog.coordinator.shard import (
     CoordinatorRecord,
@@ -37,6 +37,7 @@ from oncelog.core.ids import NO_PRODUCER_EPOCH, ProducerEpoch, TopicPartition
 from oncelog.core.limits import (
     EXPIRED_IDS_REMEMBERED_COUNT_MAX,
     LIFE_PARTITIONS_PER_STEP_COUNT_MAX,
+    PARTITIONS_NAMED_COUNT_MAX,
 )
 from oncelog.core.values import value
 from oncelog.transaction import records
@@ -95,6 +96,21 @@ class Proposal:
     cause: str = ""
 
 
+class Expiry(NamedTuple):
+    """When an id expired, and for how long it had not been used."""
+
+    at_ms: int
+    idle_ms: int
+
+
+@dataclass(slots=True)
+class ExpiriesUntold:
+    """The ids that expired since the last line of the log about them: the first, and how many."""
+
+    count: int = 0
+    first_ids: list[str] = field(default_factory=list)
+
+
 class TransactionStore:
     """The state that the shard's modules share.
 
@@ -113,7 +129,8 @@ class TransactionStore:
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.to_complete: Timers[str] = Timers()
-        self.expired: dict[str, int] = {}
+        self.expired: dict[str, Expiry] = {}
+        self.expiries_untold = ExpiriesUntold()
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
         """The volatile state of each id that is written or about to be."""
         self.lives = Lives()
@@ -192,8 +209,14 @@ class TransactionStore:
             raise UnknownKind(record.key)
 
     def _forget(self, transactional_id: str, now_ms: int) -> None:
-        if self.transactions.pop(transactional_id, None) is not None:
-            self.expired[transactional_id] = now_ms
+        metadata = self.transactions.pop(transactional_id, None)
+        if metadata is not None:
+            idle_ms = now_ms - metadata.last_update_timestamp_ms
+            self.expired[transactional_id] = Expiry(now_ms, idle_ms)
+            untold = self.expiries_untold
+            untold.count += 1
+            if untold.count <= PARTITIONS_NAMED_COUNT_MAX:
+                untold.first_ids.append(transactional_id)
             if len(self.expired) > EXPIRED_IDS_REMEMBERED_COUNT_MAX:
                 del self.expired[next(iter(self.expired))]
         self.volatile.pop(transactional_id, None)

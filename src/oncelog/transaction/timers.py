@@ -10,6 +10,7 @@ from math import ceil
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
 from oncelog.core.limits import (
+    EXPIRY_TOLD_AFTER_MS,
     EXPIRY_WARNING_SHARE,
     TRANSACTION_SWEEP_CONTINUE_MS,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
@@ -19,12 +20,13 @@ from oncelog.transaction.events import (
     AbortTimedOut,
     CompletePrepared,
     ExpireId,
+    TellOfExpiry,
     TransactionDecision,
     TransactionEvent,
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import TransactionStore
+from oncelog.transaction.store import ExpiriesUntold, TransactionStore
 
 
 class Sweeps:
@@ -40,6 +42,7 @@ class Sweeps:
         config = store.config
         self._timeouts = _Pass(store.ongoing, config.abort_interval_ms, share)
         self._expiry = _Pass(store.transactions, config.expire_interval_ms, share)
+        self._tell_ms = 0
 
     def start(self, now_ms: int) -> None:
         """Plan the first sweeps."""
@@ -54,6 +57,7 @@ class Sweeps:
         for is_planned, next_ms in (
             (store.ongoing, self._timeouts.next_ms),
             (store.transactions, self._expiry.next_ms),
+            (store.expiries_untold.count, self._tell_ms),
         ):
             if is_planned and (earliest_ms is None or next_ms < earliest_ms):
                 earliest_ms = next_ms
@@ -64,6 +68,8 @@ class Sweeps:
         found: list[TransactionEvent] = []
         found += map(CompletePrepared, self._store.to_complete.due(now_ms))
         found += self._overdue(self._timeouts.next_ids(now_ms), now_ms)
+        if self._store.expiries_untold.count and now_ms >= self._tell_ms:
+            found.append(TellOfExpiry())
         found += self._idle(self._expiry.next_ids(now_ms), now_ms)
         return found
 
@@ -89,6 +95,9 @@ class Sweeps:
                 found.append(ExpireId(id_))
             elif _is_idle(store, metadata, now_ms + left_ms) and not store.volatile[id_].is_warned:
                 near.append(id_)
+        if found:
+            # A sweep of many ids is told in one line, after its last slice.
+            self._tell_ms = now_ms + EXPIRY_TOLD_AFTER_MS
         return [*found, WarnOfExpiry(tuple(near))] if near else found
 
 
@@ -134,6 +143,15 @@ def expire(store: TransactionStore, event: ExpireId, context: EventContext) -> T
         return NOTHING
     tombstone = records.tombstone(event.transactional_id)
     return Decision((tombstone,), id=event.transactional_id)
+
+
+def tell_of_expiry(store: TransactionStore) -> TransactionDecision:
+    """Log the ids that expired since the last such line."""
+    untold, store.expiries_untold = store.expiries_untold, ExpiriesUntold()
+    if not untold.count:
+        return NOTHING
+    idle_ms = store.config.id_expiration_ms
+    return Decision(effects=(notices.expired(untold.count, untold.first_ids, idle_ms),))
 
 
 def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> TransactionDecision:

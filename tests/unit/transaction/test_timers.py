@@ -7,7 +7,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.core.limits import TRANSACTION_SWEEP_CONTINUE_MS
+from oncelog.core.limits import EXPIRY_TOLD_AFTER_MS, TRANSACTION_SWEEP_CONTINUE_MS
 from oncelog.transaction import timers
 from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
 from oncelog.transaction.states import TransactionState
@@ -135,7 +135,7 @@ def test_an_idle_id_expires_and_can_be_explained_afterwards(state: TransactionSt
     assert ID not in context.shard.transactions
     gone = context.describe()
     assert gone.error is E.transactional_id_not_found
-    assert gone.cause == f"expired at {context.now_ms} ms"
+    assert gone.cause == "expired at 1970-01-08 01:16:39 UTC after 7.0 days without use"
     context.fail_over()
     assert ID not in context.shard.transactions
     assert context.processor.next_deadline_ms() is None
@@ -247,6 +247,46 @@ def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch
     context.tick(8 * DAY_MS)
     assert context.describe("a").cause is None
     assert context.describe("b").cause is not None
+
+
+def expiry_lines(context: Context) -> list[str]:
+    return [told.text for told in context.notices if " expired, " in told.text]
+
+
+def test_the_ids_that_a_sweep_expires_are_told_in_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(timers, "TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX", 5)
+    context = Context()
+    for number in range(12):
+        context.init(id_=f"id-{number:02}")
+    context.tick(8 * DAY_MS)
+    while (deadline_ms := context.processor.next_deadline_ms()) is not None:
+        context.tick(deadline_ms - context.now_ms)
+    (line,) = expiry_lines(context)
+    named = ", ".join(f"id-{number:02}" for number in range(10))
+    assert line == (
+        "12 transactional ids expired, not used for 604800000 ms (transactional.id.expiration.ms);"
+        f" their producers fail at their next request: {named} and 2 more"
+    )
+
+
+def test_expiries_are_not_told_before_their_tombstones_are_committed_nor_after_a_load() -> None:
+    context = Context()
+    context.init()
+    context.holds = True
+    context.tick(8 * DAY_MS)
+    context.tick(EXPIRY_TOLD_AFTER_MS)
+    assert expiry_lines(context) == []
+    context.commit_held()
+    context.tick()
+    (line,) = expiry_lines(context)
+    assert line.startswith("1 transactional ids expired")
+    context.tick(EXPIRY_TOLD_AFTER_MS)
+    context.holds = False
+    context.fail_over()
+    context.tick(EXPIRY_TOLD_AFTER_MS)
+    assert expiry_lines(context) == [line]
 
 
 def test_nothing_to_sweep_plans_nothing() -> None:

@@ -3,8 +3,9 @@
 Each id gets its own result: TRANSACTIONAL_ID_NOT_FOUND when it does not exist, INVALID_REQUEST when
 it is empty, NOT_COORDINATOR when another broker coordinates it. Gap: none known.
 
-A request with our tagged field `include_life` also gets the id's recent events and what prevents it
-from ending (`oncelog.transaction.life`). All other requests get Kafka's reply byte for byte.
+A request with our tagged field `include_life` also gets the id's recent events
+(`oncelog.transaction.life`), what prevents it from ending, why its producer was last fenced, and
+how an id expired that does not exist any more. All other requests get Kafka's reply byte for byte.
 """
 
 from __future__ import annotations
@@ -35,28 +36,30 @@ def handle(
     context: Context, request: Request[DescribeTransactionsRequest]
 ) -> DescribeTransactionsResponse | Pending[DescribeTransactionsResponse]:
     """Ask the coordinator of each id."""
+    include_life = request.body.include_life
     answers = [
         context.transactions.ask(
             id_,
-            DescribeTransaction(id_, request.body.include_life),
+            DescribeTransaction(id_, include_life),
             unchanged,
             lambda error, id_=id_: DescribeTransactionResult(error, id_),  # type: ignore[misc]
         )
         for id_ in dict.fromkeys(request.body.transactional_ids)
     ]
-    return gather(answers, _response, holds_back=True)
+
+    def convert(results: list[DescribeTransactionResult]) -> DescribeTransactionsResponse:
+        return DescribeTransactionsResponse(
+            transaction_states=tuple(_state(result, include_life) for result in results),
+        )
+
+    return gather(answers, convert, holds_back=True)
 
 
-def _response(results: list[DescribeTransactionResult]) -> DescribeTransactionsResponse:
-    return DescribeTransactionsResponse(
-        transaction_states=tuple(_state(result) for result in results),
-    )
-
-
-def _state(result: DescribeTransactionResult) -> DescribedTransaction:
+def _state(result: DescribeTransactionResult, include_life: bool) -> DescribedTransaction:
+    cause = (result.cause or "") if include_life else ""
     if result.error is not ErrorCode.none:
         return DescribedTransaction(
-            transactional_id=result.transactional_id, error_code=result.error
+            transactional_id=result.transactional_id, error_code=result.error, cause=cause
         )
     return DescribedTransaction(
         error_code=ErrorCode.none,
@@ -69,7 +72,8 @@ def _state(result: DescribeTransactionResult) -> DescribedTransaction:
         producer_epoch=result.producer_epoch,
         topics=_topics(result.partitions),
         life=tuple(map(_step, result.life)),
-        trouble=result.trouble,
+        trouble=result.trouble if include_life else "",
+        cause=cause,
     )
 
 

@@ -111,8 +111,10 @@ async def _abort_id(servers: str, transactional_id: str) -> None:
         except FatalError as error:
             if error.code is not ErrorCode.transactional_id_not_found:
                 raise
-            text = f"no transactional id {transactional_id}: see `oncelog transactions list`"
-            raise Failure(text) from None
+            advice = (
+                ": see `oncelog transactions list`" if error.message == transactional_id else ""
+            )
+            raise Failure(f"no transactional id {error.message}{advice}") from None
         if found.state != "Ongoing":
             raise Failure(_nothing_to_abort(found))
         await admin.fence_producer(transactional_id, found.timeout_ms)

@@ -95,6 +95,8 @@ async def _describe(admin: Admin, transactional_id: str) -> TransactionDescripti
     except FatalError as error:
         if error.code is not ErrorCode.transactional_id_not_found:
             raise
+        if error.message != transactional_id:
+            raise Failure(f"no transactional id {error.message}") from None
     names = [one.transactional_id for one in await admin.list_transactions()]
     advice = did_you_mean(nearest(transactional_id, names)) or "see `oncelog transactions list`"
     raise Failure(f"no transactional id {transactional_id}: {advice}")
@@ -116,6 +118,7 @@ def _as_json(
             for topic, index, offset in rows
         ],
         "trouble": found.trouble or None,
+        "fenced_because": found.fenced_because or None,
         "life": [_step_json(step) for step in found.life],
     }
 
@@ -156,4 +159,6 @@ def _sentences(found: TransactionDescription) -> list[tuple[str, str | None]]:
         age = duration_text(max(0, now_ms() - begun_ms))
         which = "this transaction" if found.partitions else "the last transaction"
         lines.append((f"{which} began at {moment_text(begun_ms)}, {age} ago", "dim"))
+    if found.fenced_because and found.fenced_because not in (step.cause for step in found.life):
+        lines.append((f"a producer was last fenced because of {found.fenced_because}", "yellow"))
     return lines

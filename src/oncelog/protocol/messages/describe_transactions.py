@@ -55,7 +55,10 @@ class LifeStep:
 
 @message
 class DescribedTransaction:
-    """An element of `transaction_states` in DescribeTransactionsResponse."""
+    """An element of `transaction_states` in DescribeTransactionsResponse.
+
+    `cause` is why the producer was last fenced, or how an id that is not found expired.
+    """
 
     error_code: Error = ErrorCode.none
     transactional_id: String = ""
@@ -67,6 +70,7 @@ class DescribedTransaction:
     topics: tuple[TopicData, ...] = ()
     life: Annotated[tuple[LifeStep, ...], Tag(OWN_TAGS)] = ()
     trouble: Annotated[String, Tag(OWN_TAGS + 1)] = ""
+    cause: Annotated[String, Tag(OWN_TAGS + 2)] = ""
 
 
 @message

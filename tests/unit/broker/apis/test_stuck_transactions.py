@@ -94,6 +94,7 @@ async def test_inv4_a_stuck_id_names_the_command_that_frees_it(
     assert state.transaction_state == "PrepareCommit"
     command = f"--topic t --partition 0 --producer-id {producing.producer_id} --as-decided"
     assert command in state.trouble
+    assert (await described(admin, include_life=False)).trouble == ""
     await mark(admin, producing, coordinator_epoch=99, commit=True)
     again = await init_producer(producing.client, ID, transaction_timeout_ms=TIMEOUT)
     assert again.error_code is NONE
@@ -138,6 +139,21 @@ async def test_a_fencing_is_one_line_that_says_who_came(
         " the epoch is now 1; partitions: t-0; cause: InitProducerId of another producer,"
         " client 'test' at 127.0.0.1"
     )
+
+
+async def test_the_cause_of_a_fencing_outlives_the_history_and_stock_tools_are_told_none(
+    context: Running,
+) -> None:
+    producing = await producing_on(context)
+    client = await context.connect()
+    assert (await init_producer(client, ID, transaction_timeout_ms=TIMEOUT)).error_code is NONE
+    transactions = context.broker.transactions
+    for shard in transactions.shards():
+        shard._store.lives.by_id.clear()  # type: ignore[attr-defined]
+    state = await described(producing.client)
+    assert state.life == ()
+    assert state.cause == "InitProducerId of another producer, client 'test' at 127.0.0.1"
+    assert (await described(producing.client, include_life=False)).cause == ""
 
 
 async def test_of_a_long_client_id_only_the_beginning_is_remembered(context: Running) -> None:

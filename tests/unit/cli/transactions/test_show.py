@@ -1,8 +1,17 @@
 """`oncelog transactions show` against a broker in this process."""
 
 import asyncio
+import logging
+import re
+from dataclasses import replace
 
-from oncelog import Producer
+import pytest
+from click.testing import CliRunner, Result
+
+from oncelog import EmbeddedBroker, Producer
+from oncelog.broker.broker import Broker
+from oncelog.cli.main import main
+from tests.unit.broker.raw import until
 from tests.unit.cli.transactions.scene import Oncelog, error_line, open_transaction, rows, some_id
 
 
@@ -52,6 +61,60 @@ def test_the_life_of_an_id_is_told_with_its_causes(
     lines = oncelog("transactions", "show", id_).stdout.splitlines()
     (aborted,) = [line for line in lines if "\tprepare abort\t" in line]
     assert aborted.split("\t")[3:] == [f"{topic}-0", cause]
+
+
+def test_an_id_that_expired_is_explained_and_the_log_has_a_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = {
+        "transaction.remove.expired.transaction.cleanup.interval.ms": 50,
+        "transaction.state.log.num.partitions": 1,
+    }
+    with EmbeddedBroker(config=config) as embedded, caplog.at_level(logging.INFO):
+        servers = embedded.bootstrap_servers
+        environment = {"ONCELOG_BOOTSTRAP_SERVER": servers}
+
+        def oncelog(*arguments: str) -> Result:
+            return CliRunner().invoke(main, list(arguments), env=environment)
+
+        assert oncelog("topics", "create", "t").exit_code == 0
+        open_transaction(servers, "orders", "t")
+        assert oncelog("transactions", "abort", "--transactional-id", "orders").exit_code == 0
+        embedded.call(let_ids_expire_at_once)
+        embedded.run(until(lambda: any(" expired, " in text for text in caplog.messages)))
+        line = error_line(oncelog("transactions", "show", "orders"))
+        told = r"no transactional id orders: expired at [-0-9: ]+ UTC after 0.0 days without use"
+        assert re.fullmatch(told, line)
+        again = oncelog("transactions", "abort", "--transactional-id", "orders")
+        assert error_line(again) == line
+        (logged,) = [text for text in caplog.messages if " expired, " in text]
+        assert logged.startswith("1 transactional ids expired, not used for 1 ms")
+        assert logged.endswith(": orders")
+
+
+def let_ids_expire_at_once(broker: Broker) -> None:
+    (shard,) = broker.transactions.shards()
+    store = shard._store  # type: ignore[attr-defined]
+    store.config = replace(store.config, id_expiration_ms=1)
+
+
+def test_why_a_producer_was_fenced_is_told_though_the_history_is_forgotten(
+    oncelog: Oncelog, embedded: EmbeddedBroker, topic: str
+) -> None:
+    id_ = some_id()
+    open_transaction(embedded.bootstrap_servers, id_, topic)
+    open_transaction(embedded.bootstrap_servers, id_, topic)
+    line = "a producer was last fenced because of InitProducerId of another producer"
+    assert line not in oncelog("transactions", "show", id_).stdout
+
+    def forget(broker: Broker) -> None:
+        for shard in broker.transactions.shards():
+            shard._store.lives.by_id.clear()  # type: ignore[attr-defined]
+
+    embedded.call(forget)
+    assert line in oncelog("transactions", "show", id_).stdout
+    (found,) = rows(oncelog("transactions", "show", id_, "--json"))
+    assert str(found["fenced_because"]).startswith("InitProducerId of another producer, client ")
 
 
 def test_the_moves_can_be_read_from_the_coordinators_log(
