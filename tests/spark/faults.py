@@ -4,6 +4,7 @@ A `Fault` is a crash point of the sink (`oncelog.spark.progress`) that may hit s
 the process it is in: a Python worker, all workers, the broker, or only the answer to EndTxn.
 """
 
+import contextlib
 import os
 import signal
 import threading
@@ -198,6 +199,20 @@ def _strike_after_commit_log(fault: Fault, batch_id: int) -> None:
     if kills_driver:
         next_entry.mkdir()
     threading.Thread(target=strike, daemon=True).start()
+
+
+def lose_shuffle(lost: str) -> None:
+    """Delete the files of all shuffles of this Spark, once: the file `lost` tells that it is done.
+
+    A task that calls this when it ends loses them between two tasks, as with an executor that is
+    taken away.
+    """
+    folders = os.environ["SPARK_LOCAL_DIRS"].split(",")
+    files = [file for folder in folders for file in Path(folder).rglob("shuffle_*")]
+    with contextlib.suppress(FileExistsError):
+        Path(lost).touch(exist_ok=False)
+        for file in files:
+            file.unlink()
 
 
 def _parent(pid: int) -> int:

@@ -3,10 +3,15 @@
 import datetime
 import json
 import os
+import random
+import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +19,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
+import oncelog.spark.jdbc.sink as sink_module
 from oncelog.spark import (
     CRASH_POINTS,
     PipelineError,
@@ -22,8 +28,10 @@ from oncelog.spark import (
     last_progress,
     session,
 )
+from oncelog.spark.jdbc.copying import CopyTask
+from tests.spark.faults import lose_shuffle
 from tests.spark.job import QUICK_JVM
-from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session
+from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session, worker_environment
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -36,6 +44,7 @@ ROWS_PER_FILE = 50
 @pytest.fixture(scope="module")
 def spark() -> Iterator[SparkSession]:
     end_session()
+    os.environ.update(worker_environment())
     running = (
         session("jdbc", cores=2)
         .master("local[2,3]")  # a task may fail twice
@@ -215,6 +224,58 @@ def test_a_failed_task_runs_again_inside_its_batch_and_an_upsert_keeps_one_row_p
     assert told is not None
     assert told["oncelog"]["outcome"] == "committed"
     assert told["oncelog"]["numOutputRows"] == 1
+
+
+CHECKSUMS = (
+    "spark.sql.shuffle.orderIndependentChecksum.enabled",
+    "spark.sql.shuffle.orderIndependentChecksum.enableFullRetryOnMismatch",
+)
+"""With either of them Spark notices that a shuffle has other rows when it is computed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LosingTask:
+    """Copies; the first task that ends deletes the files of the shuffle that it read."""
+
+    lost: str
+    task: CopyTask
+
+    def __call__(self, batches: Any) -> Any:
+        yield from self.task(batches)
+        lose_shuffle(self.lost)
+
+
+def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
+    spark: SparkSession,
+    postgres: PostgresProcess,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> None:
+    """INV-10: Spark computes what is lost again, and other rows may be in each partition then.
+
+    By default Spark compares checksums and fails the job itself; here that is turned off.
+    """
+    for name in CHECKSUMS:
+        spark.conf.set(name, "false")
+        request.addfinalizer(partial(spark.conf.unset, name))
+    postgres.run("CREATE TABLE salted (id bigint, customer text)")
+    lost, progress = tmp_path / "lost", tmp_path / "progress"
+
+    def losing(**options: Any) -> LosingTask:
+        return LosingTask(str(lost), CopyTask(**options))
+
+    monkeypatch.setattr(sink_module, "CopyTask", losing)
+    salt = F.udf(lambda key: random.randrange(10_000), "int", useArrow=False)
+    rows = rows_of(spark, tmp_path).withColumn("salt", salt("id")).repartition(8, "salt")
+    options = {"table": "salted", "progress_path": str(progress)}
+    write(rows.drop("salt"), postgres, tmp_path, **options).start().awaitTermination()
+    assert lost.exists()
+    seen = Counter(row[0] for row in postgres.rows("SELECT id FROM salted"))
+    assert seen == Counter(range(FILES_COUNT * ROWS_PER_FILE))
+    steps = [json.loads(line) for line in progress.read_text().splitlines()]
+    failures = [step["error"] for step in steps if step["step"] == "failed"]
+    assert [bool(re.search("attempt", failure)) for failure in failures] == [True]
 
 
 @pytest.mark.parametrize(

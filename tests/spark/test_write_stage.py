@@ -1,8 +1,6 @@
 """The ways in which a micro-batch is written, on one session and one broker."""
 
 import asyncio
-import contextlib
-import os
 import random
 import re
 import threading
@@ -11,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,6 +26,7 @@ from oncelog.spark.encoder import Encoder
 from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import EncodeTask
+from tests.spark.faults import lose_shuffle
 from tests.spark.support import Job, check_copied, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -112,10 +110,7 @@ def test_without_barriers_a_plain_stage_sends(
 
 @dataclass(frozen=True, slots=True)
 class LosingTask:
-    """Encodes; the first task that ends deletes the files of the shuffle that it read.
-
-    So they are lost between two tasks, as with an executor that is taken away.
-    """
+    """Encodes; the first task that ends deletes the files of the shuffle that it read."""
 
     lost: str
     encoder: Encoder
@@ -123,12 +118,7 @@ class LosingTask:
 
     def __call__(self, batches: Any) -> Any:
         yield from EncodeTask(self.encoder, self.task_count)(batches)
-        folders = os.environ["SPARK_LOCAL_DIRS"].split(",")
-        files = [file for folder in folders for file in Path(folder).rglob("shuffle_*")]
-        with contextlib.suppress(FileExistsError):
-            Path(self.lost).touch(exist_ok=False)
-            for file in files:
-                file.unlink()
+        lose_shuffle(self.lost)
 
 
 @pytest.mark.parametrize("has_barriers", [True, False])

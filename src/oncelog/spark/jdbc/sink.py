@@ -15,7 +15,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.errors import PipelineError, UsageError
+from oncelog.spark.errors import PipelineError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
 from oncelog.spark.jdbc.database import Database, parse_url
 from oncelog.spark.jdbc.target import Target, describe, projected
@@ -30,7 +30,7 @@ from oncelog.spark.marker import Marker, check_query
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashPoint, ProgressLog
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
-from oncelog.spark.write_stage import failure_of, tagged
+from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged
 from oncelog.spark.writer import ExactlyOnceWriter
 
 __all__ = ["exactly_once_jdbc"]
@@ -206,15 +206,29 @@ class JdbcBatch(QueryBatch):
         text = f"batch {self.batch_id}: copy rows for table {table}, epoch {identity.producer_id}"
         try:
             with described(run.context, text):
-                rows = tagged(run.context, tag, self._stage(identity))
-        except (Py4JError, PySparkException) as error:
+                rows = self._copy(tag, identity)
+        except WriteStageError:
             self.raise_if_stopped()
-            raise failure_of(error) from error
+            raise
         run.transaction.staged = [StagedRows(row["task_attempt_id"], row["rows"]) for row in rows]
         return [
             TaskReport(row["task"], TopicPartition(table, row["task"]), row["rows"], 0, 0)
             for row in rows
         ]
+
+    def _copy(self, tag: str, identity: ProducerIdentity) -> list[Any]:
+        """Return the reports of the tasks that Spark accepted.
+
+        A task may fail: it runs again under another number. A stage may not run again: rows of both
+        runs would be moved together.
+        """
+        context = self._run.context
+        try:
+            rows = tagged(context, tag, self._stage(identity))
+        except (Py4JError, PySparkException) as error:
+            raise failure_of(error) from error
+        check_one_attempt(context, tag, sends=False)
+        return rows
 
     def _stage(self, identity: ProducerIdentity) -> DataFrame:
         run = self._run
