@@ -1,14 +1,14 @@
 """Connects to a database and classifies its errors. Only this module imports the driver.
 
-A password is never part of a repr, a message or a plan.
+A password, or another secret, is never part of a repr, a message or a plan.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
+from urllib.parse import quote, unquote_plus, urlencode
 
 from oncelog.client.errors import ConnectionLostError
 from oncelog.runtime.installation import how_to_install
@@ -17,7 +17,7 @@ from oncelog.spark.errors import UsageError
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Database", "parse_name", "parse_url", "quoted", "translated"]
+__all__ = ["Database", "parse_name", "parse_url", "quoted", "secret_names", "translated"]
 
 CONNECT_TIMEOUT_S: Final = 10
 _DEFAULTS: Final = {
@@ -34,6 +34,16 @@ _JDBC_NAMES: Final = {
 }
 """Parameters that the JDBC driver spells in another way than libpq."""
 
+_FLAGS: Final = ("ssl", "sslmode")
+_SSL: Final = {"": "verify-full", "true": "verify-full", "false": "prefer"}
+"""What ``ssl`` asks for. The JDBC driver takes any other value for false, and we take none."""
+_SSL_MODES: Final = ("disable", "allow", "prefer", "require", "verify-ca", "verify-full")
+_SECRETS: Final = frozenset({"scram_client_key", "scram_server_key"})
+"""Secrets that libpq does not mark as such."""
+
+_URL: Final = re.compile(r"postgres(?:ql)?://(?:[^@/]*@)?[^?]*")
+"""What stands before the parameters. As in libpq, a user's name and password end with an @."""
+
 _PART: Final = r'("(?:[^"]|"")+"|[^".\s;]+)'
 _NAME: Final = re.compile(rf"{_PART}(?:\.{_PART})?")
 
@@ -43,7 +53,7 @@ class Database:
     """libpq's connection parameters. Picklable: tasks carry it to the executors."""
 
     parameters: dict[str, str]
-    password: str | None = field(default=None, repr=False)
+    secrets: dict[str, str] = field(default_factory=dict, repr=False)
 
     def connect(self) -> "psycopg.Connection[Any]":
         """A connection in autocommit mode.
@@ -52,8 +62,7 @@ class Database:
         """
         with translated():
             connection: psycopg.Connection[Any] = _driver().connect(
-                **{**_DEFAULTS, **self.parameters},
-                password=self.password,
+                **{**_DEFAULTS, **self.parameters, **self.secrets},
                 autocommit=True,
                 prepare_threshold=None,  # a pooler may change the server's session
             )
@@ -65,35 +74,73 @@ def parse_url(url: str, user: str | None, password: str | None) -> Database:
 
     `user` and `password` win over those in the URL.
     """
-    scheme, separator, rest = url.removeprefix("jdbc:").partition("://")
-    if scheme not in ("postgresql", "postgres") or not separator:
+    text = url.removeprefix("jdbc:")
+    begin = _URL.match(text)
+    if begin is None:
         raise UsageError("url must look like jdbc:postgresql://host:5432/database")
-    parts = urlsplit(f"{scheme}://{rest}")
-    query = urlencode(
-        [_of_jdbc(name, value) for name, value in parse_qsl(parts.query)], quote_via=quote
-    )
-    uri = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
+    query = urlencode(_of_jdbc(_parameters(text[begin.end() + 1 :])), quote_via=quote)
     psycopg = _driver()
     try:
-        parameters = psycopg.conninfo.conninfo_to_dict(uri)
-    except psycopg.ProgrammingError as error:
-        # libpq names the parameter that it does not know, never a value.
-        raise UsageError(f"url: {str(error).strip()}") from None
+        found = psycopg.conninfo.conninfo_to_dict(f"{begin[0]}?{query}")
+    except psycopg.ProgrammingError:
+        # Its message quotes parts of the URL, and the password may be among them.
+        raise UsageError(
+            "url cannot be read: write jdbc:postgresql://host:5432/database?name=value&..., and "
+            "special characters of names and passwords as in %40 for @"
+        ) from None
+    values = {name: str(value) for name, value in found.items() if value is not None}
     if user is not None:
-        parameters["user"] = user
-    found = parameters.pop("password", None)
-    return Database(
-        {name: str(value) for name, value in parameters.items()},
-        password if password is not None else (None if found is None else str(found)),
-    )
+        values["user"] = user
+    if password is not None:
+        values["password"] = password
+    secrets = {name: values.pop(name) for name in secret_names() & values.keys()}
+    return Database(values, secrets)
 
 
-def _of_jdbc(name: str, value: str) -> tuple[str, str]:
-    if name == "currentSchema":
-        return "options", f"-csearch_path={value}"
-    if name == "ssl":
-        return "sslmode", "verify-full" if value in ("", "true") else "prefer"
-    return _JDBC_NAMES.get(name, name), value
+def secret_names() -> frozenset[str]:
+    """The names of libpq's parameters whose values are secrets."""
+    options = _driver().pq.Conninfo.get_defaults()
+    hidden = {option.keyword.decode() for option in options if option.dispchar == b"*"}
+    known = {option.keyword.decode() for option in options}
+    return frozenset(hidden | (_SECRETS & known))
+
+
+def _parameters(query: str) -> dict[str, str]:
+    """The parameters of a URL, as the JDBC driver splits them: the last of a name counts."""
+    parameters = {}
+    for part in filter(None, query.split("&")):
+        name, separator, value = part.partition("=")
+        if not separator and name not in _FLAGS:
+            # Perhaps it is the rest of a password with an & in it.
+            raise UsageError(
+                "url: only ssl may stand without a value; write an & within a value as %26"
+            )
+        parameters[unquote_plus(name)] = unquote_plus(value)
+    known = {option.keyword.decode() for option in _driver().pq.Conninfo.get_defaults()}
+    unknown = parameters.keys() - known - _JDBC_NAMES.keys() - {"ssl", "currentSchema"}
+    if unknown:
+        raise UsageError(f"url: PostgreSQL's client library has no parameter {min(unknown)!r}")
+    return parameters
+
+
+def _of_jdbc(given: Mapping[str, str]) -> dict[str, str]:
+    """The parameters by libpq's names. `sslmode` counts before `ssl`, in any order."""
+    parameters = {_JDBC_NAMES.get(name, name): value for name, value in given.items()}
+    schema, ssl = parameters.pop("currentSchema", None), parameters.pop("ssl", None)
+    if schema is not None:
+        path = schema.replace("\\", "\\\\").replace(" ", "\\ ")
+        before = parameters.get("options", "")
+        parameters["options"] = f"{before} -csearch_path={path}".strip()
+    if ssl is not None:
+        if ssl.lower() not in _SSL:
+            raise UsageError("url: ssl is true or false; sslmode names other ways")
+        parameters.setdefault("sslmode", _SSL[ssl.lower()])
+    mode = parameters.get("sslmode")
+    if mode is not None:
+        if mode.lower() not in _SSL_MODES:
+            raise UsageError(f"url: sslmode is one of {', '.join(_SSL_MODES)}")
+        parameters["sslmode"] = mode.lower()
+    return parameters
 
 
 def parse_name(text: str) -> tuple[str, ...]:
