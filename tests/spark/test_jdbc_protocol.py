@@ -6,6 +6,7 @@ A driver that dies is one whose connection is closed: the server sees no more of
 import json
 import os
 import signal
+import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
@@ -18,15 +19,15 @@ from oncelog.client.errors import ClientError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.errors import FailClosedError, UsageError, WriteStageError
+from oncelog.spark.errors import FailClosedError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import CopyTask
 from oncelog.spark.jdbc.database import parse_url
+from oncelog.spark.jdbc.runner import DirectRunner, StoppableRunner
 from oncelog.spark.jdbc.sink import JdbcOptions, refuse_another_query
 from oncelog.spark.jdbc.target import Target
 from oncelog.spark.jdbc.transaction import (
     MARKER_PARTITION,
     STAGED_ROWS_COUNT_MAX,
-    DirectRunner,
     PostgresTransaction,
     StagedRows,
 )
@@ -289,6 +290,50 @@ def test_a_lost_answer_to_commit_is_settled_by_the_marker(
     assert (batch.writes, batch.drains) == (1, 0)
     driver.process(Batch(1))
     assert application.rows() == once(0, 1)
+
+
+def test_a_statement_of_a_stopped_query_ends_at_the_server_too(
+    application: Application, postgres: PostgresProcess
+) -> None:
+    """It would hold the application's row, for which the next start waits."""
+    driver = application.driver()
+    driver.process(Batch(0))
+    batch = Batch(1)
+    batch.driver = driver
+    driver.runner.call(driver.transaction.new_epoch())
+    batch.write(ProducerIdentity(driver.transaction.producer_id, 2))
+    marker = Marker(2, BatchIdentity("q", 1, "hash")).encode().encode()
+    stoppable = StoppableRunner(driver.transaction, lambda: True)
+    with postgres.connect() as other, other.transaction():
+        other.execute(f"LOCK TABLE {application.table}".encode())
+        with pytest.raises(StoppedError):
+            stoppable.call(driver.transaction.append(MARKER_PARTITION, b"", marker))
+        active = "SELECT 1 FROM pg_stat_activity WHERE state = 'active' AND query LIKE 'INSERT%'"
+        deadline_s = time.monotonic() + 30
+        while postgres.rows(active):
+            assert time.monotonic() < deadline_s
+    application.driver().process(Batch(1))
+    assert application.rows() == once(0, 1)
+
+
+def test_a_stopped_query_that_connects_in_the_end_fences_no_driver(
+    application: Application, postgres: PostgresProcess
+) -> None:
+    application.driver().process(Batch(0))
+    successor, late = application.driver(), application.driver()
+    successor.process(Batch(1))
+    epoch = successor.transaction.producer_id
+    late.transaction.abandon()
+    with pytest.raises(ClientError):
+        late.runner.call(late.transaction.open())
+    successor.process(Batch(2))
+    assert successor.transaction.producer_id == epoch
+    postgres.kill(signal.SIGQUIT)
+    try:
+        with pytest.raises(StoppedError, match="could not be reached"):
+            late.runner.call(late.transaction.open())
+    finally:
+        postgres.start()
 
 
 def test_an_upsert_replaces_rows_by_key_and_refuses_two_of_one_key(

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -86,6 +87,25 @@ class PostgresProcess:
                 self._process.send_signal(number)
             self._process.wait()
             self._process = None
+
+    def freeze(self) -> list[int]:
+        """Stop its processes with SIGSTOP: it accepts connections, and answers nothing.
+
+        Return their ids, for `thaw`.
+        """
+        assert self._process is not None
+        pids = [self._process.pid]
+        pids += [pid for (pid,) in self.rows("SELECT pid FROM pg_stat_activity") if pid is not None]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        return pids
+
+    def thaw(self, pids: Iterable[int]) -> None:
+        """Let the processes go on."""
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
 
     def connect(self, **options: Any) -> "psycopg.Connection[Any]":
         return psycopg.connect(

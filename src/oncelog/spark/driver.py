@@ -226,6 +226,12 @@ class BatchDriver:
                 adjustments += 1
             else:
                 failures += 1
+        if isinstance(failure, RetriableError) and batch.is_stopping():
+            # Another attempt could have succeeded, but the user wants none.
+            failure = StoppedError(
+                f"the query was stopped while batch {batch.batch_id} was written ({failure}); the "
+                "next start writes it, unless it is committed"
+            )
         self._settle_last(batch, identity, failure)
 
     def _attempt(

@@ -9,6 +9,7 @@ from oncelog.spark.driver import ADJUSTMENTS_COUNT_MAX
 from oncelog.spark.errors import (
     AdjustedError,
     FailClosedError,
+    StoppedError,
     TooLargeError,
     UsageError,
     WriteStageError,
@@ -130,6 +131,25 @@ def test_a_query_being_stopped_gets_no_second_attempt(cluster: Coordinator, star
         start().process(batch)
     assert batch.epochs == [0]
     assert cluster.open_rows == []
+
+
+@pytest.mark.parametrize("faults", [{}, {"before open": LOST}])
+def test_a_lost_connection_does_not_fail_a_query_that_is_being_stopped(
+    cluster: Coordinator, start: Start, faults: dict[str, ClientError]
+) -> None:
+    driver = start()
+    driver.process(Batch(cluster, 0))
+    driver._transaction.faults = {"before offsets": LOST, **faults}  # type: ignore[attr-defined]
+    with pytest.raises(StoppedError, match=r"stopped while batch 1 was written \(.*NETWORK"):
+        driver.process(Batch(cluster, 1, stopping=True))
+    assert cluster.committed_rows == ["row 0"]
+
+
+def test_a_commit_in_doubt_of_a_query_that_is_being_stopped_is_settled_if_it_can_be(
+    cluster: Coordinator, start: Start
+) -> None:
+    start({"after end": LOST}).process(Batch(cluster, 0, stopping=True))
+    assert cluster.committed_rows == ["row 0"]
 
 
 def test_a_mistake_of_the_user_is_not_tried_again_and_leaves_nothing_open(

@@ -5,7 +5,7 @@ A password, or another secret, is never part of a repr, a message or a plan.
 
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, unquote_plus, urlencode
@@ -17,9 +17,18 @@ from oncelog.spark.errors import UsageError
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["Database", "parse_name", "parse_url", "quoted", "secret_names", "translated"]
+__all__ = [
+    "Database",
+    "cancel",
+    "parse_name",
+    "parse_url",
+    "quoted",
+    "secret_names",
+    "translated",
+]
 
 CONNECT_TIMEOUT_S: Final = 10
+CANCEL_TIMEOUT_S: Final = 2
 _DEFAULTS: Final = {
     "connect_timeout": str(CONNECT_TIMEOUT_S),
     "keepalives_idle": "10",
@@ -164,6 +173,17 @@ def parse_name(text: str) -> tuple[str, ...]:
 def quoted(*parts: str) -> str:
     """A name as SQL text, every part in double quotes."""
     return ".".join('"' + part.replace('"', '""') + '"' for part in parts)
+
+
+def cancel(connection: "psycopg.Connection[Any]") -> None:
+    """Cancel the statement that another thread runs, if the server answers within 2 seconds.
+
+    Does nothing with libpq before 17, which would wait for an answer without an end.
+    """
+    psycopg = _driver()
+    if psycopg.capabilities.has_cancel_safe():
+        with suppress(psycopg.Error):
+            connection.cancel_safe(timeout=CANCEL_TIMEOUT_S)
 
 
 @contextmanager

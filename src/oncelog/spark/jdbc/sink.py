@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,16 +15,12 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.errors import PipelineError, UsageError, WriteStageError
+from oncelog.spark.errors import PipelineError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
 from oncelog.spark.jdbc.database import Database, parse_url
+from oncelog.spark.jdbc.runner import DirectRunner, StoppableRunner
 from oncelog.spark.jdbc.target import Target, describe, projected
-from oncelog.spark.jdbc.transaction import (
-    MARKER_PARTITION,
-    DirectRunner,
-    PostgresTransaction,
-    StagedRows,
-)
+from oncelog.spark.jdbc.transaction import MARKER_PARTITION, PostgresTransaction, StagedRows
 from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.marker import Marker, check_query
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
@@ -163,9 +159,10 @@ class JdbcRun(QueryRun):
         super().__init__(query, context, options.crash_point, options.progress_path)
         self.options = options
         self.transaction = _transaction(options)
-        self._runner = DirectRunner()
+        self._runner = StoppableRunner(self.transaction, self.is_stopping)
         # A connection is closed only when no call uses it: a query may be stopped during a batch.
         self._in_use = threading.Lock()
+        self._is_closed = False
         self._driver = BatchDriver(
             options.driver,
             self.transaction,
@@ -178,7 +175,10 @@ class JdbcRun(QueryRun):
     def prepare(self) -> None:
         """Fence other drivers before the first batch."""
         with self._in_use, _said():
-            self._driver.prepare()
+            if not self._is_closed:
+                # A query that has ended already raises the reason itself.
+                with suppress(StoppedError):
+                    self._driver.prepare()
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
@@ -188,7 +188,8 @@ class JdbcRun(QueryRun):
     def close(self) -> None:
         """Close the connection. No transaction is open between batches."""
         with self._in_use:
-            self._runner.call(self.transaction.close())
+            self._is_closed = True
+            self._runner.close()
 
 
 class JdbcBatch(QueryBatch):
@@ -200,6 +201,8 @@ class JdbcBatch(QueryBatch):
 
     def write(self, identity: ProducerIdentity) -> list[TaskReport]:
         """Run the write stage once; the transaction gets the attempts that Spark accepted."""
+        # Spark has cancelled the query's jobs by now, and not the one that would begin here.
+        self.raise_if_stopped()
         run = self._run
         tag = f"oncelog-{run.run_id}-{self.batch_id}-{identity.producer_id}"
         table = ".".join(run.options.target.name)

@@ -15,30 +15,33 @@ check of the row count turns into another attempt. Rows of failed attempts and t
 under their own numbers until it is truncated; they are never read.
 
 Synchronous, though its methods are coroutines: the batch driver awaits a Kafka client elsewhere.
+`oncelog.spark.jdbc.runner` runs them.
 """
 
 import hashlib
 import json
+import os
+import socket
+import threading
 import time
-from collections.abc import Collection, Coroutine, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.client.errors import ConnectionLostError, FencedError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.errors import UsageError
-from oncelog.spark.jdbc.database import Database, parse_name, quoted, translated
+from oncelog.spark.errors import StoppedError, UsageError
+from oncelog.spark.jdbc.database import Database, cancel, parse_name, quoted, translated
 from oncelog.spark.jdbc.target import Target
 from oncelog.spark.source_offsets import Places, parse_places, places_json
 
 if TYPE_CHECKING:
     import psycopg
 
-__all__ = ["MARKER_PARTITION", "DirectRunner", "PostgresTransaction", "StagedRows"]
-
-T = TypeVar("T")
+__all__ = ["MARKER_PARTITION", "PostgresTransaction", "StagedRows"]
 
 MARKER_PARTITION: Final = TopicPartition("postgresql", 0)
 """The name of the batch driver's marker, which the application's row stores."""
@@ -92,24 +95,24 @@ SELECT set_config('synchronous_commit', 'on', true),
 """
 
 
+def _interrupt(connection: "psycopg.Connection[Any]", copy: socket.socket) -> None:
+    """End what runs on the connection: at the server if it answers, and here in any case."""
+    with copy:
+        cancel(connection)
+        _shut_down(copy)
+
+
+def _shut_down(one: socket.socket) -> None:
+    with suppress(OSError):  # The server may have closed it already.
+        one.shutdown(socket.SHUT_RDWR)
+
+
 @dataclass(frozen=True, slots=True)
 class StagedRows:
     """The rows that an accepted attempt of a task copied into the staging table."""
 
     task_attempt_id: int
     row_count: int
-
-
-class DirectRunner:
-    """Runs a coroutine that never awaits an event loop."""
-
-    def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end and return its result, or raise its exception."""
-        try:
-            coroutine.send(None)
-        except StopIteration as ended:
-            return ended.value  # type: ignore[no-any-return]
-        raise RuntimeError("a call to PostgreSQL waited for an event loop")
 
 
 class PostgresTransaction:
@@ -128,6 +131,13 @@ class PostgresTransaction:
         self._markers = quoted(*self._marker_name)
         self._target = target
         self._connection: psycopg.Connection[Any] | None = None
+        # The connection's socket once more. libpq may close its own at any time, and then another
+        # file of the process gets the number.
+        self._socket: socket.socket | None = None
+        self._is_ending = False
+        self._abandoned = threading.Event()
+        # `abandon` is called while another thread connects or closes.
+        self._lock = threading.Lock()
         self._marker: str | None = None
         self._source_offsets: Places = {}
         self._rows_left = 0
@@ -143,7 +153,8 @@ class PostgresTransaction:
     async def open(self) -> None:
         """Fence every older epoch, and read the marker."""
         await self.close()
-        connection = self._connection = self._reach()
+        connection = self._reach()
+        self._hold(connection)
         with translated():
             self._make_marker_table(connection)
             with connection.transaction():
@@ -189,6 +200,7 @@ class PostgresTransaction:
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
         """Begin the transaction: the fence and the marker, then the rows."""
         connection = self._open_connection
+        self._is_ending = False
         with translated():
             connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED")
             connection.execute(_DURABLE, (str(IDLE_MS),))
@@ -230,6 +242,7 @@ class PostgresTransaction:
     async def end(self, commit: bool) -> None:
         """COMMIT. The server answers ROLLBACK where the transaction had failed."""
         connection = self._open_connection
+        self._is_ending = True
         with translated():
             answer = connection.execute("COMMIT" if commit else "ROLLBACK").statusmessage
             if commit and answer != "COMMIT":
@@ -238,9 +251,36 @@ class PostgresTransaction:
 
     async def close(self) -> None:
         """Close the connection; the server rolls back what is open."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        with self._lock:
+            if self._socket is not None:
+                self._socket.close()
+                self._socket = None
+            if self._connection is not None:
+                self._connection.close()
+                self._connection = None
+
+    def abandon(self) -> None:
+        """End the call that runs on another thread; the query was stopped.
+
+        Its statement is cancelled, if the server still answers, so that it does not hold the
+        application's row for long. A COMMIT is not: that would only end its wait for a replica.
+        """
+        with self._lock:
+            self._abandoned.set()
+            if self._connection is None or self._socket is None:
+                return
+            if self._is_ending:
+                _shut_down(self._socket)
+                return
+            arguments = (self._connection, self._socket.dup())
+        threading.Thread(target=_interrupt, args=arguments, daemon=True).start()
+
+    def _hold(self, connection: "psycopg.Connection[Any]") -> None:
+        with self._lock:
+            self._connection = connection
+            self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+            if self._abandoned.is_set():
+                _shut_down(self._socket)
 
     @property
     def _stage_prefix(self) -> str:
@@ -268,7 +308,8 @@ class PostgresTransaction:
             except RetriableError:
                 if time.monotonic() > deadline:
                     raise
-            time.sleep(REACH_PAUSE_S)
+            if self._abandoned.wait(REACH_PAUSE_S):
+                raise StoppedError("the query was stopped while PostgreSQL could not be reached")
 
     def _make_marker_table(self, connection: "psycopg.Connection[Any]") -> None:
         import psycopg
