@@ -1,6 +1,7 @@
 """The ways in which a micro-batch is written, on one session and one broker."""
 
 import asyncio
+import contextlib
 import random
 import re
 import threading
@@ -9,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
