@@ -5,7 +5,8 @@ coordinator's logic, `event_processor` drives one shard for one partition of an 
 `replay` reduces the log to the records that a load has to apply.
 """
 
-from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
+from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
+from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
 from oncelog.coordinator.shard import (
     NOTHING,

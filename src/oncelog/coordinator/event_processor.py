@@ -33,8 +33,8 @@ from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from typing import Generic, NamedTuple
 
+from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
-    AppendProducer,
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
@@ -43,14 +43,12 @@ from oncelog.coordinator.shard import (
     EventT,
     FreshProducerId,
     RecordContext,
-    Reply,
     ResultT,
     Token,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
-from oncelog.core.values import value
 
 _LOOK: Token = "look"
 """The token of a question that is answered within the call that asks it."""
@@ -65,30 +63,6 @@ class CoordinatorState(Enum):
     LOADING = auto()
     ACTIVE = auto()
     RESIGNED = auto()
-
-
-@value
-class Append:
-    """One batch for the internal partition: all of its records are appended, or none.
-
-    `timestamp_ms` is the time of each record.
-    """
-
-    append_id: int
-    records: tuple[CoordinatorRecord, ...]
-    producer: AppendProducer | None
-    timestamp_ms: int
-
-
-class Output(NamedTuple, Generic[ResultT, EffectT]):
-    """What the broker has to do, in the order of the fields.
-
-    One call to the processor fills it; afterwards the caller owns it.
-    """
-
-    appends: list[Append]
-    replies: list[Reply[ResultT]]
-    effects: list[EffectT]
 
 
 class _Queued(Generic[EventT]):

@@ -125,15 +125,10 @@ def _parse_compact(buffer: memoryview, version: int, position: int) -> ProduceRe
     """Varints of one byte are read in place: a call costs more than the field."""
     size = len(buffer)
     transactional_id = None
-    length = buffer[position]
-    if not length:
-        position += 1
-    elif length < 0x80 and position + length <= size:
-        end = position + length
-        transactional_id = str(buffer[position + 1 : end], "utf-8")
-        position = end
-    else:
+    if buffer[position]:
         transactional_id, position = wire.read_compact_nullable_string(buffer, position)
+    else:
+        position += 1
     acks, timeout_ms = _ACKS_TIMEOUT.unpack_from(buffer, position)
     position += 6
     topic_count = buffer[position] - 1
@@ -167,14 +162,10 @@ def _parse_compact(buffer: memoryview, version: int, position: int) -> ProduceRe
             index = _unpack_int32(buffer, position)[0]
             position += 4
             length = buffer[position]
-            position += 1
-            if length >= 0x80:
-                more = buffer[position]
-                if more < 0x80:
-                    length = length & 0x7F | more << 7
-                    position += 1
-                else:
-                    length, position = wire.read_uvarint(buffer, position - 1)
+            if length < 0x80:
+                position += 1
+            else:
+                length, position = wire.read_uvarint(buffer, position)
             records = None
             if length:
                 end = position + length - 1

@@ -120,13 +120,21 @@ def read_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int
 
 def read_compact_string(buffer: Buffer, position: int) -> tuple[str, int]:
     """A string whose length plus one is an unsigned varint; not null."""
-    size, position = read_uvarint(buffer, position)
+    size = buffer[position]
+    if size < 0x80:
+        position += 1
+    else:
+        size, position = read_uvarint(buffer, position)
     return text(buffer, position, size - 1)
 
 
 def read_compact_nullable_string(buffer: Buffer, position: int) -> tuple[str | None, int]:
     """A string whose length plus one is an unsigned varint, 0 for null."""
-    size, position = read_uvarint(buffer, position)
+    size = buffer[position]
+    if size < 0x80:
+        position += 1
+    else:
+        size, position = read_uvarint(buffer, position)
     if size == 0:
         return None, position
     return text(buffer, position, size - 1)
@@ -146,7 +154,11 @@ def read_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
 
 def read_compact_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
     """Like `read_array_count`, with the count plus one as an unsigned varint."""
-    count, position = read_uvarint(buffer, position)
+    count = buffer[position]
+    if count < 0x80:
+        position += 1
+    else:
+        count, position = read_uvarint(buffer, position)
     if not 0 < count <= len(buffer) - position + 1:
         raise malformed(f"array of {count - 1} elements in {len(buffer) - position} bytes")
     return count - 1, position

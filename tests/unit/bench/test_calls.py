@@ -10,8 +10,8 @@ pytestmark = pytest.mark.skipif(
 )
 
 BOUNDS = {
-    "Produce": 32,
-    "Produce (TV2)": 120,
+    "Produce": 33,
+    "Produce (TV2)": 123,
     "Fetch": 54,
     "EndTxn": 149,
     "EndTxn (TV1)": 145,

@@ -25,7 +25,8 @@ from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, TopicImage
-from oncelog.coordinator.event_processor import Append, CoordinatorState, EventProcessor, Output
+from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
+from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorShard,

@@ -1,0 +1,35 @@
+"""Defines what a processor gives its shell to do: appends, replies and effects.
+
+See `oncelog.coordinator.event_processor` for the order in which the shell does it.
+"""
+
+from typing import Generic, NamedTuple
+
+from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, EffectT, Reply, ResultT
+from oncelog.core.values import value
+
+__all__ = ["Append", "Output"]
+
+
+@value
+class Append:
+    """One batch for the internal partition: all of its records are appended, or none.
+
+    `timestamp_ms` is the time of each record.
+    """
+
+    append_id: int
+    records: tuple[CoordinatorRecord, ...]
+    producer: AppendProducer | None
+    timestamp_ms: int
+
+
+class Output(NamedTuple, Generic[ResultT, EffectT]):
+    """What the broker has to do, in the order of the fields.
+
+    One call to the processor fills it; afterwards the caller owns it.
+    """
+
+    appends: list[Append]
+    replies: list[Reply[ResultT]]
+    effects: list[EffectT]
