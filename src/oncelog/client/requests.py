@@ -172,17 +172,24 @@ def coordinator_of(
 
 
 def init_producer_id_request(
-    transactional_id: str | None, timeout_ms: int, producer_id: int, producer_epoch: int
+    transactional_id: str | None,
+    timeout_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    is_administrator: bool = False,
 ) -> init_producer_id.InitProducerIdRequest:
     """InitProducerId.
 
     With a producer id and epoch it asks for the next epoch of exactly that producer (KIP-360).
+    `is_administrator` is told to Oncelog's coordinators only.
     """
     return init_producer_id.InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=int(timeout_ms),
         producer_id=producer_id,
         producer_epoch=producer_epoch,
+        is_administrator=is_administrator,
     )
 
 

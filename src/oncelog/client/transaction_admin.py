@@ -248,7 +248,7 @@ async def fence_producer(cluster: Cluster, transactional_id: str, timeout_ms: in
     `RetriableError` (concurrent_transactions) while the transaction is being ended.
     """
     request = requests.init_producer_id_request(
-        transactional_id, timeout_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH
+        transactional_id, timeout_ms, NO_PRODUCER_ID, NO_PRODUCER_EPOCH, is_administrator=True
     )
     response: init_api.InitProducerIdResponse = await cluster.ask_coordinator(
         TRANSACTION, transactional_id, ApiKey.INIT_PRODUCER_ID, request

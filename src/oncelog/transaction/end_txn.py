@@ -42,6 +42,7 @@ from oncelog.transaction.events import (
     Parked,
     TransactionDecision,
 )
+from oncelog.transaction.life import OWN_ABORT
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import Proposal, TransactionStore
 from oncelog.transaction.transitions import (
@@ -187,6 +188,8 @@ def _end(
     """Append PREPARE, and reply once it is committed."""
     if isinstance(prepared, ErrorCode):
         return answer(context, EndTxnResult(prepared))
+    if prepared.after.state is _S.PREPARE_ABORT:
+        prepared = Proposal(prepared.after, prepared.last_producer_epoch, OWN_ABORT)
     ids = coming_ids(prepared.after) if tells_ids else ()
     replies = replies_to(context.token, EndTxnResult(ErrorCode.none, *ids))
     return ending(store, prepared, context.now_ms, replies)

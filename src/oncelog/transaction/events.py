@@ -9,6 +9,7 @@ and AddPartitionsToTxn < 2).
 from 1; 0 is unknown. It serves only to refuse late requests of TV1 (see `end_txn`).
 """
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from oncelog.coordinator.shard import Decision
@@ -21,7 +22,7 @@ from oncelog.core.ids import (
     TopicPartition,
 )
 from oncelog.core.values import value
-from oncelog.transaction.life import Step
+from oncelog.transaction.life import Outcomes, Step
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionState
 
 NEVER_MS = -1
@@ -59,7 +60,7 @@ class InitProducerId:
     """A producer takes over the id, or bumps the epoch that it sends (KIP-360).
 
     The handler serves a null transactional id itself, from the producer id blocks. `client` names
-    the client for the log.
+    the client for the log; `is_administrator` if an administrator's command takes the id over.
     """
 
     transactional_id: str
@@ -69,6 +70,7 @@ class InitProducerId:
     keep_prepared: bool = False
     enable_two_phase_commit: bool = False
     client: str = ""
+    is_administrator: bool = False
     parked: Parked | None = None
 
 
@@ -188,6 +190,16 @@ class ExpireId:
     """The sweep found this id idle beyond `transactional.id.expiration.ms`."""
 
     transactional_id: str
+
+
+@value
+class OutsideMarkers:
+    """Markers were written past the coordinator (WriteTxnMarkers), by producer id.
+
+    Each with the outcomes and a remark that says by whom, for the history of the producer's id.
+    """
+
+    by_producer: Mapping[int, tuple[Outcomes, str]]
 
 
 @value
@@ -321,6 +333,7 @@ TransactionEvent: TypeAlias = (
     | AbortTimedOut
     | CompletePrepared
     | ExpireId
+    | OutsideMarkers
     | TellOfExpiry
     | WarnOfExpiry
 )

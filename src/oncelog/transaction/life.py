@@ -1,7 +1,7 @@
 """Records recent steps of transactional ids for `oncelog transactions show`.
 
 The coordinator stores objects that exist anyway: each committed move as its `TransactionMetadata`,
-each report about markers, and the cause of a move that the client did not request. `Lives.steps`
+each report about markers, and the cause of an abort or a fencing. `Lives.steps`
 describes them only on request, so that a transaction costs one append to a deque per move and per
 report.
 
@@ -14,7 +14,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable, Iterator
 from enum import Enum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import (
@@ -31,7 +31,19 @@ from oncelog.core.limits import (
 from oncelog.core.values import value
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
-__all__ = ["Cause", "Life", "Lives", "Markers", "Step", "StepKind", "WideMove", "wide_move"]
+__all__ = [
+    "OWN_ABORT",
+    "Cause",
+    "Life",
+    "Lives",
+    "Markers",
+    "Outcomes",
+    "Step",
+    "StepKind",
+    "WideMove",
+    "is_recorded",
+    "wide_move",
+]
 
 
 class StepKind(Enum):
@@ -54,8 +66,8 @@ class StepKind(Enum):
 class Step:
     """One step of an id.
 
-    `cause` is the reason of a step that the client did not request; `more_count` partitions are not
-    named in `partitions`.
+    `cause` is the reason of an abort or a fencing, or a remark about a marker; `more_count`
+    partitions are not named in `partitions`.
     """
 
     at_ms: int
@@ -66,6 +78,10 @@ class Step:
     error: ErrorCode = ErrorCode.none
     cause: str = ""
     more_count: int = 0
+
+
+OWN_ABORT: Final = "EndTxn of its producer"
+"""The cause of an abort that the client requested; no producer is fenced by it."""
 
 
 class Cause(NamedTuple):
@@ -152,6 +168,19 @@ class Lives:
     def steps(self, transactional_id: str) -> tuple[Step, ...]:
         """Return the steps of an id, oldest first."""
         return tuple(_steps(self.by_id.get(transactional_id, ())))
+
+
+def is_recorded(life: Life, report: Markers) -> bool:
+    """Whether the last reports have one with the same outcome: only the first is recorded.
+
+    Partitions that fail apart from each other are retried and reported by turns.
+    """
+    for item in reversed(life):
+        if type(item) is not Markers:
+            return False
+        if item[1:] == report[1:]:
+            return True
+    return False
 
 
 def wide_move(after: TransactionMetadata, before: TransactionMetadata | None) -> WideMove:

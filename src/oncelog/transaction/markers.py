@@ -34,10 +34,11 @@ from oncelog.transaction.events import (
     CompletePrepared,
     MarkersWritten,
     Notice,
+    OutsideMarkers,
     TransactionDecision,
     TransactionEffect,
 )
-from oncelog.transaction.life import Life, Markers
+from oncelog.transaction.life import Life, Markers, is_recorded
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import TransactionStore
 from oncelog.transaction.transitions import complete_decision
@@ -67,7 +68,7 @@ def decide(
     life = lives.by_id.get(event.transactional_id) or lives.begin(event.transactional_id)
     is_wide = len(event.outcomes) > LIFE_PARTITIONS_PER_STEP_COUNT_MAX
     report = (Markers.of if is_wide else Markers)(now_ms, event.outcomes)
-    if not life or type(life[-1]) is not Markers or not _is_recorded(life, report):
+    if not life or type(life[-1]) is not Markers or not is_recorded(life, report):
         life.append(report)
     effects: tuple[TransactionEffect, ...] = ()
     if event.deleted or event.closed:
@@ -86,17 +87,18 @@ def decide(
     return Decision(effects=effects)
 
 
-def _is_recorded(life: Life, report: Markers) -> bool:
-    """Whether an attempt of this transaction with the same outcome is recorded: only the first is.
+def note_outside(store: TransactionStore, event: OutsideMarkers, now_ms: int) -> None:
+    """Record markers past the coordinator in the history of the ids whose producers they name.
 
-    Partitions that fail apart from each other are retried and reported by turns.
+    Only ids whose history is remembered are looked at, which bounds the work of a request.
     """
-    for item in reversed(life):
-        if type(item) is not Markers:
-            return False
-        if (item.outcomes, item.more) == (report.outcomes, report.more):
-            return True
-    return False
+    for id_, life in store.lives.by_id.items():
+        metadata = store.transactions.get(id_)
+        told = None if metadata is None else event.by_producer.get(metadata.producer_id)
+        if told is not None:
+            report = Markers.of(now_ms, *told)
+            if not is_recorded(life, report):
+                life.append(report)
 
 
 def _nothing_owed(

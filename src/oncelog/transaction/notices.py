@@ -32,8 +32,13 @@ _DAY_MS = 86_400_000
 
 
 def takeover(event: InitProducerId, *, is_own: bool) -> str:
-    """Return why an id gets a new epoch: its own producer (KIP-360) or a new one requested it."""
+    """Return why an id gets a new epoch.
+
+    Its own producer (KIP-360), a new one or an administrator's command requested it.
+    """
     who = f", {event.client}" if event.client else ""
+    if event.is_administrator:
+        return f"an administrator's command{who}"
     if is_own:
         return f"InitProducerId of its own producer{who}"
     return f"InitProducerId of another producer{who}"

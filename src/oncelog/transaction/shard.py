@@ -44,6 +44,7 @@ from oncelog.transaction.events import (
     ListTransactions,
     ListTransactionsResult,
     MarkersWritten,
+    OutsideMarkers,
     TellOfExpiry,
     TransactionDecision,
     TransactionEffect,
@@ -117,7 +118,7 @@ class TransactionCoordinatorShard(
         match event:
             case AddPartitions(verify_only=True) | DescribeTransaction():
                 return None
-            case ListTransactions() | WarnOfExpiry() | TellOfExpiry():
+            case ListTransactions() | WarnOfExpiry() | TellOfExpiry() | OutsideMarkers():
                 return None
             case InitProducerId() if init_producer_id.is_hopeless(self._store, event):
                 return None
@@ -156,6 +157,9 @@ class TransactionCoordinatorShard(
                 return markers.complete_prepared(store, event, context)
             case ExpireId():
                 return timers.expire(store, event, context)
+            case OutsideMarkers():
+                markers.note_outside(store, event, context.now_ms)
+                return NOTHING
             case TellOfExpiry():
                 return timers.tell_of_expiry(store)
             case WarnOfExpiry():

@@ -42,7 +42,7 @@ from oncelog.core.limits import (
 from oncelog.core.values import value
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
-from oncelog.transaction.life import Cause, Lives, wide_move
+from oncelog.transaction.life import OWN_ABORT, Cause, Lives, wide_move
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 FinalizedVersion: TypeAlias = Callable[[], int]
@@ -88,7 +88,7 @@ class VolatileState:
 class Proposal:
     """A move that is decided and not yet committed, and its last producer epoch.
 
-    `cause` is the reason of a move that the client did not request.
+    `cause` is the reason of an abort or a fencing.
     """
 
     after: TransactionMetadata
@@ -237,8 +237,9 @@ class TransactionStore:
         if proposal is not None:
             volatile.last_producer_epoch = proposal.last_producer_epoch
             if proposal.cause:
-                volatile.cause = proposal.cause
                 life.append(Cause(proposal.cause))
+                if proposal.cause != OWN_ABORT:
+                    volatile.cause = proposal.cause
         elif before is None or _changes_producer(before, after):
             # The record does not contain it. Forgetting is safe (an old producer is fenced); a
             # wrong epoch would not be (INV-5).

@@ -13,6 +13,7 @@ from oncelog.core.limits import (
     LIVES_REMEMBERED_COUNT_MAX,
 )
 from oncelog.transaction import records
+from oncelog.transaction.events import InitProducerId, OutsideMarkers
 from oncelog.transaction.life import Lives, Step, StepKind
 from oncelog.transaction.states import TransactionState
 from tests.unit.transaction.context import ID, OFFSETS, P0, P1, Context
@@ -72,6 +73,52 @@ def test_an_abort_by_timeout_says_so() -> None:
     context.answer_markers()
     prepared = [step for step in context.describe().life if step.kind is K.PREPARE_ABORT]
     assert [step.cause for step in prepared] == ["transaction timeout of 60000 ms"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_abort_that_the_client_asked_for_says_so_and_fences_nobody(version: int) -> None:
+    context = Context(version=version)
+    context.go_to(S.ONGOING)
+    context.end(False)
+    context.answer_markers()
+    causes = {step.kind: step.cause for step in context.describe().life}
+    assert causes[K.PREPARE_ABORT] == "EndTxn of its producer"
+    assert causes[K.COMPLETE_ABORT] == ""
+    assert context.describe().cause is None
+    context.add(P0)
+    context.end(True)
+    context.answer_markers()
+    assert context.describe().life[-1].cause == ""
+
+
+def test_an_administrators_takeover_says_so() -> None:
+    context = Context()
+    context.go_to(S.ONGOING)
+    context.send(InitProducerId(ID, 60_000, client="client 'x'", is_administrator=True))
+    context.answer_markers()
+    causes = [cause for _, _, cause in told(context) if cause]
+    assert causes == ["an administrator's command, client 'x'"] * 2
+    assert context.notices[-1].text.endswith("cause: an administrator's command, client 'x'")
+
+
+def test_a_marker_past_the_coordinator_is_told_once_and_hides_none_of_its_own() -> None:
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    producer_id = int(context.metadata.producer_id)
+    for number in (producer_id, producer_id, producer_id + 1):
+        outcome = (((P0, ErrorCode.none),), "abort past the coordinator, client 'x'")
+        event = OutsideMarkers({number: outcome})
+        context.run(context.processor.submit(event, None, context.now_ms))
+    (effect,) = context.markers
+    context.answer(effect, partitions=(P0,))
+    context.answer(effect, partitions=(P1,))
+    marked = [step for step in context.describe().life if step.kind is K.MARKER]
+    assert [(step.partitions, step.cause) for step in marked] == [
+        ((P0,), "abort past the coordinator, client 'x'"),
+        ((P0,), ""),
+        ((P1,), ""),
+    ]
+    assert context.state is S.COMPLETE_COMMIT
 
 
 def test_a_takeover_says_who_came() -> None:

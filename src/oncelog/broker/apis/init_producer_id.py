@@ -3,8 +3,9 @@
 Without a transactional id the producer gets a fresh id with epoch 0 (INV-11). With one, the
 transaction coordinator fences the previous producer, ends its transaction and bumps the epoch
 (INV-5). A producer sends both its producer id and epoch, or neither: otherwise it gets
-INVALID_REQUEST. Before version 4 a fenced producer gets INVALID_PRODUCER_EPOCH (KIP-588). Gap:
-two-phase commit (KIP-939, version 6) is not announced.
+INVALID_REQUEST. Our tagged field `is_administrator` says that a command, not a producer, takes the
+id over: the id's history then tells so. Before version 4 a fenced producer gets
+INVALID_PRODUCER_EPOCH (KIP-588). Gap: two-phase commit (KIP-939, version 6) is not announced.
 """
 
 from __future__ import annotations
@@ -65,6 +66,7 @@ def _transactional(
         ProducerEpoch(body.producer_epoch),
         client=f"client {request.client_id[:CLIENT_ID_TOLD_LENGTH_MAX]!r} at"
         f" {request.connection.peer_host}",
+        is_administrator=body.is_administrator,
     )
 
     def convert(result: InitProducerIdResult) -> InitProducerIdResponse:

@@ -6,7 +6,8 @@ TRANSACTION_COORDINATOR_FENCED; from version 2 on by the transaction's version (
 partition that this broker does not host gets UNKNOWN_TOPIC_OR_PARTITION. The reply waits until the
 markers are committed. Gap: none known.
 
-Each request is audited: one log line per producer names the client, the partitions and the outcome.
+Each request is audited: one log line per producer names the client, the partitions and the outcome,
+and the history of its transactional id does (`oncelog transactions show`).
 Our own coordinator appends markers without this API.
 """
 
@@ -30,7 +31,7 @@ from oncelog.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from oncelog.transaction.events import SendMarkers
+from oncelog.transaction.events import OutsideMarkers, SendMarkers
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -65,7 +66,7 @@ def handle(
         outcomes.setdefault(producer_id, {})[topic_partition] = error
         waiting -= 1
         if waiting == 0:
-            _audit(request, outcomes)
+            _audit(context, request, outcomes)
             reply.complete(outcomes)
 
     for marker, topic_partition in planned:
@@ -97,11 +98,19 @@ def _append(
     )
 
 
-def _audit(request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None:
-    """Log the transactions that ended without their coordinator; lines and names are bounded."""
+def _audit(context: Context, request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None:
+    """Log the transactions that ended without their coordinator; lines and names are bounded.
+
+    The histories of their ids tell it too, where this broker coordinates them.
+    """
+    client = f"client {request.client_id[:CLIENT_ID_TOLD_LENGTH_MAX]!r}"
+    client += f" at {request.connection.peer_host}"
+    told: dict[int, tuple[tuple[tuple[TopicPartition, ErrorCode], ...], str]] = {}
     markers = {marker.producer_id: marker for marker in request.body.markers}
     for producer_id in list(outcomes)[:MARKERS_AUDITED_COUNT_MAX]:
         marker, each = markers[producer_id], outcomes[producer_id]
+        kind = "commit" if marker.transaction_result else "abort"
+        told[producer_id] = (tuple(each.items()), f"{kind} past the coordinator, {client}")
         named = [
             f"{topic_partition} {error.name.upper()}"
             for topic_partition, error in list(each.items())[:MARKERS_AUDITED_COUNT_MAX]
@@ -109,16 +118,16 @@ def _audit(request: Request[WriteTxnMarkersRequest], outcomes: Outcomes) -> None
         if len(named) < len(each):
             named.append(f"and {len(each) - len(named)} more")
         log.warning(
-            "WriteTxnMarkers from client %r at %s: %s producer %d, epoch %d, coordinator epoch %d,"
+            "WriteTxnMarkers from %s: %s producer %d, epoch %d, coordinator epoch %d,"
             " past its coordinator: %s",
-            request.client_id[:CLIENT_ID_TOLD_LENGTH_MAX],
-            request.connection.peer_host,
-            "commit" if marker.transaction_result else "abort",
+            client,
+            kind,
             producer_id,
             marker.producer_epoch,
             marker.coordinator_epoch,
             ", ".join(named),
         )
+    context.transactions.broadcast(OutsideMarkers(told))
 
 
 def _response(outcomes: Outcomes) -> WriteTxnMarkersResponse:

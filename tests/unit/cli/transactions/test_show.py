@@ -55,7 +55,7 @@ def test_the_life_of_an_id_is_told_with_its_causes(
         "complete abort",
         "producer",
     ]
-    cause = "InitProducerId of another producer, client 'oncelog-transactions' at 127.0.0.1"
+    cause = "an administrator's command, client 'oncelog-transactions' at 127.0.0.1"
     assert [step["cause"] for step in life] == [None, None, cause, None, None, cause]
     assert found["trouble"] is None
     lines = oncelog("transactions", "show", id_).stdout.splitlines()
@@ -90,6 +90,25 @@ def test_an_id_that_expired_is_explained_and_the_log_has_a_line(
         (logged,) = [text for text in caplog.messages if " expired, " in text]
         assert logged.startswith("1 transactional ids expired, not used for 1 ms")
         assert logged.endswith(": orders")
+
+
+def test_an_administrators_marker_is_part_of_the_life(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    id_ = some_id()
+    producer_id = open_transaction(bootstrap_server, id_, topic)
+    where = ("--topic", topic, "--partition", "0", "--producer-id", str(producer_id), "--force")
+    assert oncelog("transactions", "abort", *where).exit_code == 0
+    oncelog("transactions", "abort", "--transactional-id", id_)
+    (found,) = rows(oncelog("transactions", "show", id_, "--json"))
+    assert isinstance(found["life"], list)
+    place = [{"topic": topic, "partition": 0}]
+    by_whom = "abort past the coordinator, client 'oncelog-transactions' at 127.0.0.1"
+    markers = [step for step in found["life"] if step["step"] == "marker"]
+    assert [(step["partitions"], step["cause"]) for step in markers] == [
+        (place, by_whom),
+        (place, None),
+    ]
 
 
 def let_ids_expire_at_once(broker: Broker) -> None:
