@@ -181,7 +181,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 size = nbytes - _SIZE_BYTES
                 if (
                     0 <= size <= self._frame_bytes_max
-                    and not self._size_prefix
+                    and not (self._size_prefix or self.closed)
                     and _unpack_size(self._scratch)[0] == size
                 ):
                     # One whole frame, as a client sends that waits for each reply.
