@@ -20,11 +20,17 @@ class MisfitError(OncelogError, ValueError):
 
 
 class WriterSource:
-    """The source of the function that appends a version of `cls` to a bytearray."""
+    """The source of the function that appends a version of `cls` to a bytearray.
 
-    def __init__(self, cls: type, version: int, *, flexible: bool) -> None:
+    With `counts_errors` the function also takes a counter, and counts each error code that it
+    writes but NONE. Errors in tagged fields are details of others: Kafka counts none of them.
+    """
+
+    def __init__(
+        self, cls: type, version: int, *, flexible: bool, counts_errors: bool = False
+    ) -> None:
         self.source = Source(
-            *("write", "out", "message", "value", "items", "raw", "size"),
+            *("write", "out", "message", "errors", "value", "items", "raw", "size"),
             NO_UUID_BYTES=wire.NO_UUID_BYTES,
             ONE_BYTE=wire.ONE_BYTE,
             StructError=struct.error,
@@ -35,12 +41,14 @@ class WriterSource:
         )
         self._version = version
         self._flexible = flexible
+        self._counts_errors = counts_errors
         self._out = "out"
         """The variable of the bytearray that is appended to."""
         self._run: list[tuple[str, str]] = []
         """Layout and expression of the fields of fixed size that come next."""
         line, block = self.source.line, self.source.block
-        with block("def write(out, message):"):
+        parameters = "out, message, errors" if counts_errors else "out, message"
+        with block(f"def write({parameters}):"):
             with block("try:"):
                 self._entity(cls, "message")
             with block(
@@ -87,6 +95,9 @@ class WriterSource:
         if shape.kind == "uuid":
             uuid = self._named(value)
             value = f'NO_UUID_BYTES if {uuid} is None else {uuid}.int.to_bytes(16, "big")'
+        elif shape.kind == "error_code" and self._counts_errors and self._out == "out":
+            with self.source.block(f"if {value}:"):
+                self.source.line(f"errors[{value}] += 1")
         self._run.append((LAYOUTS[shape.kind], value))
 
     def _pack(self) -> None:

@@ -1,5 +1,7 @@
 """What the versions of a message have in common, and where they differ."""
 
+from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -18,6 +20,7 @@ from oncelog.protocol.codec import (
     request_class,
     response_class,
 )
+from oncelog.protocol.fields import shapes
 from oncelog.protocol.messages import (
     describe_transactions,
     list_transactions,
@@ -49,6 +52,35 @@ def test_a_message_is_framed_with_its_header(api: ApiKey, version: int) -> None:
     correlation_id, offset = parse_response_header(api, version, frame)
     assert correlation_id == 8
     assert parse_response(api, version, frame, offset) == response
+
+
+def errors_in(message: Any, version: int) -> Iterator[ErrorCode]:
+    """Every error code of a message but NONE, and but those in tagged fields."""
+    cls: type = type(message)
+    for shape in shapes(cls, version):
+        value = getattr(message, shape.name)
+        if shape.tag is not None or value is None:
+            continue
+        if shape.kind == "error_code" and value is not ErrorCode.none:
+            yield value
+        elif shape.inner is not None:
+            for nested in value if shape.is_array or shape.is_single else (value,):
+                yield from errors_in(nested, version)
+
+
+@pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
+def test_the_errors_of_a_response_are_counted_wherever_they_stand(
+    api: ApiKey, version: int
+) -> None:
+    random = Random(f"{api.name} {version}")
+    counted: Counter[int] = Counter()
+    found: Counter[int] = Counter()
+    for _ in range(20):
+        response = sample(response_class(api), version, random)
+        frame = encode_response(api, version, 8, response, counted)
+        assert frame == encode_response(api, version, 8, response)
+        found.update(errors_in(response, version))
+    assert counted == found
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)

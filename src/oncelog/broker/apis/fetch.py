@@ -62,6 +62,7 @@ def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[
     if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
         begun = context.partitions.fetch_sessions.begin(fetch, version, context.clock.now_ms())
         if isinstance(begun, ErrorCode):
+            request.meter.errors[begun] += 1
             return encode_fetch_response(version, request.correlation_id, [], error=begun)
         if begun is not None:
             session = begun
@@ -287,6 +288,8 @@ class Reading:
         if self._session is None:
             return encode_fetch_response(request.version, request.correlation_id, self._topics)
         answer = self._session.answer(self._topics, self._context.clock.now_ms())
+        if answer.error:
+            request.meter.errors[answer.error] += 1
         return encode_fetch_response(
             request.version,
             request.correlation_id,

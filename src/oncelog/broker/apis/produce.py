@@ -292,7 +292,7 @@ def refuse_all(
     request: Request[memoryview], produce: ProduceRequest, error: ErrorCode
 ) -> Buffers | None:
     """Build the reply with one error for every partition of the request."""
-    request.meter.errors[error] += 1
+    request.meter.errors[error] += sum(len(topic.partitions) for topic in produce.topics)
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
         return None

@@ -83,8 +83,8 @@ REQUEST_METRICS: Final = (
         MetricType.COUNTER,
         "errors",
         _REQUEST + "name=ErrorsPerSec,request=*,error=*",
-        "Errors answered: those of a whole response, for Produce and Fetch also those of each "
-        "partition. Unlike Kafka's it does not count NONE.",
+        "Errors answered, of whole responses and of each topic, partition, group and the like in "
+        "them. Unlike Kafka's it does not count NONE.",
         _errors,
         ("request", "error"),
     ),

@@ -175,10 +175,8 @@ class Dispatcher:
 def _encode(request: Request[object], value: object) -> Buffers:
     if type(value) in _BUFFERS:
         return value  # type: ignore[return-value]
-    error = getattr(value, "error_code", 0)
-    if error:
-        request.meter.errors[error] += 1
     version = request.version
     if request.api is ApiKey.API_VERSIONS and not accepts(request.api, version):
         version = 0
-    return codec.encode_response(request.api, version, request.correlation_id, value)
+    errors = request.meter.errors
+    return codec.encode_response(request.api, version, request.correlation_id, value, errors)

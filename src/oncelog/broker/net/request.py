@@ -132,7 +132,7 @@ class RequestMeter:
         self.version = version
         self.count = 0
         self.errors: Counter[int] = Counter()
-        """The count of replies with each error code."""
+        """The count of each error code in replies: one may have many, for its parts."""
         self.byte_count = 0
         self.time_us = 0
         self.buckets = [0] * TIME_BUCKETS_COUNT

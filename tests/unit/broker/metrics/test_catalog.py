@@ -13,6 +13,7 @@ from oncelog.cli.metrics import MetricValue, parse
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
+from oncelog.protocol.messages import txn_offset_commit
 from oncelog.protocol.messages.create_topics import CreatableTopic
 from oncelog.protocol.messages.delete_topics import DeleteTopicState
 from oncelog.protocol.messages.offset_commit import (
@@ -25,6 +26,7 @@ from tests.unit.broker.raw import fetch, init_producer, produce
 from tests.unit.broker.support import batch
 
 BY_TOPIC = "kafka_server_brokertopicmetrics_"
+ERRORS = "kafka_network_requestmetrics_errors_total"
 
 
 async def create(client: Client, topic: str) -> None:
@@ -97,9 +99,47 @@ async def test_a_duplicate_is_not_counted_twice_and_a_refusal_is_a_failure(tmp_p
         values = values_of(context)
         assert values[BY_TOPIC + "messagesin_total", ("t",)] == 3
         assert values[BY_TOPIC + "failedproducerequests_total", ("t",)] == 1
-        errors = "kafka_network_requestmetrics_errors_total"
-        assert values[errors, ("Produce", "OUT_OF_ORDER_SEQUENCE_NUMBER")] == 1
+        assert values[ERRORS, ("Produce", "OUT_OF_ORDER_SEQUENCE_NUMBER")] == 1
         assert values["kafka_server_replicamanager_produceridcount", ()] == 1
+
+
+async def test_errors_are_counted_wherever_they_stand_in_a_response(tmp_path: Path) -> None:
+    """As Kafka's `errorCounts()`: each topic, partition or group of a response by itself."""
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        await create(client, "t")
+        for topic in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
+            await context.broker.controller.internal_topic(topic)
+        add = add_partitions.AddPartitionsToTxnTransaction(
+            transactional_id="id",
+            producer_id=999,
+            topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0, 1, 2)),),
+        )
+        await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(add,))
+        commit = txn_offset_commit.TxnOffsetCommitRequestTopic(
+            name="gone",
+            partitions=tuple(
+                txn_offset_commit.TxnOffsetCommitRequestPartition(partition_index=index)
+                for index in range(2)
+            ),
+        )
+        await client.ask(
+            ApiKey.TXN_OFFSET_COMMIT, 3, transactional_id="id", group_id="", topics=(commit,)
+        )
+        await client.ask(ApiKey.ADD_OFFSETS_TO_TXN, 3, transactional_id="none", group_id="g")
+        await client.ask(ApiKey.DESCRIBE_GROUPS, groups=("a", "b"))
+        again = CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+        await client.ask(ApiKey.CREATE_TOPICS, topics=(again,), timeout_ms=1000)
+        values = values_of(context)
+        found = {labels: count for (name, labels), count in values.items() if name == ERRORS}
+        assert found == {
+            ("AddPartitionsToTxn", "OPERATION_NOT_ATTEMPTED"): 1,
+            ("AddPartitionsToTxn", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
+            ("TxnOffsetCommit", "UNKNOWN_TOPIC_OR_PARTITION"): 2,
+            ("AddOffsetsToTxn", "INVALID_PRODUCER_ID_MAPPING"): 1,
+            ("DescribeGroups", "GROUP_ID_NOT_FOUND"): 2,
+            ("CreateTopics", "TOPIC_ALREADY_EXISTS"): 1,
+        }
 
 
 async def test_a_deleted_topic_goes_and_the_sum_of_all_stays(tmp_path: Path) -> None:
