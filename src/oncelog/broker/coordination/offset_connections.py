@@ -12,11 +12,10 @@ bounded; what is forgotten is not recognized.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import Final
+
+from oncelog.core.limits import OFFSET_CONNECTIONS_REMEMBERED_COUNT_MAX
 
 __all__ = ["OffsetConnections"]
-
-PRODUCERS_COUNT_MAX: Final = 10_000
 
 
 class _Newest:
@@ -35,7 +34,7 @@ class _Newest:
 class OffsetConnections:
     """The newest connections by group partition, producer id and epoch. Ids rise with time."""
 
-    def __init__(self, count_max: int = PRODUCERS_COUNT_MAX) -> None:
+    def __init__(self, count_max: int = OFFSET_CONNECTIONS_REMEMBERED_COUNT_MAX) -> None:
         self._known: OrderedDict[tuple[int, int, int], _Newest] = OrderedDict()
         self._count_max = count_max
 
