@@ -324,3 +324,16 @@ def test_a_query_without_a_lasting_checkpoint_does_not_start(
     )
     with pytest.raises(UsageError, match="name a lasting one"):
         writer.start()
+
+
+def test_a_query_with_state_takes_the_place_of_none(spark: SparkSession) -> None:
+    """It is refused before the database is asked for anything."""
+    counts = spark.readStream.format("rate").load().groupBy("value").count()
+    with pytest.raises(UsageError, match="has an aggregation, and would begin with an empty state"):
+        exactly_once_jdbc(
+            counts,
+            url="jdbc:postgresql://127.0.0.1:1/none",
+            table="t",
+            application_id="replacing",
+            replaces_query="6b1f7d34-4c0c-4a36-9d5e-0b3f8f0b8a11",
+        )

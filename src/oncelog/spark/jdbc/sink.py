@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.checks import refuse_connect
+from oncelog.spark.checks import refuse_connect, refuse_state
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import PipelineError, StoppedError, UsageError, WriteStageError
@@ -72,6 +72,8 @@ def exactly_once_jdbc(
     refuse_connect(df)
     if not df.isStreaming:
         raise UsageError("exactly_once_jdbc needs a streaming DataFrame (spark.readStream)")
+    if replaces_query is not None:
+        refuse_state(df)
     driver = DriverOptions(
         application_id=application_id,
         marker_partition=MARKER_PARTITION,
