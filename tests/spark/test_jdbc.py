@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -337,3 +338,41 @@ def test_a_query_with_state_takes_the_place_of_none(spark: SparkSession) -> None
             application_id="replacing",
             replaces_query="6b1f7d34-4c0c-4a36-9d5e-0b3f8f0b8a11",
         )
+
+
+SPARKS_CALLS_COUNT = 3
+"""From the JVM to the function that `foreachBatch` was given."""
+
+FAILURES = {
+    "a bug in a function of the user's": ("fails(customer)", "ValueError: no such customer"),
+    "an error of Spark's": ("string(raise_error('no such customer'))", "[USER_RAISED_EXCEPTION]"),
+    "a value that the table refuses": ("'secret'", "violates check constraint"),
+}
+
+
+@pytest.mark.parametrize("case", FAILURES)
+def test_a_query_that_fails_says_why_in_one_short_line(
+    spark: SparkSession, postgres: PostgresProcess, tmp_path: Path, case: str
+) -> None:
+    expression, cause = FAILURES[case]
+    table = "CREATE TABLE IF NOT EXISTS checked (id bigint, customer text CHECK (customer <> '"
+    postgres.run(f"{table}secret'))")
+
+    def fails(value: str) -> str:
+        raise ValueError("no such customer")
+
+    spark.udf.register("fails", F.udf(fails, "string", useArrow=False))
+    rows = rows_of(spark, tmp_path).withColumn("customer", F.expr(expression))
+    query = write(rows, postgres, tmp_path, table="checked", write_attempts=1).start()
+    with pytest.raises(StreamingQueryException) as failure:
+        query.awaitTermination()
+    # Spark puts the calls down to ours before the message, and the query's plan behind it.
+    message = str(failure.value).partition("=== Streaming Query ===")[0]
+    assert message.count('  File "') <= SPARKS_CALLS_COUNT + 1, message
+    _, said, state = (line for line in message.splitlines() if line[:2].strip())
+    assert said.startswith("oncelog.spark.errors.")
+    assert cause in said
+    assert len(said) < 1000
+    assert "secret" not in said
+    assert state.startswith(" SQLSTATE")
+    assert postgres.rows("SELECT * FROM checked") == []

@@ -2,6 +2,7 @@
 
 import re
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from oncelog.spark import query
-from oncelog.spark.errors import DrainError, StoppedError
+from oncelog.spark.errors import DrainError, StoppedError, WriteStageError
 from oncelog.spark.query import QueryBatch, RunningSink, described, read_text
 
 
@@ -101,6 +102,43 @@ def test_a_drain_that_a_stop_cancels_is_no_lost_state(monkeypatch: pytest.Monkey
         QueryBatch(run_of_a_query(is_stopping=True), frame, 7).drain()
 
 
+def call_sink(process: Callable[[object], None], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Do what Spark does for batch 7, with a run that does this for it."""
+    run: Any = SimpleNamespace(process=process)
+    spark = SimpleNamespace(streams=SimpleNamespace(get=lambda query_id: None))
+    batch: Any = object()
+    sink: RunningSink[Any] = RunningSink(spark, lambda *_: run, lambda *_: batch)
+    monkeypatch.setattr(sink, "run_of", lambda query, context: run)
+    context = SimpleNamespace(getLocalProperty=lambda name: "q")
+    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
+    sink(frame, 7)
+
+
+def test_a_batch_that_fails_says_why_and_not_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark makes the traceback a part of the query's message."""
+
+    def process(batch: object) -> None:
+        try:
+            raise Py4JError("at org.apache.spark")
+        except Py4JError as error:
+            raise WriteStageError("the write stage failed: no space left") from error
+
+    with pytest.raises(WriteStageError, match="no space left") as raised:
+        call_sink(process, monkeypatch)
+    text = "".join(traceback.format_exception(raised.value))
+    assert "org.apache.spark" not in text
+    assert "in process" not in text
+
+
+def test_a_bug_of_ours_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
+    def process(batch: object) -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as raised:
+        call_sink(process, monkeypatch)
+    assert "in process" in "".join(traceback.format_exception(raised.value))
+
+
 def test_a_stopped_query_has_not_failed(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,15 +147,8 @@ def test_a_stopped_query_has_not_failed(
     def process(batch: object) -> None:
         raise StoppedError("the query was stopped while it wrote batch 7")
 
-    run: Any = SimpleNamespace(process=process)
-    spark = SimpleNamespace(streams=SimpleNamespace(get=lambda query_id: None))
-    batch: Any = object()
-    sink: RunningSink[Any] = RunningSink(spark, lambda *_: run, lambda *_: batch)
-    monkeypatch.setattr(sink, "run_of", lambda query, context: run)
-    context = SimpleNamespace(getLocalProperty=lambda name: "q")
-    frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))
     with pytest.raises(StoppedError) as raised:
-        sink(frame, 7)
+        call_sink(process, monkeypatch)
     text = "".join(traceback.format_exception(raised.value))
     assert re.search(
         r"py4j\.protocol\.Py4JJavaError: An error occurred while calling"

@@ -231,7 +231,7 @@ class JdbcBatch(QueryBatch):
         try:
             rows = tagged(context, tag, self._stage(identity))
         except (Py4JError, PySparkException) as error:
-            raise failure_of(error) from error
+            raise failure_of(error) from None
         check_one_attempt(context, tag, sends=False)
         return rows
 
@@ -256,4 +256,4 @@ def _said() -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise PipelineError(error.message) from error
+        raise PipelineError(error.message) from None
