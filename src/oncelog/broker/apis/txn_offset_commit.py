@@ -61,12 +61,13 @@ def handle(
     if partition is None or not partition.state.is_leader:
         return _refuse(request, ErrorCode.not_coordinator, unknown)
     log = partition.log
+    is_open = log.transaction_is_open(body.producer_id, body.producer_epoch)
     if request.version < TV2_SINCE and context.offset_connections.is_late(
         index,
         body.producer_id,
         body.producer_epoch,
         request.connection.id,
-        is_open=log.transaction_is_open(body.producer_id, body.producer_epoch),
+        is_open=is_open,
     ):
         return _refuse(request, ErrorCode.invalid_txn_state, unknown)
     support = (
@@ -91,6 +92,8 @@ def handle(
         )
         return _commit(context, request, index, offsets, unknown, permit)
 
+    if is_open:
+        return then({})
     return verify_and(
         context.transactions,
         context.meters.verifications,
@@ -100,6 +103,7 @@ def handle(
         batches=((partition, NO_SEQUENCE),),
         support=support,
         then=then,
+        are_missing=True,
     )
 
 

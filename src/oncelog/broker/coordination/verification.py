@@ -76,17 +76,21 @@ def verify_and(
     batches: Sequence[tuple[Partition, int]],
     support: TransactionSupportedOperation,
     then: Callable[[Verdict], ResponseT | Pending[ResponseT]],
+    are_missing: bool = False,
 ) -> ResponseT | Pending[ResponseT]:
     """Verify partitions in which the producer has no open transaction, then call `then`.
 
-    `batches` maps the partitions to the first sequence of the batch to append. Returns the result
-    of `then` when no verification is needed, otherwise a promise of it.
+    `batches` maps the partitions to the first sequence of the batch to append. `are_missing`: the
+    caller knows that the producer has no open transaction in any of them. Returns the result of
+    `then` when no verification is needed, otherwise a promise of it.
     """
-    missing = [
-        (partition, sequence)
-        for partition, sequence in batches
-        if not partition.log.transaction_is_open(producer_id, producer_epoch)
-    ]
+    missing = batches
+    if not are_missing:
+        missing = [
+            (partition, sequence)
+            for partition, sequence in batches
+            if not partition.log.transaction_is_open(producer_id, producer_epoch)
+        ]
     if not missing:
         return then({})
     # Plain producers never need them.

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing, offset_of, prepare, started
-from tests.unit.broker.context import Running, running
+from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing, offset_of, started
+from tests.unit.broker.context import Running
 from tests.unit.broker.raw import init_producer
-
-
-@pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "data") as started:
-        await prepare(started)
-        yield started
 
 
 async def test_a_late_add_on_a_connection_that_was_given_up_opens_no_transaction(

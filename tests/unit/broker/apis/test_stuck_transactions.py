@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -16,19 +14,12 @@ from oncelog.protocol.messages import init_producer_id
 from oncelog.protocol.messages.describe_transactions import DescribedTransaction, LifeStep
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from oncelog.transaction import markers
-from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing, prepare
-from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing
+from tests.unit.broker.context import Client, Running
 from tests.unit.broker.raw import error_of, init_producer, produce, until
 from tests.unit.broker.support import batch
 
 NONE = ErrorCode.none
-
-
-@pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "data") as started:
-        await prepare(started)
-        yield started
 
 
 async def producing_on(context: Running) -> Producing:

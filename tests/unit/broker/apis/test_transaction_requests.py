@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,16 +10,30 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import txn_offset_commit
-from tests.unit.broker.apis.producing import GROUP, ID, TIMEOUT, Producing, prepare, started
-from tests.unit.broker.context import Running, running
+from oncelog.storage.log_view import LogView
+from tests.unit.broker.apis.producing import GROUP, ID, TIMEOUT, Producing, started
+from tests.unit.broker.context import Running
 from tests.unit.broker.raw import init_producer
 
 
-@pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "data") as begun:
-        await prepare(begun)
-        yield begun
+@pytest.mark.parametrize("version", [3, 5])
+async def test_offsets_look_once_whether_the_transaction_is_open(
+    context: Running, monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    """It is not in the group's partition at the first request, and is at the second."""
+    looks: list[bool] = []
+    look = LogView.transaction_is_open
+
+    def counted(log: LogView, producer_id: int, epoch: int) -> bool:
+        looks.append(look(log, producer_id, epoch))
+        return looks[-1]
+
+    monkeypatch.setattr(LogView, "transaction_is_open", counted)
+    owner = await started(context)
+    assert await owner.add_offsets() is ErrorCode.none
+    for offset in range(2):
+        assert await owner.commit_offset(offset, version) is ErrorCode.none
+    assert looks == [False, True]
 
 
 @pytest.mark.parametrize("transactional_id", [ID, None])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -26,13 +25,6 @@ from tests.unit.broker.apis.producing import (
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import error_of, fetch, produce, values
 from tests.unit.broker.support import batch
-
-
-@pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "data") as started:
-        await prepare(started)
-        yield started
 
 
 async def committed_values(context: Running) -> int:
