@@ -169,17 +169,24 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+@pytest.fixture
+def writer_of_a_stage(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> DataStreamWriter:
+    """Of one batch, whose stage is looked at soon after its start."""
+    monkeypatch.setattr(slots_module, "WAITED_S", 0.2)
+    load(job.bootstrap_servers, job.name, 0, 700)
+    return writer_of(source(spark, job, 700).select("key", "value"), job)
+
+
 def test_a_stage_that_waits_for_another_jobs_slot_says_so_and_goes_on(
     spark: SparkSession,
     job: Job,
-    monkeypatch: pytest.MonkeyPatch,
+    writer_of_a_stage: DataStreamWriter,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(slots_module, "WAITED_S", 0.2)
-    load(job.bootstrap_servers, job.name, 0, 700)
-    writer = writer_of(source(spark, job, 700).select("key", "value"), job)
     with held_slot(spark, job.folder) as release:
-        query = writer.start()
+        query = writer_of_a_stage.start()
         wait_until(lambda: "waits for 2 slots at once, and other jobs hold 1 of 2" in caplog.text)
         release()
         query.awaitTermination()
@@ -190,14 +197,11 @@ def test_a_stage_that_waits_for_another_jobs_slot_says_so_and_goes_on(
 def test_a_query_whose_stage_waits_for_another_jobs_slot_can_be_stopped(
     spark: SparkSession,
     job: Job,
-    monkeypatch: pytest.MonkeyPatch,
+    writer_of_a_stage: DataStreamWriter,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    monkeypatch.setattr(slots_module, "WAITED_S", 0.2)
-    load(job.bootstrap_servers, job.name, 0, 700)
-    writer = writer_of(source(spark, job, 700).select("key", "value"), job)
     with held_slot(spark, job.folder):
-        query = writer.start()
+        query = writer_of_a_stage.start()
         wait_until(lambda: "waits for 2 slots" in caplog.text)
         began_s = time.monotonic()
         query.stop()
