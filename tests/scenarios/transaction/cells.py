@@ -185,13 +185,13 @@ ERRORS: Final = frozenset(
 
 BUGS: Final = {
     "KAFKA-18019": "tests/scenarios/transaction/expired_id.txt",
-    "KAFKA-18202": "tests/unit/broker/apis/test_transactions.py",
+    "KAFKA-18202": "tests/scenarios/wire/first_sequence.txt",
     "KAFKA-18660": "tests/scenarios/transaction/epochs_used_up.txt",
     "KAFKA-19367": "tests/scenarios/transaction/failed_fence.txt",
-    "KAFKA-19446": "tests/unit/transaction/test_markers.py",
-    "KAFKA-19690": "tests/unit/broker/coordination/test_runtime.py",
-    "KAFKA-19999": "tests/unit/storage/test_producer_state.py",
+    "KAFKA-19446": "tests/scenarios/wire/late_marker.txt",
+    "KAFKA-19690": "tests/scenarios/wire/fenced_producer.txt",
+    "KAFKA-19999": "tests/scenarios/wire/late_marker.txt",
     "KAFKA-20090": "tests/scenarios/transaction/epochs_end_by_timeout.txt",
     "KAFKA-20310": "tests/scenarios/transaction/epochs_used_up.txt",
 }
-"""Upstream's bugs that this protocol met, and the test that names each."""
+"""Upstream's bugs that this protocol met, and the scenario that names each."""

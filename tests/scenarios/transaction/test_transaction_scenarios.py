@@ -337,5 +337,5 @@ def test_every_error_that_a_client_can_see_has_a_scenario() -> None:
 
 
 @pytest.mark.parametrize(("bug", "file"), BUGS.items())
-def test_each_bug_of_upstream_has_a_test_that_names_it(bug: str, file: str) -> None:
+def test_each_bug_of_upstream_has_a_scenario_that_names_it(bug: str, file: str) -> None:
     assert bug in (ROOT / file).read_text()
