@@ -64,6 +64,18 @@ def resident_mb(pid: int) -> float:
     return resident_pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def forget_peak(pid: int) -> None:
+    """Let the peak of a process's resident memory begin anew (Linux, proc_pid_clear_refs(5))."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+
+
+def peak_mb(pid: int) -> float:
+    """The most resident memory that a process has had since `forget_peak`, in MB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    (peak,) = [line for line in lines if line.startswith("VmHWM:")]
+    return int(peak.split()[1]) * 1024 / 1e6
+
+
 # --- system calls
 
 

@@ -53,6 +53,8 @@ class Row:
     rounds_max: int | None = None
     warm_s_max: float = WARM_S_MAX
     java: bool = False
+    heavy: bool = False
+    """Whether the peak of the broker's memory in each window is told."""
     main: bool = True
     """Whether two builds of Oncelog are compared by it."""
 
@@ -76,7 +78,13 @@ ROWS = (
         True,
     ),
     Row(
-        "bulk-1000", "1000 B records, linger 5 ms, batch 1 MB", Bulk(1000, 800, BIG), GB, True, True
+        "bulk-1000",
+        "1000 B records, linger 5 ms, batch 1 MB",
+        Bulk(1000, 800, BIG),
+        GB,
+        True,
+        True,
+        heavy=True,
     ),
     Row(
         "bulk-1000-16k",
@@ -85,9 +93,18 @@ ROWS = (
         GB,
         True,
         True,
+        heavy=True,
     ),
-    Row("bulk-100", "100 B records, linger 5 ms, batch 1 MB", Bulk(100, 200, BIG), GB, True, True),
-    Row("consume", "consume 1000 B records", Consume(800), GB, False, True),
+    Row(
+        "bulk-100",
+        "100 B records, linger 5 ms, batch 1 MB",
+        Bulk(100, 200, BIG),
+        GB,
+        True,
+        True,
+        heavy=True,
+    ),
+    Row("consume", "consume 1000 B records", Consume(800), GB, False, True, heavy=True),
     *(
         Row(
             f"group-{count}",

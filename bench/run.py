@@ -30,6 +30,7 @@ Kind = Callable[..., System]
 """Makes a system on a folder; `settings` are what it gets on top of its own."""
 FAILURES = (KafkaException, RuntimeError, OSError)
 SETTLE_S = 2.0
+PEAK = "peak memory MB"
 FRESH_STEPS = 10
 """How long a fresh life takes beside a round of one row, for the progress shown."""
 
@@ -210,9 +211,12 @@ class Run:
 
     def _measure(self, row: Row, system: System, work: Work) -> None:
         work.prepare()
+        gauges.forget_peak(system.pid)
         before = gauges.cpu_time(system.pid)
         window = work.run()
         used = gauges.cpu_time(system.pid).since(before)
+        if row.heavy:
+            self._results.add(row.key, system.name, {PEAK: gauges.peak_mb(system.pid)})
         work.settle()
         self._results.add(row.key, system.name, window.figures)
         self._results.add_cpu(row.key, system.name, used, window.amount)

@@ -41,6 +41,17 @@ def test_resident_memory_is_in_megabytes() -> None:
     assert 5 < gauges.resident_mb(os.getpid()) < 100_000
 
 
+def test_the_peak_of_memory_is_of_the_time_since_it_was_forgotten() -> None:
+    pid = os.getpid()
+    gauges.forget_peak(pid)
+    before = gauges.peak_mb(pid)
+    block = bytearray(64_000_000)
+    del block
+    assert gauges.peak_mb(pid) > before + 50
+    gauges.forget_peak(pid)
+    assert gauges.peak_mb(pid) < before + 20
+
+
 def test_perf_tells_its_count() -> None:
     assert parse_perf(PERF) == 3436
 
