@@ -11,22 +11,25 @@ from oncelog.protocol.record import NO_TIMESTAMP, Record
 
 __all__ = ["checked_record"]
 
-_BYTES: Final = (bytes, bytearray, memoryview, type(None))
+_BUFFERS: Final = (bytearray, memoryview)
 
 
 def checked_record(
     topic: str,
     partition: int | None,
-    key: bytes | None,
-    value: bytes | None,
+    key: object,
+    value: object,
     headers: Iterable[tuple[str, bytes | None]],
     timestamp_ms: int,
 ) -> Record:
-    """Return the record. Raises `TypeError` or `ValueError` for what cannot be encoded."""
-    if not isinstance(value, _BYTES):
-        raise TypeError(f"the value must be bytes or None, not {type(value).__name__}")
-    if not isinstance(key, _BYTES):
-        raise TypeError(f"the key must be bytes or None, not {type(key).__name__}")
+    """Return the record. Raises `TypeError` or `ValueError` for what cannot be encoded.
+
+    A buffer is copied: the caller may fill it anew before the record is encoded.
+    """
+    if value is not None and not isinstance(value, bytes):
+        value = _bytes("the value", value)
+    if key is not None and not isinstance(key, bytes):
+        key = _bytes("the key", key)
     if not isinstance(topic, str):
         raise TypeError(f"the topic must be a str, not {type(topic).__name__}")
     if partition is not None and not (isinstance(partition, int) and partition >= 0):
@@ -35,22 +38,27 @@ def checked_record(
         raise ValueError(
             f"timestamp_ms must be a whole number, or -1 for none, not {timestamp_ms!r}"
         )
-    checked = tuple(headers)
-    if checked:
-        _check_headers(checked)
-    return Record(0, timestamp_ms, key, value, checked)
+    given = tuple(headers)
+    return Record(0, timestamp_ms, key, value, tuple(map(_header, given)) if given else given)
 
 
-def _check_headers(headers: tuple[tuple[str, bytes | None], ...]) -> None:
-    for header in headers:
-        if not (
-            isinstance(header, tuple | list)
-            and len(header) == 2
-            and isinstance(header[0], str)
-            and isinstance(header[1], _BYTES)
-        ):
-            raise TypeError(f"headers must be pairs of a name and bytes or None, not {header!r}")
-        try:
-            header[0].encode()
-        except UnicodeEncodeError:
-            raise ValueError("a header's name must be text that UTF-8 can encode") from None
+def _bytes(what: str, given: object) -> bytes:
+    if not isinstance(given, _BUFFERS):
+        raise TypeError(f"{what} must be bytes or None, not {type(given).__name__}")
+    return bytes(given)
+
+
+def _header(header: tuple[str, bytes | None]) -> tuple[str, bytes | None]:
+    if not (
+        isinstance(header, tuple | list)
+        and len(header) == 2
+        and isinstance(header[0], str)
+        and (header[1] is None or isinstance(header[1], (bytes, *_BUFFERS)))
+    ):
+        raise TypeError(f"headers must be pairs of a name and bytes or None, not {header!r}")
+    name, content = header
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a header's name must be text that UTF-8 can encode") from None
+    return name, content if content is None else bytes(content)

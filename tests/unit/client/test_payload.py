@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from oncelog.client import Producer
+from oncelog.client.payload import checked_record
 from tests.unit.client.scripted_broker import ScriptedBroker
 
 
@@ -40,3 +41,12 @@ async def test_buffers_are_values_and_keys() -> None:
     async with Producer("b:1", **ScriptedBroker().options()) as producer:
         sent = await producer.send("t", memoryview(b"v"), key=bytearray(b"k"))  # type: ignore[arg-type]
         assert sent.offset == 0
+
+
+def test_a_buffer_may_be_filled_anew_once_it_is_sent() -> None:
+    """Else the record would be what the buffer holds when its batch is encoded."""
+    buffer = bytearray(b"first")
+    headers: list[Any] = [("h", buffer)]
+    record = checked_record("t", None, buffer, memoryview(buffer), headers, -1)
+    buffer[:] = b"other"
+    assert record[2:] == (b"first", b"first", (("h", b"first"),))

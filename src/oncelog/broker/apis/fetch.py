@@ -27,6 +27,7 @@ from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedFetch
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
+from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
 from oncelog.core.pending import Pending
@@ -47,7 +48,6 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from oncelog.broker.apis.context import Context
-    from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["handle"]
 

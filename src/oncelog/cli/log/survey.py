@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from copy import copy
 from dataclasses import dataclass, field
 
 from oncelog.cli.log.decoding import is_internal, why_unreadable
@@ -130,7 +129,14 @@ class Survey:
         for producer_id in producers.undecided.values():
             entry = producers.entry(producer_id)
             if entry is not None:
-                found[producer_id] = copy(entry)
+                found[producer_id] = ProducerEntry(
+                    producer_id,
+                    entry.epoch,
+                    entry.coordinator_epoch,
+                    entry.last_timestamp_ms,
+                    entry.transaction_first_offset,
+                    entry.batches,
+                )
         return found
 
     def _load_first_snapshot(self) -> None:
