@@ -24,7 +24,7 @@ def checked_record(
 ) -> Record:
     """Return the record. Raises `TypeError` or `ValueError` for what cannot be encoded.
 
-    A buffer is copied: the caller may fill it anew before the record is encoded.
+    A buffer is copied: the caller may change it before the record is encoded.
     """
     if value is not None and not isinstance(value, bytes):
         value = _bytes("the value", value)
