@@ -1,22 +1,19 @@
 """Scenarios of one broker's connections: what a request that waits holds back (D13, D7).
 
-The files have the form of the transaction coordinator's (tests/scenarios/transaction).
-`ONCELOG_REWRITE_SCENARIOS=1 pytest tests/scenarios/connection` writes what comes out into them, to
-be read before it is committed.
+`tests.scenarios.steps` tells how a file is read.
 
 Commands: end-txn NAME, join-group NAME, find-coordinator NAME (a request on the connection of that
 name); settle N; close NAME.
 """
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from oncelog.protocol.api import ApiKey
 from tests.scenarios.connection.stage import Stage
-from tests.scenarios.transaction.test_transaction_scenarios import Step, read_steps, write_steps
+from tests.scenarios.steps import Step, compare, read_steps
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 APIS = {
@@ -50,13 +47,7 @@ async def play(steps: list[Step]) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    steps = read_steps(path.read_text())
-    outputs = asyncio.run(play(steps))
-    if os.environ.get("ONCELOG_REWRITE_SCENARIOS"):
-        path.write_text(write_steps(steps, outputs))
-        return
-    for step, output in zip(steps, outputs, strict=True):
-        assert output == step.expected, f"{path.name}: {step.command}"
+    compare(path, asyncio.run(play(read_steps(path))))
 
 
 def test_there_are_scenarios() -> None:

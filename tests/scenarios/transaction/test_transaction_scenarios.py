@@ -1,9 +1,7 @@
 """Scenarios of the transaction coordinator: narrated commands, each with its exact output.
 
-A file is a sequence of steps: lines that begin with # tell the story, then one command, then ----
-and what comes of it, then an empty line. Requests are numbered; one without an answer yet "waits".
-`ONCELOG_REWRITE_SCENARIOS=1 pytest tests/scenarios/transaction` writes what comes out into the
-files, to be read before it is committed.
+How a file is read is told in `tests.scenarios.steps`. Requests are numbered; one without an answer
+yet "waits".
 
 Commands: init, add, verify, end commit|abort, describe (with producer=, epoch=, v=, timeout=,
 connection=, id=, and two-phase or keep-prepared for init); markers [ERROR] [only=t-0]; hold,
@@ -14,9 +12,6 @@ Each request falls into a cell of the coordinator's tables (`cells`); all scenar
 reach all of them, and every legal move.
 """
 
-import os
-from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -37,43 +32,13 @@ from oncelog.transaction.events import (
 )
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import TransactionConfig
+from tests.scenarios.steps import compare, read_steps
 from tests.scenarios.transaction.cells import BUGS, ERRORS, MOVES, TABLE, WAITS, cell_of
 from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, Context
 
 FILES = sorted(Path(__file__).parent.glob("*.txt"))
 ROOT = Path(__file__).resolve().parents[3]
 S = TransactionState
-
-
-@dataclass
-class Step:
-    """One command of a file, with the lines before it and the output after it."""
-
-    story: list[str]
-    command: str
-    expected: list[str]
-
-
-def read_steps(text: str) -> list[Step]:
-    steps = []
-    for block in text.strip().split("\n\n"):
-        lines = block.split("\n")
-        story = list(takewhile(lambda line: line.startswith("#"), lines))
-        rest = lines[len(story) :]
-        if not rest:
-            steps.append(Step(story, "", []))
-            continue
-        assert rest[1:2] == ["----"], f"after a command comes ----: {block}"
-        steps.append(Step(story, rest[0], rest[2:]))
-    return steps
-
-
-def write_steps(steps: list[Step], outputs: list[list[str]]) -> str:
-    blocks = []
-    for step, output in zip(steps, outputs, strict=True):
-        body = [step.command, "----", *output] if step.command else []
-        blocks.append("\n".join(step.story + body))
-    return "\n\n".join(blocks) + "\n"
 
 
 class Narrator(Context):
@@ -294,14 +259,9 @@ def _show_result(result: object) -> str:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario(path: Path) -> None:
-    steps = read_steps(path.read_text())
+    steps = read_steps(path)
     narrator = Narrator()
-    outputs = [narrator.perform(step.command) if step.command else [] for step in steps]
-    if os.environ.get("ONCELOG_REWRITE_SCENARIOS"):
-        path.write_text(write_steps(steps, outputs))
-        return
-    for step, output in zip(steps, outputs, strict=True):
-        assert output == step.expected, f"{path.name}: {step.command}"
+    compare(path, [narrator.perform(step.command) if step.command else [] for step in steps])
 
 
 def reached() -> Narrator:
@@ -309,7 +269,7 @@ def reached() -> Narrator:
     all_of_them = Narrator()
     for path in FILES:
         narrator = Narrator()
-        for step in read_steps(path.read_text()):
+        for step in read_steps(path):
             if step.command:
                 narrator.perform(step.command)
         all_of_them.cells |= narrator.cells

@@ -2,8 +2,7 @@
 
 The transaction coordinator's own scenarios stand beside these (`transaction`). Here is what comes
 before and behind it: the partition's producer state, verification, markers, offsets of groups, and
-the codes that depend on the request's version. The files are read as there, and written anew by
-`ONCELOG_REWRITE_SCENARIOS=1`.
+the codes that depend on the request's version. `tests.scenarios.steps` tells how a file is read.
 
 Commands: NAME init [recover] [v= id= timeout=]; NAME add t-0 ... [v= epoch=]; NAME produce t-0
 [plain] [no-id] [v= sequence= epoch= acks=]; NAME add-offsets; NAME commit-offset N [v= topic=
@@ -14,14 +13,13 @@ names another.
 """
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
 
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from tests.scenarios.transaction.test_transaction_scenarios import Step, read_steps, write_steps
+from tests.scenarios.steps import Step, compare, read_steps
 from tests.scenarios.wire.stage import Stage
 from tests.unit.broker.apis.producing import prepare
 from tests.unit.broker.context import running
@@ -66,19 +64,11 @@ def performed(steps: list[Step], folder: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_scenario(path: Path, tmp_path: Path) -> None:
-    steps = read_steps(path.read_text())
-    outputs = performed(steps, tmp_path)
-    if os.environ.get("ONCELOG_REWRITE_SCENARIOS"):
-        path.write_text(write_steps(steps, outputs))
-        return
-    for step, output in zip(steps, outputs, strict=True):
-        assert output == step.expected, f"{path.name}: {step.command}"
+    compare(path, performed(read_steps(path), tmp_path))
 
 
 def test_every_error_has_a_scenario() -> None:
     """The files hold what they show: `test_scenario` compares each line with the broker's."""
-    lines = [
-        line for path in FILES for step in read_steps(path.read_text()) for line in step.expected
-    ]
+    lines = [line for path in FILES for step in read_steps(path) for line in step.expected]
     shown = {word for line in lines for word in line.split() if word in NAMES}
     assert sorted(shown ^ ERRORS) == []
