@@ -30,6 +30,17 @@ def test_an_append_that_is_committed_in_time_is_answered_once() -> None:
     assert context.processor.next_deadline_ms() is None
 
 
+def test_the_deadline_of_an_append_that_was_committed_is_nobodys() -> None:
+    context = Context(append_wait_ms_max=100)
+    one = context.delayed(Do(None, "1", (b"x",)))
+    context.now_ms = 30
+    two = context.delayed(Do(None, "2", (b"x",)))
+    context.commit(one)
+    assert context.processor.next_deadline_ms() == 130
+    context.commit(two)
+    assert context.processor.next_deadline_ms() is None
+
+
 def test_an_append_that_fails_after_its_request_timed_out_is_not_answered_again() -> None:
     context = Context(append_wait_ms_max=100)
     slow = context.delayed(Do("a", "1", (b"x",)))

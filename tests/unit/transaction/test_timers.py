@@ -143,6 +143,17 @@ def test_an_idle_id_expires_and_can_be_explained_afterwards(state: TransactionSt
     assert context.describe().cause is None
 
 
+def test_nothing_is_kept_in_memory_of_an_id_that_expired_but_why() -> None:
+    context = Context()
+    context.init()
+    assert ID in context.shard._store.volatile
+    context.tick(8 * DAY_MS)
+    store = context.shard._store
+    for kept in (store.transactions, store.volatile, store.lives.by_id, store.ongoing):
+        assert ID not in kept
+    assert ID in store.expired
+
+
 def test_an_open_or_ending_transaction_does_not_expire() -> None:
     context = Context()
     context.go_to(S.PREPARE_COMMIT)
