@@ -41,7 +41,8 @@ JAVA = "java"
 COPIER_CLASS = "org.apache.kafka.tools.TransactionalMessageCopier"
 BROKER_KILL_EVERY_S = (5.0, 15.0)
 CLIENT_KILL_EVERY_S = (4.0, 12.0)
-JAVA_KILL_EVERY_S = (10.0, 25.0)
+JAVA_KILL_EVERY_S = (1.0, 6.0)
+"""It copies a partition within some ten seconds, and begins a new process for the next."""
 SPARED_CHANCE = 0.3
 """How often a process is not killed, so that the clients come on."""
 FROM_THE_FIRST_WORD_CHANCE = 0.8
