@@ -8,9 +8,9 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pyspark.sql import SparkSession
@@ -19,38 +19,79 @@ from rich.console import Console
 from bench.peer import KafkaPeer
 from tests.spark.crash_table import Case, Keeper, Restartable, kept, run_case
 from tests.spark.support import lasting_session
+from tests.support import evidence
 from tests.support.broker import BrokerProcess
+from tests.support.evidence import Entry
 
 PEERS = ("oncelog", "kafka")
 FINDINGS_SHOWN_MAX = 20
+PATHS = ("src", "tests/spark")
+"""What a verdict is about: an interrupted campaign goes on where these are as they were."""
+EXACT, NOT_EXACT = "exact cases per row and victim", "not exact"
+KILLING_THE_DRIVER, OTHERS = "cases that kill the driver", "other cases"
+
+
+@dataclass
+class Spent:
+    """How many cases there were, and how long they took."""
+
+    cases: int = 0
+    seconds: float = 0.0
+
+    def add(self, seconds: float) -> None:
+        self.cases += 1
+        self.seconds = round(self.seconds + seconds, 1)
 
 
 @dataclass
 class Verdicts:
-    """What a campaign found, case by case."""
+    """What a campaign found, case by case and in their order."""
 
     peer: str
     exact: Counter[str] = field(default_factory=Counter)
     wrong: dict[str, list[str]] = field(default_factory=dict)
-    seconds: list[tuple[bool, float]] = field(default_factory=list)
+    killing_the_driver: Spent = field(default_factory=Spent)
+    others: Spent = field(default_factory=Spent)
+
+    @classmethod
+    def of_json(cls, peer: str, entry: Entry) -> "Verdicts":
+        """What an earlier call found, as `as_json` has it; nothing if there is no entry."""
+        if not entry:
+            return cls(peer)
+        spent = (Spent(**entry[name]) for name in (KILLING_THE_DRIVER, OTHERS))
+        return cls(peer, Counter(entry[EXACT]), entry[NOT_EXACT], *spent)
+
+    @property
+    def count(self) -> int:
+        return self.killing_the_driver.cases + self.others.cases
 
     @property
     def is_exact(self) -> bool:
         return not self.wrong
 
-    def as_json(self) -> dict[str, object]:
+    def verdict(self, cases_count: int) -> str:
+        """The verdict of a campaign that has so many cases."""
+        if self.wrong:
+            return "not exact"
+        return "exact" if self.count == cases_count else "not all run"
+
+    def as_json(self) -> Entry:
         return {
             "peer": self.peer,
-            "cases": len(self.seconds),
-            "exact cases per row and victim": dict(sorted(self.exact.items())),
-            "not exact": {name: found[:FINDINGS_SHOWN_MAX] for name, found in self.wrong.items()},
-            "mean seconds of a case that kills the driver": self._mean(True),
-            "mean seconds of another case": self._mean(False),
+            "cases": self.count,
+            EXACT: dict(sorted(self.exact.items())),
+            NOT_EXACT: {name: found[:FINDINGS_SHOWN_MAX] for name, found in self.wrong.items()},
+            KILLING_THE_DRIVER: asdict(self.killing_the_driver),
+            OTHERS: asdict(self.others),
         }
 
-    def _mean(self, kills_the_driver: bool) -> float | None:
-        mine = [seconds for kills, seconds in self.seconds if kills is kills_the_driver]
-        return round(sum(mine) / len(mine), 1) if mine else None
+
+def is_of_these_sources(entry: Entry) -> bool:
+    """Whether an entry with a commit was made by the sources as they are."""
+    then, now = (
+        evidence.sources(commit, *PATHS) for commit in (entry["commit"], evidence.commit())
+    )
+    return then == now
 
 
 @contextmanager
@@ -64,43 +105,47 @@ def broker_of(peer: str, folder: Path) -> Iterator[Restartable]:
             yield broker
 
 
-def run_campaign(cases: Iterable[Case], peer: str, console: Console) -> Verdicts:
-    """Run the cases one after the other."""
+def run_campaign(
+    cases: Sequence[Case],
+    verdicts: Verdicts,
+    console: Console,
+    keep: Callable[[Verdicts], object],
+) -> None:
+    """Run the cases that have no verdict yet, one after the other; `keep` is called after each."""
     folder = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
     spark = lasting_session()
     try:
-        with broker_of(peer, folder) as broker, kept(broker, folder) as keeper:
-            verdicts = _run_all(list(cases), spark, keeper, peer, folder, console)
+        with broker_of(verdicts.peer, folder) as broker, kept(broker, folder) as keeper:
+            for number in range(verdicts.count, len(cases)):
+                _run(number, cases[number], spark, keeper, verdicts, folder, console)
+                keep(verdicts)
     finally:
         spark.stop()
     if verdicts.is_exact:
         shutil.rmtree(folder)
     else:
         console.print(f"kept for a look: {folder}")
-    return verdicts
 
 
-def _run_all(
-    cases: list[Case],
+def _run(
+    number: int,
+    case: Case,
     spark: SparkSession,
     keeper: Keeper,
-    peer: str,
+    verdicts: Verdicts,
     folder: Path,
     console: Console,
-) -> Verdicts:
-    verdicts = Verdicts(peer)
-    for number, case in enumerate(cases):
-        begun = time.monotonic()
-        case_folder = folder / f"case-{number}"
-        found = run_case(case, spark, keeper, case_folder)
-        seconds = time.monotonic() - begun
-        verdicts.seconds.append((case.kills_the_driver, seconds))
-        name = f"{number} {case} ({peer})"
-        if found:
-            verdicts.wrong[name] = found
-            console.print(f"[red]not exact[/red] {name}: {found[:FINDINGS_SHOWN_MAX]}")
-        else:
-            verdicts.exact[f"{case.row}, {case.victim}"] += 1
-            console.print(f"exact {name}, {seconds:.1f} s")
-            shutil.rmtree(case_folder)
-    return verdicts
+) -> None:
+    begun = time.monotonic()
+    case_folder = folder / f"case-{number}"
+    found = run_case(case, spark, keeper, case_folder)
+    seconds = time.monotonic() - begun
+    (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
+    name = f"{number} {case} ({verdicts.peer})"
+    if found:
+        verdicts.wrong[name] = found
+        console.print(f"[red]not exact[/red] {name}: {found[:FINDINGS_SHOWN_MAX]}")
+    else:
+        verdicts.exact[f"{case.row}, {case.victim}"] += 1
+        console.print(f"exact {name}, {seconds:.1f} s")
+        shutil.rmtree(case_folder)

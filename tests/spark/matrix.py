@@ -2,23 +2,25 @@
 
 Every case of the table meets a stateless and a stateful query on Oncelog and on Apache Kafka; every
 example with state meets the rows that differ most. Part of ``make test-full``. Evidence:
-docs/evidence/spark-crash.json, with an entry for each broker.
+docs/evidence/spark-crash.json, with an entry for each broker, written after each case; a call that
+was interrupted goes on where it was, if it is repeated with the same sources.
 """
 
 import argparse
 import sys
-import time
+from functools import partial
 
 from rich.console import Console
 
 from bench.peer import PeerUnavailable
-from tests.spark.campaign import PEERS, run_campaign
+from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campaign
 from tests.spark.crash_table import LARGE, SMALL, Case
 from tests.spark.faults import ANSWER_LOST, CASES, OF_A_TASK, ROW_OF, Victim
 from tests.spark.queries import QUERIES
 from tests.support import evidence
-from tests.support.evidence import Entry
 
+NAME = "spark-crash"
+NOT_ALL = "not all run"
 WHOLE_TABLE = ("copy", "union")
 DIFFERING = (
     ("mid_task", Victim.BOTH),
@@ -48,13 +50,20 @@ def matrix(rows: list[str], victims: list[str], queries: list[str]) -> list[Case
     ]
 
 
-def write(peer: str, entry: Entry) -> None:
+def begun(peer: str) -> Verdicts:
+    """What an interrupted call found with these sources; one that came to its end is done again."""
+    entry = evidence.read(NAME).get("brokers", {}).get(peer, {})
+    goes_on = entry and entry["verdict"] == NOT_ALL and is_of_these_sources(entry)
+    return Verdicts.of_json(peer, entry if goes_on else {})
+
+
+def keep(verdicts: Verdicts, cases_count: int) -> None:
     """Put what one broker's cases found into the evidence; the other broker's entry stays."""
-    brokers = evidence.read("spark-crash").get("brokers", {}) | {peer: entry}
-    verdict = "exact" if brokers.keys() == set(PEERS) else "not all run"
-    if any(found["not exact"] for found in brokers.values()):
-        verdict = "not exact"
-    evidence.write("spark-crash", verdict, {"brokers": brokers})
+    found = {"verdict": verdicts.verdict(cases_count), "commit": evidence.commit()}
+    brokers = evidence.read(NAME).get("brokers", {}) | {verdicts.peer: found | verdicts.as_json()}
+    each = [brokers[peer]["verdict"] if peer in brokers else NOT_ALL for peer in PEERS]
+    verdict = next((one for one in ("not exact", NOT_ALL) if one in each), "exact")
+    evidence.write(NAME, verdict, {"brokers": brokers})
 
 
 def main() -> int:
@@ -67,18 +76,17 @@ def main() -> int:
     arguments = parser.parse_args()
     console = Console()
     cases = matrix(arguments.row, arguments.victim, arguments.query)
+    whole = len(cases) == len(matrix([], [], []))
     exact = True
     for peer in arguments.peer or PEERS:
-        begun = time.monotonic()
+        verdicts = begun(peer) if whole else Verdicts(peer)
+        kept = partial(keep, cases_count=len(cases)) if whole else Verdicts.as_json
         try:
-            verdicts = run_campaign(cases, peer, console)
+            run_campaign(cases, verdicts, console, kept)
         except PeerUnavailable as reason:
             console.print(f"[yellow]skipped[/yellow] {peer}: {reason}")
             continue
         exact = exact and verdicts.is_exact
-        if len(cases) == len(matrix([], [], [])):
-            seconds = round(time.monotonic() - begun)
-            write(peer, verdicts.as_json() | {"seconds": seconds, "commit": evidence.commit()})
     console.print("exact" if exact else "not exact")
     return 0 if exact else 1
 

@@ -1,23 +1,24 @@
 """`python -m tests.spark.soak --runs 200 --seed 1`: kills aimed evenly at all rows, by a seed.
 
 Every case of the crash table is drawn equally often; the seed decides the order, the query and the
-batch. Part of ``make soak``. Evidence: docs/evidence/spark-soak.json.
+batch. Part of ``make soak``. Evidence: docs/evidence/spark-soak.json, written after each run; a
+call that was interrupted goes on where it was, if it is repeated with the same sources.
 """
 
 import argparse
 import random
 import sys
-import time
 
 from rich.console import Console
 
 from bench.peer import PeerUnavailable
-from tests.spark.campaign import PEERS, run_campaign
+from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campaign
 from tests.spark.crash_table import LARGE, LAST_BATCH, SMALL, Case
 from tests.spark.faults import CASES, OF_A_TASK, Victim
 from tests.spark.queries import QUERIES
 from tests.support import evidence
 
+NAME = "spark-soak"
 RUNS_COUNT = 200
 MID_TASK = "mid_task"
 """No task begins where a batch has no rows."""
@@ -55,25 +56,29 @@ def main() -> int:
     parser.add_argument("--peer", choices=PEERS, default="oncelog")
     arguments = parser.parse_args()
     console = Console()
-    begun = time.monotonic()
+    cases = draw(arguments.runs, arguments.seed)
+    verdicts = begun(arguments.peer, arguments.seed, arguments.runs)
+
+    def keep(verdicts: Verdicts) -> None:
+        drawn = {"seed": arguments.seed, "runs": arguments.runs}
+        evidence.write(NAME, verdicts.verdict(len(cases)), drawn | verdicts.as_json())
+
     try:
-        cases = draw(arguments.runs, arguments.seed)
-        verdicts = run_campaign(cases, arguments.peer, console)
+        run_campaign(cases, verdicts, console, keep)
     except PeerUnavailable as reason:
         console.print(f"skipped: {reason}")
         return 0
-    path = evidence.write(
-        "spark-soak",
-        "exact" if verdicts.is_exact else "not exact",
-        {
-            "seed": arguments.seed,
-            "runs": arguments.runs,
-            "seconds in all": round(time.monotonic() - begun),
-            **verdicts.as_json(),
-        },
-    )
-    console.print(f"evidence: {path}")
+    console.print(f"evidence: {evidence.FOLDER / NAME}.json")
     return 0 if verdicts.is_exact else 1
+
+
+def begun(peer: str, seed: int, runs: int) -> Verdicts:
+    """What an interrupted call found that had the same to do, with the same sources."""
+    entry = evidence.read(NAME)
+    is_the_same = entry and is_of_these_sources(entry)
+    same = is_the_same and (entry["peer"], entry["seed"], entry["runs"]) == (peer, seed, runs)
+    goes_on = same and entry["verdict"] == "not all run"
+    return Verdicts.of_json(peer, entry if goes_on else {})
 
 
 if __name__ == "__main__":
