@@ -1,9 +1,16 @@
-"""What `python -m tests.spark.soak` draws."""
+"""What `python -m tests.spark.soak` draws, and how it and the whole table go on."""
 
+from pathlib import Path
+
+import pytest
+
+from tests.spark import matrix, soak
+from tests.spark.campaign import Verdicts
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import CASES
 from tests.spark.queries import QUERIES
 from tests.spark.soak import draw
+from tests.support import evidence
 
 
 def test_every_case_is_drawn_equally_often_and_every_fault_can_strike() -> None:
@@ -16,3 +23,47 @@ def test_every_case_is_drawn_equally_often_and_every_fault_can_strike() -> None:
         late = [case for case in in_a_task if QUERIES[case.query].first_batch]
         assert {case.per_batch for case in late} <= {LARGE}
         assert {case.query for case in drawn} == set(QUERIES)
+
+
+def test_an_interrupted_soak_goes_on_where_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    monkeypatch.setattr(evidence, "commit", lambda: "a")
+    verdicts = soak.begun("oncelog", seed=7, runs=3)
+    assert verdicts.count == 0
+    verdicts.others.add(4.0)
+    verdicts.killing_the_driver.add(20.0)
+    verdicts.exact["mid_task, driver"] += 2
+    facts: dict[str, object] = {"seed": 7, "runs": 3, **verdicts.as_json()}
+    evidence.write(soak.NAME, verdicts.verdict(3), facts)
+    assert soak.begun("oncelog", seed=7, runs=3) == verdicts
+    for peer, seed, runs in (("kafka", 7, 3), ("oncelog", 8, 3), ("oncelog", 7, 4)):
+        assert soak.begun(peer, seed, runs).count == 0
+    monkeypatch.setattr(evidence, "commit", lambda: "b")
+    assert soak.begun("oncelog", seed=7, runs=3).count == 0
+
+
+def test_a_campaign_is_exact_once_all_its_cases_are() -> None:
+    verdicts = Verdicts("kafka")
+    verdicts.others.add(1.0)
+    assert (verdicts.verdict(2), verdicts.verdict(1)) == ("not all run", "exact")
+    verdicts.wrong["0"] = ["lost"]
+    assert verdicts.verdict(2) == verdicts.verdict(1) == "not exact"
+
+
+def test_the_evidence_of_the_table_has_both_brokers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    monkeypatch.setattr(evidence, "commit", lambda: "a")
+    ours, theirs = Verdicts("oncelog"), Verdicts("kafka")
+    ours.others.add(1.0)
+    matrix.keep(ours, 1)
+    assert evidence.read(matrix.NAME)["verdict"] == "not all run"
+    matrix.keep(theirs, 1)
+    assert matrix.begun("kafka") == theirs
+    theirs.others.add(1.0)
+    matrix.keep(theirs, 1)
+    assert evidence.read(matrix.NAME)["verdict"] == "exact"
+    assert matrix.begun("kafka").count == 0
