@@ -211,7 +211,8 @@ class Run:
 
     def _measure(self, row: Row, system: System, work: Work) -> None:
         work.prepare()
-        gauges.forget_peak(system.pid)
+        if row.heavy:
+            gauges.forget_peak(system.pid)
         before = gauges.cpu_time(system.pid)
         window = work.run()
         used = gauges.cpu_time(system.pid).since(before)

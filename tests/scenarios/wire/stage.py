@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import Any
 
 from oncelog.client.machines.fetching import Aborted, visible_batches
 from oncelog.core.errors import ErrorCode
@@ -91,10 +92,16 @@ class Stage:
                 raise AssertionError(f"no such command: {verb}")
         return lines
 
-    def _identity_told(self, producer_id: int, epoch: int) -> str:
-        if producer_id not in self._producer_ids:
-            self._producer_ids.append(producer_id)
-        return f"producer=P{self._producer_ids.index(producer_id) + 1} epoch={epoch}"
+    def _taken(self, identity: Identity, answer: Any) -> str:
+        """Go on under the producer id and epoch of an answer, unless it is an error."""
+        if answer.error_code is not ErrorCode.none:
+            return _told(answer.error_code)
+        identity.producer_id, identity.epoch = answer.producer_id, answer.producer_epoch
+        identity.sequences.clear()
+        if identity.producer_id not in self._producer_ids:
+            self._producer_ids.append(identity.producer_id)
+        number = self._producer_ids.index(identity.producer_id) + 1
+        return _told(answer.error_code, f"producer=P{number} epoch={identity.epoch}")
 
     async def _init(self, identity: Identity, command: Command) -> str:
         recovers = "recover" in command.words
@@ -106,11 +113,7 @@ class Stage:
             producer_id=identity.producer_id if recovers else NO_ID,
             producer_epoch=identity.epoch if recovers else NO_ID,
         )
-        if answer.error_code is not ErrorCode.none:
-            return _told(answer.error_code)
-        identity.producer_id, identity.epoch = answer.producer_id, answer.producer_epoch
-        identity.sequences.clear()
-        return _told(answer.error_code, self._identity_told(identity.producer_id, identity.epoch))
+        return self._taken(identity, answer)
 
     async def _add(self, identity: Identity, command: Command) -> list[str]:
         topics = tuple(
@@ -208,11 +211,7 @@ class Stage:
             producer_epoch=identity.epoch,
             committed=command.words == ["commit"],
         )
-        if answer.error_code is not ErrorCode.none or version < 5:
-            return _told(answer.error_code)
-        identity.producer_id, identity.epoch = answer.producer_id, answer.producer_epoch
-        identity.sequences.clear()
-        return _told(answer.error_code, self._identity_told(identity.producer_id, identity.epoch))
+        return self._taken(identity, answer) if version >= 5 else _told(answer.error_code)
 
     async def _mark(self, identity: Identity, command: Command) -> str:
         """A marker for the transaction of another client, as a coordinator would send it."""
