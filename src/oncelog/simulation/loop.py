@@ -10,18 +10,22 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable, Coroutine, Iterable
+from contextlib import suppress
 from contextvars import Context
-from inspect import CORO_CREATED, getcoroutinestate
+from inspect import CORO_CREATED, CORO_SUSPENDED, getcoroutinestate
 from types import CoroutineType
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
-from oncelog.simulation.scheduler import Handle, Owner
+from oncelog.simulation.scheduler import Handle, Owner, ProcessDied
 
 __all__ = ["ProcessLoop"]
 
 T = TypeVar("T")
 
 OnError = Callable[[str, BaseException | None], None]
+
+AWAITS_AT_CLOSE_MAX: Final = 100
+"""Awaits of one coroutine in its ``finally`` blocks; each stops `close` once."""
 
 
 class ProcessLoop(asyncio.AbstractEventLoop):
@@ -107,6 +111,17 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         for work in (*unstarted, *(task.get_coro() for task in asyncio.all_tasks(self))):
             _close_unbegun(work)
 
+    def close(self) -> None:
+        """Close what tasks of the dead process had begun, whatever fails in it.
+
+        What is left is closed when Python collects it, and each failure is reported then, in the
+        middle of something else.
+        """
+        for task in asyncio.all_tasks(self):
+            work = task.get_coro()
+            if isinstance(work, CoroutineType):
+                _close_begun(work)
+
     def get_debug(self) -> bool:
         """Never."""
         return False
@@ -123,6 +138,15 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """Call `on_error`, unless the process is dead."""
         if self._process.alive and self._on_error is not None:
             self._on_error(str(context.get("message")), context.get("exception"))
+
+
+def _close_begun(work: CoroutineType[Any, Any, Any]) -> None:
+    """Close a coroutine although its ``finally`` blocks fail or await."""
+    for _ in range(AWAITS_AT_CLOSE_MAX):
+        if getcoroutinestate(work) != CORO_SUSPENDED:
+            return
+        with suppress(Exception, BaseExceptionGroup, asyncio.CancelledError, ProcessDied):
+            work.close()
 
 
 def _close_unbegun(work: object) -> None:

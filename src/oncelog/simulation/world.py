@@ -115,9 +115,11 @@ class World:
                 watcher[1](process, event)
 
     def end(self) -> None:
-        """Kill all processes, so that their collected coroutines do nothing."""
+        """Kill all processes and close their coroutines: nothing of the world runs later."""
         for process in self._processes:
             process.kill("the end")
+        for process in self._processes:
+            process.loop.close()
 
     def new_process(self, name: str, host: str, *, clock_rate: float = 1.0) -> Process:
         """Return a process on a machine, with a network. The caller sets its disk."""

@@ -1,6 +1,7 @@
 import asyncio
 import gc
 import random
+import sys
 import warnings
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -8,8 +9,10 @@ from typing import Any
 import pytest
 
 from oncelog.simulation.clock import WALL_START_MS
+from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.scheduler import LiveLockError, Scheduler
+from oncelog.simulation.world import World
 
 
 class Context:
@@ -162,6 +165,48 @@ def test_no_warning_tells_of_work_that_death_kept_from_beginning() -> None:
         live_and_die()
         gc.collect()
     assert [str(warning.message) for warning in told] == []
+
+
+@pytest.fixture
+def reported(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What Python reports of coroutines that it closes itself."""
+    found: list[str] = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda what: found.append(repr(what.exc_value)))
+    return found
+
+
+def test_a_closed_loop_leaves_nothing_whose_end_could_fail_later(reported: list[str]) -> None:
+    c = Context()
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(100)
+        finally:
+            await asyncio.sleep(1)
+            async with asyncio.TaskGroup():
+                pytest.fail("a dead process has a running loop")
+
+    def live_and_die() -> None:
+        process = c.run(work(), until_s=1.0)
+        process.kill("test")
+        process.loop.close()
+
+    live_and_die()
+    gc.collect()
+    assert reported == []
+
+
+@pytest.mark.parametrize("at_s", [0.0, 0.001, 0.002, 0.004, 0.008, 0.016, 0.5])
+def test_nothing_of_a_world_runs_after_its_end(reported: list[str], at_s: float) -> None:
+    def begin_and_end() -> None:
+        world = World(Plan(1, "points", 0.0, {}, (), (), ()))
+        world.broker.start()
+        world.scheduler.run_until(at_s)
+        world.end()
+
+    begin_and_end()
+    gc.collect()
+    assert reported == []
 
 
 def test_a_frozen_process_does_everything_late() -> None:
