@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from bench.peer import KafkaPeer
+from tests.spark.cluster import Cluster
 from tests.spark.crash_table import Case, Keeper, Restartable, kept, run_case
 from tests.spark.support import lasting_session
 from tests.support import evidence
@@ -48,18 +49,25 @@ class Verdicts:
     """What a campaign found, case by case and in their order."""
 
     peer: str
+    on_cluster: bool = False
+    """Whether Spark is a standalone cluster of two workers, and not one JVM."""
     exact: Counter[str] = field(default_factory=Counter)
     wrong: dict[str, list[str]] = field(default_factory=dict)
     killing_the_driver: Spent = field(default_factory=Spent)
     others: Spent = field(default_factory=Spent)
 
     @classmethod
-    def of_json(cls, peer: str, entry: Entry) -> "Verdicts":
+    def of_json(cls, peer: str, entry: Entry, *, on_cluster: bool = False) -> "Verdicts":
         """What an earlier call found, as `as_json` has it; nothing if there is no entry."""
         if not entry:
-            return cls(peer)
+            return cls(peer, on_cluster)
         spent = (Spent(**entry[name]) for name in (KILLING_THE_DRIVER, OTHERS))
-        return cls(peer, Counter(entry[EXACT]), entry[NOT_EXACT], *spent)
+        return cls(peer, on_cluster, Counter(entry[EXACT]), entry[NOT_EXACT], *spent)
+
+    @property
+    def place(self) -> str:
+        """The broker, and where Spark runs if that is not one JVM."""
+        return f"{self.peer}, cluster" if self.on_cluster else self.peer
 
     @property
     def count(self) -> int:
@@ -113,14 +121,19 @@ def run_campaign(
 ) -> None:
     """Run the cases that have no verdict yet, one after the other; `keep` is called after each."""
     folder = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
-    spark = lasting_session()
-    try:
-        with broker_of(verdicts.peer, folder) as broker, kept(broker, folder) as keeper:
-            for number in range(verdicts.count, len(cases)):
-                _run(number, cases[number], spark, keeper, verdicts, folder, console)
-                keep(verdicts)
-    finally:
-        spark.stop()
+    with ExitStack() as stack:
+        broker = stack.enter_context(broker_of(verdicts.peer, folder))
+        keeper = stack.enter_context(kept(broker, folder))
+        if verdicts.on_cluster:
+            # For the session that lasts and for a driver that is killed.
+            cluster = Cluster(folder / "cluster", workers=2, cores=2, memory_mb=1280)
+            spark = lasting_session(stack.enter_context(cluster).master)
+        else:
+            spark = lasting_session()
+        stack.callback(spark.stop)
+        for number in range(verdicts.count, len(cases)):
+            _run(number, cases[number], spark, keeper, verdicts, folder, console)
+            keep(verdicts)
     if verdicts.is_exact:
         shutil.rmtree(folder)
     else:
@@ -141,7 +154,7 @@ def _run(
     found = run_case(case, spark, keeper, case_folder)
     seconds = time.monotonic() - begun
     (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
-    name = f"{number} {case} ({verdicts.peer})"
+    name = f"{number} {case} ({verdicts.place})"
     if found:
         verdicts.wrong[name] = found
         console.print(f"[red]not exact[/red] {name}: {found[:FINDINGS_SHOWN_MAX]}")

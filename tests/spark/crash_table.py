@@ -10,7 +10,15 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from bench.peer import KafkaPeer
-from tests.spark.faults import ANSWER_LOST, BETWEEN, ROW_OF, Fault, Victim
+from tests.spark.faults import (
+    ANSWER_LOST,
+    BETWEEN,
+    KILLING_THE_DRIVER,
+    MID_TASK,
+    ROW_OF,
+    Fault,
+    Victim,
+)
 from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
@@ -20,6 +28,9 @@ SMALL, LARGE = 300, 1200
 LAST_BATCH = 1
 """Of those that are there before the fault; both are full."""
 
+
+LOSING_THE_TASK = (Victim.WORKER, Victim.DAEMON, Victim.TASK, Victim.EXECUTOR)
+"""The write stage fails, and the driver lives to see it."""
 
 Restartable = BrokerProcess | KafkaPeer
 
@@ -36,7 +47,7 @@ class Case:
 
     @property
     def kills_the_driver(self) -> bool:
-        return self.victim in (Victim.DRIVER, Victim.BOTH)
+        return self.victim in KILLING_THE_DRIVER
 
     @property
     def orders_count(self) -> int:
@@ -93,7 +104,8 @@ def run_case(case: Case, spark: SparkSession, keeper: Keeper, folder: Path) -> l
     """Run one case from its first record to its last; returns what is wrong, nothing if exact."""
     folder.mkdir(parents=True, exist_ok=True)
     servers = keeper.broker.bootstrap_servers
-    job = Job(servers, folder, f"job-{uuid.uuid4().hex[:8]}", case.query, case.per_batch)
+    master = str(spark.sparkContext.master)
+    job = Job(servers, folder, f"job-{uuid.uuid4().hex[:8]}", case.query, case.per_batch, master)
     struck = folder / "struck"
     fault = Fault.at(case.row, case.victim, case.batch, struck, keeper.pid_file)
     if case.kills_the_driver:
@@ -128,7 +140,7 @@ def what_the_driver_did(case: Case, job: Job) -> list[str]:
     went_through = case.row in (ANSWER_LOST, "txn_ended", BETWEEN)
     if went_through and attempts > 1:
         return [f"batch {case.batch} was written {attempts} times after its transaction ended"]
-    failed = case.victim in (Victim.WORKER, Victim.DAEMON, Victim.TASK)
+    failed = case.row == MID_TASK and case.victim in LOSING_THE_TASK
     if failed and ("failed", case.batch) not in steps:
         return ["the write stage did not fail"]
     return []

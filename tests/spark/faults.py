@@ -10,13 +10,13 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
-from pyspark import TaskContext
+from pyspark import SparkContext, TaskContext
 
 from oncelog.client.errors import ConnectionLostError
 from oncelog.client.transactions import TransactionDriver
@@ -27,6 +27,9 @@ ANSWER_LOST = "answer_lost"
 
 BETWEEN = "between_batches"
 """Spark has noted the batch in its commit log, and not yet planned the next one."""
+
+
+EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 
 
 class Victim(StrEnum):
@@ -47,16 +50,27 @@ class Victim(StrEnum):
     QUERY = "query"
     """Nothing is killed: the sink raises on the driver, so the query ends, and Spark lives on."""
     EXECUTOR = "executor"
-    """The JVM of an executor on a standalone cluster, with its workers."""
+    """The JVM of an executor on a standalone cluster, with its workers; of all between tasks."""
+    CLUSTER = "driver and executor"
+    """Both: the driver's two processes, and what `EXECUTOR` names."""
 
 
-OF_A_TASK = (Victim.WORKER, Victim.DAEMON, Victim.BOTH, Victim.TASK, Victim.EXECUTOR)
-"""What is hit from within a task of the write stage."""
+MID_TASK = "mid_task"
+OF_A_TASK = (
+    Victim.WORKER,
+    Victim.DAEMON,
+    Victim.BOTH,
+    Victim.TASK,
+    Victim.EXECUTOR,
+    Victim.CLUSTER,
+)
+"""What is hit from within a task of the write stage, at `MID_TASK`."""
+KILLING_THE_DRIVER = (Victim.DRIVER, Victim.BOTH, Victim.CLUSTER)
 
 ROW_OF = {
     "wal_written": CrashRow.WAL_WRITTEN,
     "after_init": CrashRow.AFTER_INIT,
-    "mid_task": CrashRow.MID_TASK,
+    MID_TASK: CrashRow.MID_TASK,
     "tasks_done": CrashRow.TASKS_DONE,
     "offsets_committed": CrashRow.OFFSETS_COMMITTED,
     "ending": CrashRow.ENDING,
@@ -68,12 +82,18 @@ ROW_OF = {
 
 CASES = (
     *((row, Victim.DRIVER) for row in ROW_OF),
-    ("mid_task", Victim.BOTH),
+    (MID_TASK, Victim.BOTH),
     *((row, Victim.BROKER) for row in ROW_OF),
     (ANSWER_LOST, Victim.ANSWER),
-    *(("mid_task", victim) for victim in (Victim.WORKER, Victim.DAEMON, Victim.TASK)),
+    *((MID_TASK, victim) for victim in (Victim.WORKER, Victim.DAEMON, Victim.TASK)),
 )
 """The crash table on one machine: every row, and whatever can be hit there."""
+
+CLUSTER_CASES = (
+    *((row, victim) for row in ROW_OF for victim in (Victim.EXECUTOR, Victim.CLUSTER)),
+    (MID_TASK, Victim.DRIVER),
+)
+"""What only a cluster has: executors that die alone or with their driver, or outlive it."""
 
 
 class InjectedError(Exception):
@@ -105,7 +125,7 @@ class Fault(CrashPoint):
     def is_at(self, name: str, batch_id: int) -> bool:
         if not CrashPoint.is_at(self, name, batch_id) or Path(self.struck).exists():
             return False
-        if self.victim in OF_A_TASK and TaskContext.get() is None:
+        if self.name == MID_TASK and self.victim in OF_A_TASK and TaskContext.get() is None:
             # The driver writes small batches itself; its parent is the one that runs the tests.
             return False
         if self.is_unheard:
@@ -124,17 +144,26 @@ class Fault(CrashPoint):
             if self.victim is Victim.BOTH:
                 send(os.getppid(), signal.SIGKILL)
             CrashPoint.kill(self, send)
+        elif self.victim in (Victim.EXECUTOR, Victim.CLUSTER):
+            self._kill_on_cluster(send)
         elif self.victim is Victim.BROKER:
             send(int(Path(self.broker_pid).read_text()), signal.SIGKILL)
         elif self.victim is Victim.WORKER:
             send(os.getpid(), signal.SIGKILL)
         elif self.victim is Victim.DAEMON:
             os.killpg(os.getpgid(0), signal.SIGKILL)
-        elif self.victim is Victim.EXECUTOR:
-            for pid in (_parent(os.getppid()), os.getppid(), os.getpid()):
-                send(pid, signal.SIGKILL)
         elif self.victim in (Victim.TASK, Victim.QUERY):
             raise InjectedError(f"the {self.victim} fails, once")
+
+    def _kill_on_cluster(self, send: Callable[[int, int], None]) -> None:
+        """A task names its ancestors last: what it has not named when they die may live on."""
+        driver = self.pids if self.victim is Victim.CLUSTER else ()
+        if TaskContext.get() is None:
+            doomed = (*executor_pids(), *driver)
+        else:
+            doomed = (*driver, _parent(os.getppid()), os.getppid(), os.getpid())
+        for pid in doomed:
+            send(pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,17 +213,22 @@ def _strike_after_commit_log(fault: Fault, batch_id: int) -> None:
     """
     committed = Path(fault.checkpoint, "commits", str(batch_id))
     next_entry = Path(fault.checkpoint, "offsets", str(batch_id + 1))
-    kills_driver = fault.victim is Victim.DRIVER
+    kills_driver = fault.victim in KILLING_THE_DRIVER
 
     def strike() -> None:
         while not committed.exists():
             time.sleep(0.001)
+        doomed = fault
         if kills_driver:
-            for pid in fault.pids:
+            if fault.victim is Victim.CLUSTER:
+                # A JVM that stands still does not tell which they are.
+                doomed = replace(fault, victim=Victim.DRIVER, pids=(*executor_pids(), *fault.pids))
+            # This process would not wake up again to kill itself.
+            for pid in (pid for pid in fault.pids if pid != os.getpid()):
                 os.kill(pid, signal.SIGSTOP)
                 os.waitid(os.P_PID, pid, os.WSTOPPED | os.WNOWAIT)
             next_entry.rmdir()
-        fault.kill()
+        doomed.kill()
 
     if kills_driver:
         next_entry.mkdir()
@@ -213,6 +247,22 @@ def lose_shuffle(lost: str) -> None:
         Path(lost).touch(exist_ok=False)
         for file in files:
             file.unlink()
+
+
+def executor_pids() -> list[int]:
+    """The JVMs on this machine that run tasks of this process's Spark application."""
+    context = SparkContext._active_spark_context
+    if context is None:
+        raise RuntimeError("no Spark runs in this process")
+    found = []
+    for line in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = line.read_text().split("\0")
+            if EXECUTOR_CLASS in words and context.applicationId in words:
+                found.append(int(line.parent.name))
+    if not found:
+        raise RuntimeError(f"no executor of {context.applicationId} runs here")
+    return found
 
 
 def _parent(pid: int) -> int:

@@ -6,18 +6,22 @@ has what it computes.
 
 import argparse
 import json
+import os
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
 from oncelog.spark import CrashPoint, OncelogSource, exactly_once, session
-from tests.spark.faults import Fault
+from tests.spark.faults import Fault, Victim
 from tests.spark.queries import QUERIES, counts
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A process that lives for seconds spends most of them on optimising what it runs once."""
+LOCAL = "local[2]"
+ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class JobOptions:
     starting: str = "earliest"
     replaces: str | None = None
     fault: CrashPoint | None = None
+    master: str = LOCAL
     connector: str = ""
     """The jars of Spark's Kafka connector, which then reads."""
 
@@ -44,19 +49,43 @@ class JobOptions:
         fields = json.loads(text)
         fault = fields.pop("fault")
         if fault is not None:
-            fault = Fault(**{**fault, "pids": tuple(fault["pids"])})
+            victim, pids = Victim(fault["victim"]), tuple(fault["pids"])
+            fault = Fault(**{**fault, "victim": victim, "pids": pids})
         return cls(**fields, fault=fault)
 
 
-def small_builder() -> SparkSession.Builder:
-    """A session on two cores that starts fast and takes little memory."""
-    return (
-        session("tests-spark", cores=2)
+def builder_on(master: str) -> SparkSession.Builder:
+    """A session on two cores that starts fast and takes little memory.
+
+    On a cluster its executors have a core each, so that two of them run where they can.
+    """
+    builder = (
+        session("tests-spark", shuffle_partitions=2)
+        .master(master)
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", QUICK_JVM)
         # On a loaded machine a worker may need longer than 15 s to reach its JVM.
         .config("spark.python.authenticate.socketTimeout", "120s")
     )
+    if master == LOCAL:
+        return builder
+    for name, value in worker_environment().items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    return (
+        builder.config("spark.cores.max", "2")
+        .config("spark.executor.cores", "1")
+        .config("spark.executor.memory", "512m")
+        .config("spark.executor.extraJavaOptions", QUICK_JVM)
+        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
+        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
+    )
+
+
+def worker_environment() -> dict[str, str]:
+    """What Spark's Python workers are given: they import the faults that they are to suffer."""
+    paths = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
+    path = os.pathsep.join(dict.fromkeys(paths))
+    return {"PYTHONPATH": path, "SPARK_AUTH_SOCKET_TIMEOUT": "120"}
 
 
 def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:
@@ -109,7 +138,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("options", type=JobOptions.decode)
     options = parser.parse_args().options
-    builder = small_builder().config("spark.log.level", "ERROR")
+    builder = builder_on(options.master).config("spark.log.level", "ERROR")
     spark = builder.config("spark.jars", options.connector).getOrCreate()
     spark.dataSource.register(OncelogSource)
     start(spark, options).awaitTermination()

@@ -1,37 +1,65 @@
 """`python -m tests.spark.matrix`: the whole crash table, for each kind of query, on each broker.
 
 Every case of the table meets a stateless and a stateful query on Oncelog and on Apache Kafka; every
-example with state meets the rows that differ most. Part of ``make test-full``. Evidence:
-docs/evidence/spark-crash.json, with an entry for each broker, written after each case; a call that
-was interrupted goes on where it was, if it is repeated with the same sources.
+example with state meets the rows that differ most. On a standalone cluster a query that is both
+loses executors at every row, alone and with its driver. Part of ``make test-full``. Evidence:
+docs/evidence/spark-crash.json, with an entry for each broker and place of Spark, written after each
+case; a call that was interrupted goes on where it was, if it is repeated with the same sources.
 """
 
 import argparse
 import sys
 from functools import partial
+from itertools import product
 
 from rich.console import Console
 
 from bench.peer import PeerUnavailable
 from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campaign
 from tests.spark.crash_table import LARGE, SMALL, Case
-from tests.spark.faults import ANSWER_LOST, CASES, OF_A_TASK, ROW_OF, Victim
+from tests.spark.faults import (
+    ANSWER_LOST,
+    CASES,
+    CLUSTER_CASES,
+    MID_TASK,
+    OF_A_TASK,
+    ROW_OF,
+    Victim,
+)
 from tests.spark.queries import QUERIES
 from tests.support import evidence
 
 NAME = "spark-crash"
 NOT_ALL = "not all run"
+PLACES = {False: "local", True: "cluster"}
+"""Whether Spark runs on a cluster, and the name of that on the command line."""
 WHOLE_TABLE = ("copy", "union")
 DIFFERING = (
-    ("mid_task", Victim.BOTH),
-    ("mid_task", Victim.WORKER),
+    (MID_TASK, Victim.BOTH),
+    (MID_TASK, Victim.WORKER),
     (ANSWER_LOST, Victim.BROKER),
     ("txn_ended", Victim.DRIVER),
 )
 
 
-def matrix(rows: list[str], victims: list[str], queries: list[str]) -> list[Case]:
-    """The cases, or those of them that are named."""
+def matrix(on_cluster: bool, rows: list[str], victims: list[str], queries: list[str]) -> list[Case]:
+    """The cases of a place, or those of them that are named."""
+    return [
+        case
+        for case in (on_a_cluster() if on_cluster else in_one_jvm())
+        if case.row in (rows or ROW_OF)
+        and case.victim in (victims or list(Victim))
+        and case.query in (queries or QUERIES)
+    ]
+
+
+def on_a_cluster() -> list[Case]:
+    """A query with a stateless branch and one with state, in batches that have a write stage."""
+    return [Case(*case, "union") for case in CLUSTER_CASES]
+
+
+def in_one_jvm() -> list[Case]:
+    """The table for both kinds of query and both sizes of a batch, and the rest of the queries."""
     whole = [
         Case(*case, query, per_batch=size)
         for size in (SMALL, LARGE)
@@ -40,28 +68,23 @@ def matrix(rows: list[str], victims: list[str], queries: list[str]) -> list[Case
         if size == LARGE or case[1] not in OF_A_TASK
     ]
     others = [name for name in QUERIES if name not in WHOLE_TABLE]
-    cases = whole + [Case(*case, query) for query in others for case in DIFFERING]
-    return [
-        case
-        for case in cases
-        if case.row in (rows or ROW_OF)
-        and case.victim in (victims or list(Victim))
-        and case.query in (queries or QUERIES)
-    ]
+    return whole + [Case(*case, query) for query in others for case in DIFFERING]
 
 
-def begun(peer: str) -> Verdicts:
+def begun(peer: str, on_cluster: bool) -> Verdicts:
     """What an interrupted call found with these sources; one that came to its end is done again."""
-    entry = evidence.read(NAME).get("brokers", {}).get(peer, {})
+    verdicts = Verdicts(peer, on_cluster)
+    entry = evidence.read(NAME).get("brokers", {}).get(verdicts.place, {})
     goes_on = entry and entry["verdict"] == NOT_ALL and is_of_these_sources(entry)
-    return Verdicts.of_json(peer, entry if goes_on else {})
+    return Verdicts.of_json(peer, entry, on_cluster=on_cluster) if goes_on else verdicts
 
 
 def keep(verdicts: Verdicts, cases_count: int) -> None:
-    """Put what one broker's cases found into the evidence; the other broker's entry stays."""
+    """Put what the cases of one place found into the evidence; the other entries stay."""
     found = {"verdict": verdicts.verdict(cases_count), "commit": evidence.commit()}
-    brokers = evidence.read(NAME).get("brokers", {}) | {verdicts.peer: found | verdicts.as_json()}
-    each = [brokers[peer]["verdict"] if peer in brokers else NOT_ALL for peer in PEERS]
+    brokers = evidence.read(NAME).get("brokers", {}) | {verdicts.place: found | verdicts.as_json()}
+    places = [Verdicts(peer, on_cluster).place for peer, on_cluster in product(PEERS, PLACES)]
+    each = [brokers[place]["verdict"] if place in brokers else NOT_ALL for place in places]
     verdict = next((one for one in ("not exact", NOT_ALL) if one in each), "exact")
     evidence.write(NAME, verdict, {"brokers": brokers})
 
@@ -70,21 +93,25 @@ def main() -> int:
     """Exit code 0 only when every case was exact."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--peer", choices=PEERS, action="append", default=[])
+    parser.add_argument("--place", choices=list(PLACES.values()), action="append", default=[])
     parser.add_argument("--row", choices=list(ROW_OF), action="append", default=[])
     parser.add_argument("--victim", choices=list(Victim), action="append", default=[])
     parser.add_argument("--query", choices=list(QUERIES), action="append", default=[])
     arguments = parser.parse_args()
     console = Console()
-    cases = matrix(arguments.row, arguments.victim, arguments.query)
-    whole = len(cases) == len(matrix([], [], []))
+    named = (arguments.row, arguments.victim, arguments.query)
     exact = True
-    for peer in arguments.peer or PEERS:
-        verdicts = begun(peer) if whole else Verdicts(peer)
+    for peer, on_cluster in product(arguments.peer or PEERS, PLACES):
+        cases = matrix(on_cluster, *named)
+        if not cases or PLACES[on_cluster] not in (arguments.place or PLACES.values()):
+            continue
+        whole = not any(named)
+        verdicts = begun(peer, on_cluster) if whole else Verdicts(peer, on_cluster)
         kept = partial(keep, cases_count=len(cases)) if whole else Verdicts.as_json
         try:
             run_campaign(cases, verdicts, console, kept)
         except PeerUnavailable as reason:
-            console.print(f"[yellow]skipped[/yellow] {peer}: {reason}")
+            console.print(f"[yellow]skipped[/yellow] {verdicts.place}: {reason}")
             continue
         exact = exact and verdicts.is_exact
     console.print("exact" if exact else "not exact")

@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark import TaskContext
 
 from oncelog.spark import CrashPoint, OncelogSource
-from tests.spark.job import JobOptions, small_builder, start
+from tests.spark.job import LOCAL, JobOptions, builder_on, start
 
 TASK_S = 300
 """Longer than any test waits."""
@@ -36,7 +36,7 @@ class Stall(CrashPoint):
 
 def main() -> None:
     options, begun = JobOptions.decode(sys.argv[1]), Path(sys.argv[2])
-    spark = small_builder().getOrCreate()
+    spark = builder_on(LOCAL).getOrCreate()
     spark.dataSource.register(OncelogSource)
     query = start(spark, replace(options, fault=Stall("mid_task", 0, begun=str(begun))))
     deadline_s = time.monotonic() + BEGIN_TIMEOUT_S

@@ -20,7 +20,7 @@ from oncelog.client.producer import Producer
 from oncelog.client.values import NewTopic
 from oncelog.spark import OncelogSource
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
-from tests.spark.job import JobOptions, small_builder, start
+from tests.spark.job import LOCAL, JobOptions, builder_on, start, worker_environment
 from tests.spark.orders import Order, check_counts
 from tests.spark.queries import QUERIES
 from tests.support.interop.librdkafka import given
@@ -30,7 +30,6 @@ JOB_TIMEOUT_S = 300
 POLL_TIMEOUT_S = 15
 KEYS = [b"k%d" % number for number in range(7)]
 PARTITIONS_COUNT = 2
-ROOT = str(Path(__file__).parents[2])
 
 
 @dataclass
@@ -42,6 +41,8 @@ class Job:
     name: str
     query: str = "copy"
     per_batch: int = 1000
+    master: str = LOCAL
+    """Where a job in a process of its own runs."""
 
     @property
     def checkpoint(self) -> Path:
@@ -65,6 +66,7 @@ class Job:
             progress=str(self.progress),
             query=self.query,
             per_batch=self.per_batch,
+            master=self.master,
             **others,
         )
 
@@ -135,17 +137,10 @@ class Job:
         return [(key, value) for _, key, value in records]
 
 
-def worker_environment() -> dict[str, str]:
-    """What Spark's Python workers are given: they import the faults that they are to suffer."""
-    paths = [ROOT, *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    path = os.pathsep.join(dict.fromkeys(paths))
-    return {"PYTHONPATH": path, "SPARK_AUTH_SOCKET_TIMEOUT": "120"}
-
-
-def lasting_session() -> SparkSession:
+def lasting_session(master: str = LOCAL) -> SparkSession:
     """A session that lasts for many tests: starting Spark costs seconds."""
     os.environ.update(worker_environment())
-    spark = small_builder().config("spark.log.level", "OFF").getOrCreate()
+    spark = builder_on(master).config("spark.log.level", "OFF").getOrCreate()
     spark.dataSource.register(OncelogSource)
     return spark
 

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from oncelog.spark import OncelogSource, session
+from oncelog.spark import OncelogSource
 from oncelog.spark.run import has_barrier_stages
 from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import Fault, FaultSequence, Victim
-from tests.spark.job import QUICK_JVM
-from tests.spark.support import Job, end_session, worker_environment
+from tests.spark.job import builder_on
+from tests.spark.support import Job, end_session
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -41,19 +41,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture
 def on_cluster(cluster: Cluster, request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """A session on the cluster, with the settings that the test names."""
-    builder = (
-        session("tests-spark-executors", shuffle_partitions=2)
-        .master(cluster.master)
-        .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", QUICK_JVM)
-        .config("spark.executor.memory", "512m")
-        .config("spark.executor.extraJavaOptions", QUICK_JVM)
-        .config("spark.log.level", "ERROR")
-        .config("spark.scheduler.minRegisteredResourcesRatio", "1.0")
-        .config("spark.scheduler.maxRegisteredResourcesWaitingTime", "120s")
-    )
-    for name, value in worker_environment().items():
-        builder = builder.config(f"spark.executorEnv.{name}", value)
+    builder = builder_on(cluster.master).config("spark.log.level", "ERROR")
     for name, value in getattr(request, "param", {}).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()

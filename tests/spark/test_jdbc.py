@@ -31,8 +31,8 @@ from oncelog.spark import (
 )
 from oncelog.spark.jdbc.copying import CopyTask
 from tests.spark.faults import lose_shuffle
-from tests.spark.job import QUICK_JVM
-from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session, worker_environment
+from tests.spark.job import QUICK_JVM, worker_environment
+from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

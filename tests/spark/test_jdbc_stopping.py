@@ -13,8 +13,8 @@ from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
 from oncelog.spark import CrashPoint, exactly_once_jdbc, session
-from tests.spark.job import QUICK_JVM
-from tests.spark.support import end_session, worker_environment
+from tests.spark.job import QUICK_JVM, worker_environment
+from tests.spark.support import end_session
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]

@@ -3,11 +3,24 @@
 import pickle
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from pyspark import SparkContext
 
-from tests.spark.faults import BETWEEN, Fault, FaultSequence, InjectedError, Victim
+from tests.spark.faults import (
+    BETWEEN,
+    EXECUTOR_CLASS,
+    Fault,
+    FaultSequence,
+    InjectedError,
+    Victim,
+    executor_pids,
+)
+from tests.spark.job import JobOptions
 
 
 def test_two_tasks_at_one_point_do_not_strike_the_fault_of_the_next_batch(tmp_path: Path) -> None:
@@ -42,3 +55,53 @@ def test_a_fault_between_two_batches_strikes_when_spark_has_noted_the_first(tmp_
         (commits / "3").touch()
         assert broker.wait(30) == -9
     assert struck.exists()
+
+
+EXECUTOR_AND_APPLICATION = (EXECUTOR_CLASS, "--app-id", "app-1")
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
+    """A process that says that it is an executor of the application which "runs" here."""
+    context = SimpleNamespace(applicationId="app-1")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    command = [sys.executable, "-c", "import time; time.sleep(60)", *EXECUTOR_AND_APPLICATION]
+    with subprocess.Popen(command) as process:
+        yield process
+        process.kill()
+
+
+def test_between_tasks_executors_die_before_the_driver(
+    executor: "subprocess.Popen[bytes]", tmp_path: Path
+) -> None:
+    for victim, driver in ((Victim.EXECUTOR, []), (Victim.CLUSTER, [11, 12])):
+        struck = tmp_path / victim
+        fault = replace(Fault.at("tasks_done", victim, 0, struck, tmp_path), pids=(11, 12))
+        assert fault.is_at("tasks_done", 0)
+        killed: list[int] = []
+        fault.kill(lambda pid, number, killed=killed: killed.append(pid))  # type: ignore[misc]
+        assert killed == [executor.pid, *driver]
+        assert struck.exists()
+
+
+def test_executors_of_another_application_are_left_alone(
+    executor: "subprocess.Popen[bytes]", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = SimpleNamespace(applicationId="app-2")
+    monkeypatch.setattr(SparkContext, "_active_spark_context", context)
+    with pytest.raises(RuntimeError, match="no executor of app-2"):
+        executor_pids()
+
+
+def test_an_executor_is_hit_in_mid_task_by_its_task_alone(tmp_path: Path) -> None:
+    fault = Fault.at("mid_task", Victim.EXECUTOR, 0, tmp_path / "struck", tmp_path)
+    assert not fault.is_at("mid_task", 0)
+
+
+def test_a_job_is_told_its_fault_as_it_is(tmp_path: Path) -> None:
+    fault = Fault.at(BETWEEN, Victim.CLUSTER, 1, tmp_path / "struck", tmp_path / "pid")
+    options = JobOptions("servers", "job", "checkpoint", "progress", fault=fault)
+    decoded = JobOptions.decode(options.encode())
+    assert decoded == options
+    assert isinstance(decoded.fault, Fault)
+    assert decoded.fault.victim is Victim.CLUSTER

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark import matrix, soak
-from tests.spark.campaign import Verdicts
+from tests.spark.campaign import PEERS, Verdicts
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import CASES
 from tests.spark.queries import QUERIES
@@ -52,18 +52,19 @@ def test_a_campaign_is_exact_once_all_its_cases_are() -> None:
     assert verdicts.verdict(2) == verdicts.verdict(1) == "not exact"
 
 
-def test_the_evidence_of_the_table_has_both_brokers(
+def test_the_evidence_of_the_table_has_both_brokers_and_both_places(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     monkeypatch.setattr(evidence, "commit", lambda: "a")
-    ours, theirs = Verdicts("oncelog"), Verdicts("kafka")
-    ours.others.add(1.0)
-    matrix.keep(ours, 1)
-    assert evidence.read(matrix.NAME)["verdict"] == "not all run"
-    matrix.keep(theirs, 1)
-    assert matrix.begun("kafka") == theirs
-    theirs.others.add(1.0)
-    matrix.keep(theirs, 1)
+    *others, last = [Verdicts(peer, place) for place in (False, True) for peer in PEERS]
+    for verdicts in others:
+        verdicts.others.add(1.0)
+        matrix.keep(verdicts, 1)
+        assert evidence.read(matrix.NAME)["verdict"] == "not all run"
+    matrix.keep(last, 1)
+    assert matrix.begun("kafka", on_cluster=True) == last
+    last.others.add(1.0)
+    matrix.keep(last, 1)
     assert evidence.read(matrix.NAME)["verdict"] == "exact"
-    assert matrix.begun("kafka").count == 0
+    assert matrix.begun("kafka", on_cluster=True).count == 0
