@@ -26,6 +26,7 @@ from tests.support.evidence import Entry
 
 PEERS = ("oncelog", "kafka")
 FINDINGS_SHOWN_MAX = 20
+ERROR_LENGTH_MAX = 2000
 PATHS = ("src", "tests/spark")
 """What a verdict is about: an interrupted campaign goes on where these are as they were."""
 EXACT, NOT_EXACT = "exact cases per row and victim", "not exact"
@@ -151,7 +152,10 @@ def _run(
 ) -> None:
     begun = time.monotonic()
     case_folder = folder / f"case-{number}"
-    found = run_case(case, spark, keeper, case_folder)
+    try:
+        found = run_case(case, spark, keeper, case_folder)
+    except Exception as error:  # noqa: BLE001 - whatever a case meets, the others are run
+        found = [f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]]
     seconds = time.monotonic() - begun
     (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
     name = f"{number} {case} ({verdicts.place})"

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelog.spark.progress import read_progress
 from tests.spark.crash_table import (
     KILLED,
     LARGE,
@@ -24,6 +25,9 @@ from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+
+WRITE_ATTEMPTS = 3
+"""By default."""
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +62,19 @@ def test_a_query_that_writes_something_else_at_each_attempt_loses_and_doubles_no
 ) -> None:
     case = Case("mid_task", Victim.TASK, "scatter")
     assert run_case(case, spark, keeper, tmp_path) == []
+
+
+def test_workers_that_died_while_they_were_idle_use_up_no_attempt(
+    spark: SparkSession, keeper: Keeper, tmp_path: Path
+) -> None:
+    """Spark keeps more than it finds dead in as many attempts as a batch has."""
+    rows = spark.range(0, 2, numPartitions=2)
+    for _ in range(8):
+        rows = rows.mapInPandas(lambda frames: frames, rows.schema)
+    rows.collect()
+    assert run_case(Case("mid_task", Victim.DAEMON, "copy"), spark, keeper, tmp_path) == []
+    steps = [step["step"] for step in read_progress(str(tmp_path / "progress"))]
+    assert steps.count("failed") >= WRITE_ATTEMPTS
 
 
 @pytest.mark.parametrize(

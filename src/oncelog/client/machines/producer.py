@@ -5,10 +5,9 @@ batch. A batch gets its sequence when it is first drained and **keeps it through
 (INV-2), because after a lost response it is unknown whether the batch is in the log: by the same
 sequence the broker recognises a duplicate. Retries keep the first order: after a failure the lane
 waits until all its batches in flight have been answered, then starts again at the oldest. At most
-five are in flight per lane, as many as the broker remembers.
-
-It does not know connections, clocks or the ends of transactions: the shell passes monotonic
-milliseconds and responses.
+five are in flight per lane, as many as the broker remembers; one until it was acknowledged, because
+a leader that knows nothing of a producer takes any sequence as its first: just created or elected,
+it may refuse a batch and take the next. The shell passes monotonic milliseconds and responses.
 """
 
 from bisect import insort
@@ -112,6 +111,7 @@ class _Queue:
     in_flight: list[ProducerBatch] = field(default_factory=list)
     next_sequence: int = 0
     recovering: bool = False
+    is_known: bool = False  # the last answer acknowledged a batch of this id and epoch
     node_id: int = -1
 
 
@@ -153,7 +153,7 @@ class ProducerMachine:
         self._abandoned = None
         for lane in self._lanes.values():
             lane.next_sequence = 0
-            lane.recovering = False
+            lane.recovering = lane.is_known = False
 
     @property
     def needs_identity(self) -> bool:
@@ -289,14 +289,15 @@ class ProducerMachine:
         lane.in_flight.remove(batch)
         if code in (ErrorCode.none, ErrorCode.duplicate_sequence_number):
             outcome = self._resolved(batch, None, base_offset, log_append_time_ms)
+            lane.is_known = True
             lane.recovering = bool(lane.recovering and lane.in_flight)
             return [outcome]
-        lane.recovering = bool(lane.in_flight)
+        lane.recovering, lane.is_known = bool(lane.in_flight), False
         if self._may_retry(lane, batch, code):
             batch.attempts += 1
             batch.last_error = code
             batch.retry_at_ms = now_ms + self.settings.retry_delay_ms(batch.attempts - 1)
-            _insert_in_order(lane.queue, batch)
+            insort(lane.queue, batch, key=lambda queued: queued.serial)
             return []
         return [self._failed(batch, classify(code, self._operation, message))]
 
@@ -416,7 +417,8 @@ class ProducerMachine:
         return batch
 
     def _lane_is_ready(self, lane: _Queue, now_ms: float) -> bool:
-        if not lane.queue or lane.recovering or len(lane.in_flight) >= self._in_flight_max:
+        in_flight_max = self._in_flight_max if lane.is_known else 1
+        if not lane.queue or lane.recovering or len(lane.in_flight) >= in_flight_max:
             return False
         batch = lane.queue[0]
         unusable = self.producer_id < 0 or self.sequences_broken
@@ -486,10 +488,6 @@ class ProducerMachine:
         self._unresolved_count -= 1
         self.buffered_size -= batch.size
         return BatchEnd(batch, error, base_offset, log_append_time_ms)
-
-
-def _insert_in_order(queue: deque[ProducerBatch], batch: ProducerBatch) -> None:
-    insort(queue, batch, key=lambda queued: queued.serial)
 
 
 def size_of(record: Record) -> int:

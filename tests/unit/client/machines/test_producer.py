@@ -45,6 +45,12 @@ class Context:
         self.machine.seal()
         return batch
 
+    def meet(self, tp: TopicPartition = TP) -> None:
+        """The first batch of the partition, with sequence 0, is acknowledged."""
+        first = self.batch(tp=tp)
+        assert self.drain() == [first]
+        self.answer(first)
+
     def drain(self) -> list[ProducerBatch]:
         """Everything that goes out now, in order."""
         drained: list[ProducerBatch] = []
@@ -61,10 +67,38 @@ class Context:
 
 def test_sequences_are_contiguous_per_partition() -> None:
     context = Context()
+    context.meet()
     first, second = context.batch(count=3), context.batch(count=2)
     elsewhere = context.batch(tp=OTHER)
     assert set(map(id, context.drain())) == {id(first), id(second), id(elsewhere)}
-    assert (first.base_sequence, second.base_sequence, elsewhere.base_sequence) == (0, 3, 0)
+    assert (first.base_sequence, second.base_sequence, elsewhere.base_sequence) == (1, 4, 0)
+
+
+def test_a_leader_that_may_not_know_the_producer_gets_one_batch_until_it_acknowledges() -> None:
+    """It would take the second for the first one, if it refused that because it was just made."""
+    context = Context()
+    batches = [context.batch() for _ in range(3)]
+    for answer in (ErrorCode.unknown_topic_or_partition, ErrorCode.none):
+        assert context.drain() == batches[:1]
+        context.answer(batches[0], answer)
+        assert context.drain() == ([] if answer is not ErrorCode.none else batches[1:])
+        context.now_ms += 10
+    context.answer(batches[1], ErrorCode.not_leader_or_follower)
+    context.answer(batches[2], ErrorCode.not_leader_or_follower)
+    context.now_ms += 10
+    assert context.drain() == [batches[1]], "the next leader may know nothing again"
+    context.answer(batches[1])
+    assert context.drain() == [batches[2]]
+
+
+def test_after_a_new_epoch_the_first_batch_goes_out_alone_again() -> None:
+    context = Context()
+    context.meet()
+    context.machine.identify(7, 4)
+    first, second = context.batch(), context.batch()
+    assert context.drain() == [first]
+    context.answer(first)
+    assert context.drain() == [second]
 
 
 def test_a_sent_batch_carries_identity_sequence_and_a_right_checksum() -> None:
@@ -82,9 +116,9 @@ def test_a_sent_batch_carries_identity_sequence_and_a_right_checksum() -> None:
 def test_a_ready_made_batch_is_stamped_in_place() -> None:
     context = Context(transactional=True)
     payload = build_batch([Record(0, 1, b"k", b"a", ()), Record(1, 1, b"k", b"b", ())])
-    context.batch()
+    context.meet()
     context.machine.append_batch(TP, payload, 2, object(), 0)
-    _first, ready_made = context.drain()
+    (ready_made,) = context.drain()
     header = read_header(payload)
     assert ready_made.payload is payload
     assert (header.producer_id, header.base_sequence, header.is_transactional) == (7, 1, True)
@@ -106,6 +140,7 @@ def test_a_retry_after_a_lost_connection_keeps_bytes_and_sequence() -> None:
 
 def test_retries_go_out_in_their_first_order_once_all_answers_are_in() -> None:
     context = Context()
+    context.meet()
     batches = [context.batch() for _ in range(3)]
     context.drain()
     context.answer(batches[0], ErrorCode.not_leader_or_follower)
@@ -115,12 +150,15 @@ def test_retries_go_out_in_their_first_order_once_all_answers_are_in() -> None:
     context.answer(batches[1], ErrorCode.out_of_order_sequence_number)
     later = context.batch()
     context.now_ms = 200
-    assert context.drain() == [*batches, later]
-    assert [batch.base_sequence for batch in (*batches, later)] == [0, 1, 2, 3]
+    assert context.drain() == [batches[0]]
+    context.answer(batches[0])
+    assert context.drain() == [*batches[1:], later]
+    assert [batch.base_sequence for batch in (*batches, later)] == [1, 2, 3, 4]
 
 
 def test_at_most_five_batches_are_in_flight_per_partition() -> None:
     context = Context()
+    context.meet()
     batches = [context.batch() for _ in range(7)]
     assert context.drain() == batches[:5]
     context.answer(batches[0], offset=0)
@@ -234,6 +272,8 @@ def test_records_linger_until_their_time_or_a_full_batch() -> None:
     second = context.machine.append(TP, record, object(), 2)
     assert second is not first
     assert context.drain() == [first]
+    context.answer(first)
+    assert context.drain() == []
     context.now_ms = 7
     assert context.drain() == [second]
 
@@ -258,6 +298,7 @@ def test_a_new_leader_gets_nothing_while_the_old_one_owes_answers() -> None:
 
 def test_sequences_wrap_at_two_to_the_31() -> None:
     context = Context()
+    context.meet()
     lane = context.machine._lane(TP)
     lane.next_sequence = SEQUENCE_MODULUS - 1
     first, second = context.batch(count=3), context.batch()
