@@ -18,8 +18,7 @@ tests. The protocol for batch N, where the marker names the last committed batch
 7. A failed stage goes back to 3, a few times. At the end the transaction is never left open: it
    would hold the last stable offset for all readers. A failure that no attempt can avoid, such as a
    user's mistake or a missing permission, is tried once. An attempt that found out how the next one
-   has to write (smaller record batches, newer metadata) does not count, nor does one that met a
-   Python worker which had died before.
+   has to write (smaller record batches, newer metadata) does not count.
 8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4. So
    neither the group's offsets nor the transactional id of an idle query expires.
 9. A marker that is missing, though this driver committed or read it less than a day ago, was
@@ -31,7 +30,6 @@ tests. The protocol for batch N, where the marker names the last committed batch
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, TypeVar
 
@@ -43,7 +41,6 @@ from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import (
     AdjustedError,
     DataLossError,
-    LostWorkerError,
     StoppedError,
     UsageError,
     WriteStageError,
@@ -84,15 +81,6 @@ ADJUSTMENTS_COUNT_MAX: Final = 64
 
 A topic's record batches are halved at most thirty times or so until each has one record.
 """
-
-LOST_WORKERS_COUNT_MAX: Final = 16
-"""So many attempts of a batch may meet workers that died before; then they count as failed.
-
-Where a daemon of workers has died, each attempt takes one per slot out of those that Spark keeps.
-"""
-
-_SPARED: Final = {AdjustedError: ADJUSTMENTS_COUNT_MAX, LostWorkerError: LOST_WORKERS_COUNT_MAX}
-"""Failures that do not count as failed attempts, up to so many."""
 
 _EXPIRED: Final = (ErrorCode.invalid_producer_id_mapping, ErrorCode.unknown_producer_id)
 """The coordinator forgot the transactional id (``transactional.id.expiration.ms``)."""
@@ -218,8 +206,7 @@ class BatchDriver:
         offsets = self._offsets_to_commit(lines)
         self._is_computed = False
         failure: Exception = WriteStageError("no attempt was made")
-        attempt = failures = 0
-        spared: Counter[type[WriteStageError]] = Counter()
+        attempt = failures = adjustments = 0
         while failures < self._options.write_attempts:
             attempt += 1
             try:
@@ -235,9 +222,8 @@ class BatchDriver:
             self._progress.step("failed", batch.batch_id, attempt=attempt, error=_one_line(failure))
             if _is_hopeless(failure) or batch.is_stopping():
                 break
-            kind = next((kind for kind in _SPARED if isinstance(failure, kind)), None)
-            if kind is not None and spared[kind] < _SPARED[kind]:
-                spared[kind] += 1
+            if isinstance(failure, AdjustedError) and adjustments < ADJUSTMENTS_COUNT_MAX:
+                adjustments += 1
             else:
                 failures += 1
         if isinstance(failure, RetriableError) and batch.is_stopping():

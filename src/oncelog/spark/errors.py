@@ -14,7 +14,6 @@ __all__ = [
     "DrainError",
     "FailClosedError",
     "JavaNotFoundError",
-    "LostWorkerError",
     "PipelineError",
     "StoppedError",
     "TooLargeError",
@@ -76,13 +75,6 @@ class StoppedError(PipelineError):
 
 class AdjustedError(WriteStageError):
     """The attempt found out how the next one has to write, so it does not count as failed."""
-
-
-class LostWorkerError(WriteStageError):
-    """A Python worker that Spark kept from an earlier task was gone when it was needed again.
-
-    Spark learns it from the task that fails, and has a new worker for the next one.
-    """
 
 
 class TooLargeError(AdjustedError):

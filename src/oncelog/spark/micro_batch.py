@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from oncelog.spark.dead_workers import replace_dead_workers
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Encoder
 from oncelog.spark.errors import (
     AdjustedError,
@@ -81,6 +82,7 @@ class SparkBatch(QueryBatch):
         except WriteStageError:
             run.forget_targets()
             self.raise_if_stopped()
+            replace_dead_workers(self._df, self.is_stopping)
             raise
         run.wrote(kafka_offsets(self.source_lines()), sum(r.record_count for r in reports))
         return reports

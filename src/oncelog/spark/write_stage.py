@@ -18,7 +18,6 @@ from oncelog.spark.checks import HEADERS_DDL
 from oncelog.spark.codecs import HEADERS_TYPE
 from oncelog.spark.errors import (
     DataLossError,
-    LostWorkerError,
     PipelineError,
     TooLargeError,
     UnknownTargetError,
@@ -55,11 +54,6 @@ _CAUSE: Final = re.compile(
     re.MULTILINE,
 )
 """Matches a line that names an exception: the last of a Python traceback, or the JVM's."""
-
-_GONE: Final = re.compile(
-    r"java\.(io\.IOException|net\.SocketException): (Broken pipe|Connection reset)"
-)
-"""Matches what the JVM says when a worker does not take the rows that it is sent."""
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 
@@ -250,9 +244,7 @@ def failure_of(error: Exception) -> PipelineError:
     too_large = _TOO_LARGE.search(text) if ours is not None else None
     if too_large is not None:
         return TooLargeError(too_large[1], int(too_large[2]), int(too_large[3]))
-    cause = _shortened(_cause(text))
-    kind = LostWorkerError if _GONE.match(cause) else WriteStageError
-    return kind(f"the write stage failed: {cause}")
+    return WriteStageError(f"the write stage failed: {_shortened(_cause(text))}")
 
 
 def _cause(text: str) -> str:

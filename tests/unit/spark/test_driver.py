@@ -5,11 +5,10 @@ import pytest
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
 from oncelog.core.errors import ErrorCode
 from oncelog.spark.batch_progress import describe_batch
-from oncelog.spark.driver import ADJUSTMENTS_COUNT_MAX, LOST_WORKERS_COUNT_MAX
+from oncelog.spark.driver import ADJUSTMENTS_COUNT_MAX
 from oncelog.spark.errors import (
     AdjustedError,
     FailClosedError,
-    LostWorkerError,
     StoppedError,
     TooLargeError,
     UsageError,
@@ -123,20 +122,6 @@ def test_attempts_that_only_adjust_come_to_an_end(cluster: Coordinator, start: S
     with pytest.raises(AdjustedError):
         start(write_attempts=2).process(batch)
     assert len(batch.epochs) == ADJUSTMENTS_COUNT_MAX + 2
-    assert cluster.open_rows == []
-
-
-def test_workers_that_died_before_use_up_no_attempt_but_not_forever(
-    cluster: Coordinator, start: Start
-) -> None:
-    gone = [LostWorkerError("the write stage failed: Broken pipe")]
-    batch = Batch(cluster, 0, failures=gone * LOST_WORKERS_COUNT_MAX)
-    start(write_attempts=1).process(batch)
-    assert cluster.committed_rows == ["row 0"]
-    endless = Batch(cluster, 1, failures=gone * (LOST_WORKERS_COUNT_MAX + 9))
-    with pytest.raises(LostWorkerError):
-        start(write_attempts=2).process(endless)
-    assert len(endless.epochs) == LOST_WORKERS_COUNT_MAX + 2
     assert cluster.open_rows == []
 
 

@@ -47,8 +47,22 @@ class FailingBatch(SparkBatch):
 
 
 @pytest.fixture(autouse=True)
-def no_description(monkeypatch: pytest.MonkeyPatch) -> None:
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The looks for dead workers; nothing is described."""
+    found: list[Any] = []
     monkeypatch.setattr(micro_batch_module, "described", lambda *_: nullcontext())
+    monkeypatch.setattr(micro_batch_module, "replace_dead_workers", lambda *_: found.append(_))
+    return found
+
+
+def test_dead_workers_are_replaced_before_the_next_attempt(looks: list[Any]) -> None:
+    batch = FailingBatch(WriteStageError("the write stage failed: java.io.EOFException"))
+    with pytest.raises(WriteStageError):
+        batch.write(IDENTITY)
+    assert len(looks) == 1
+    with pytest.raises(StoppedError):
+        FailingBatch(WriteStageError("cancelled"), is_stopping=True).write(IDENTITY)
+    assert len(looks) == 1
 
 
 def test_a_row_that_names_a_new_partition_is_tried_again_and_a_second_time_ends_the_query() -> None:

@@ -7,13 +7,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 import oncelog.spark.write_stage as write_stage
-from oncelog.spark.errors import (
-    DataLossError,
-    LostWorkerError,
-    TooLargeError,
-    UsageError,
-    WriteStageError,
-)
+from oncelog.spark.errors import DataLossError, TooLargeError, UsageError, WriteStageError
 from oncelog.spark.write_stage import check_one_attempt, failure_of
 
 
@@ -46,15 +40,6 @@ def test_the_jvms_innermost_cause_is_told_in_one_short_sentence() -> None:
     stopped = text.split("Caused by")[0]
     assert str(failure_of(RuntimeError(stopped))).endswith("SparkException: Job 3 cancelled")
     assert len(str(failure_of(RuntimeError("ValueError: " + "x" * 5000)))) < 1000
-
-
-def test_a_worker_that_was_gone_is_told_apart_from_one_that_dies_in_its_task() -> None:
-    text = "Job aborted.\nCaused by: {}\n\tat java.base\n"
-    gone = ("java.io.IOException: Broken pipe", "java.net.SocketException: Connection reset")
-    for cause in gone:
-        assert isinstance(failure_of(RuntimeError(text.format(cause))), LostWorkerError)
-    for cause in ("java.io.EOFException", "java.io.IOException: No space left on device"):
-        assert not isinstance(failure_of(RuntimeError(text.format(cause))), LostWorkerError)
 
 
 def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_write() -> None:

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import refuse_connect, refuse_state
+from oncelog.spark.dead_workers import replace_dead_workers
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import PipelineError, StoppedError, UsageError, WriteStageError
@@ -214,6 +215,7 @@ class JdbcBatch(QueryBatch):
                 rows = self._copy(tag, identity)
         except WriteStageError:
             self.raise_if_stopped()
+            replace_dead_workers(self._df, self.is_stopping)
             raise
         run.transaction.staged = [StagedRows(row["task_attempt_id"], row["rows"]) for row in rows]
         return [

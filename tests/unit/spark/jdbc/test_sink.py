@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import oncelog.spark.jdbc.sink as sink_module
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import StoppedError, WriteStageError
 from oncelog.spark.jdbc.sink import JdbcBatch
@@ -66,12 +67,15 @@ def test_the_rows_of_a_stage_that_ran_once_are_moved_though_a_task_of_it_failed(
     assert batch.transaction.staged == [StagedRows(9, 3)]
 
 
-def test_rows_of_a_stage_that_ran_twice_are_not_moved() -> None:
+def test_rows_of_a_stage_that_ran_twice_are_not_moved(monkeypatch: pytest.MonkeyPatch) -> None:
     """INV-10: those of the first run may be other ones."""
+    looks: list[Any] = []
+    monkeypatch.setattr(sink_module, "replace_dead_workers", lambda *_: looks.append(_))
     batch = CopiedBatch(Status(attempt=1))
     with pytest.raises(WriteStageError, match="attempted 2 times"):
         batch.write(IDENTITY)
     assert batch.transaction.staged == ()
+    assert len(looks) == 1
 
 
 def test_a_stage_that_ends_because_the_query_is_stopped_says_so() -> None:
