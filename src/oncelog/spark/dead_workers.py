@@ -22,16 +22,21 @@ JOBS_COUNT_MAX: Final = 64
 
 
 def replace_dead_workers(df: DataFrame, is_stopping: Callable[[], bool]) -> None:
-    """Run jobs of no effect in the session of `df` until all their tasks have living workers."""
+    """Run jobs of no effect in the session of `df` until all their tasks have living workers.
+
+    None while there is no executor: workers die with theirs, and a job would wait for the next one
+    without a word, where the write stage says what it lacks.
+    """
     session = df.sparkSession
-    count = slots_of(session.sparkContext)
-    rows = session.range(0, count, numPartitions=count).mapInArrow(_as_it_is, "id long")
-    with described(session.sparkContext, "look for Python workers that have died"):
+    context = session.sparkContext
+    with described(context, "look for Python workers that have died"):
         for _ in range(JOBS_COUNT_MAX):
-            if is_stopping():
+            count = slots_of(context, least=0)
+            if is_stopping() or not count:
                 return
+            rows = session.range(0, count, numPartitions=count)
             try:
-                rows.collect()
+                rows.mapInArrow(_as_it_is, rows.schema).collect()
             except (Py4JError, PySparkException):
                 continue
             return

@@ -24,18 +24,19 @@ REPEATED_COUNT: Final = 12
 log = logging.getLogger("oncelog.spark")
 
 
-def slots_of(context: Any) -> int:
-    """Return the count of tasks that the cluster can run at the same time, at least 1.
+def slots_of(context: Any, *, least: int = 1) -> int:
+    """Return the count of tasks that the cluster can run at the same time, or `least`.
 
     Slots in use count too: a barrier stage of as many tasks waits until they are free. One with
-    more tasks would wait for executors that may never start.
+    more tasks would wait for executors that may never start. There are none while a cluster has no
+    executor.
     """
     java = context._jsc.sc()  # noqa: SLF001 - no public call counts the slots
     try:
         profile = java.resourceProfileManager().defaultResourceProfile()
-        return max(int(java.maxNumConcurrentTasks(profile)), 1)
+        return max(int(java.maxNumConcurrentTasks(profile)), least)
     except Py4JError:
-        return max(int(context.defaultParallelism), 1)
+        return max(int(context.defaultParallelism), least)
 
 
 @contextmanager

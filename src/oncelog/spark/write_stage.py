@@ -50,10 +50,12 @@ _INDEX_MASK: Final = (1 << 33) - 1
 """Bits of `monotonically_increasing_id` that number the rows of a partition."""
 
 _CAUSE: Final = re.compile(
-    r"^(?:: |Caused by: )?([\w.$]*(?:Error|Exception|Violation|Exit|Interrupt)(?:: .+)?)$",
+    r"^(?:(?:: |Caused by: )(?=\w+\.)"
+    r"|(?=[\w.$]*(?:Error|Exception|Violation|Exit|Interrupt)(?::|$)))([\w.$]+(?:: .+)?)$",
     re.MULTILINE,
 )
-"""Matches a line that names an exception: the last of a Python traceback, or the JVM's."""
+"""Matches a line that names an exception: the last of a Python traceback, or the JVM's. In the
+JVM's lines any class is one: not all names end alike (`BarrierJobSlotsNumberCheckFailed`)."""
 
 _TRACEBACK: Final = "Traceback (most recent call last)"
 

@@ -51,6 +51,7 @@ def test_slots_are_counted_also_where_spark_does_not_tell(
     told: int | None, slots_count: int
 ) -> None:
     assert slots_of(context_with(told)) == slots_count
+    assert slots_of(context_with(0), least=0) == 0
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,13 @@ def test_the_jvms_innermost_cause_is_told_in_one_short_sentence() -> None:
     assert len(str(failure_of(RuntimeError("ValueError: " + "x" * 5000)))) < 1000
 
 
+def test_a_cluster_with_too_few_slots_is_told_as_the_cause() -> None:
+    """The scheduler's class has no usual name."""
+    cause = "org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier"
+    text = f"An error occurred while calling o880.collectToPython.\n: {cause}\n\tat org.apache.Some"
+    assert str(failure_of(RuntimeError(text))) == f"the write stage failed: {cause}"
+
+
 def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_write() -> None:
     text = "Traceback (most recent call last):\noncelog.spark.errors.{}\n\tat java\n"
     loss = failure_of(RuntimeError(text.format("DataLossError: offset 7 is gone")))
