@@ -30,6 +30,7 @@ ERROR_LENGTH_MAX = 2000
 PATHS = ("src", "tests/spark")
 """What a verdict is about: an interrupted campaign goes on where these are as they were."""
 EXACT, NOT_EXACT = "exact cases per row and victim", "not exact"
+ABORTED = "exact once an administrator had aborted what Apache Kafka left hanging"
 KILLING_THE_DRIVER, OTHERS = "cases that kill the driver", "other cases"
 
 
@@ -56,14 +57,18 @@ class Verdicts:
     wrong: dict[str, list[str]] = field(default_factory=dict)
     killing_the_driver: Spent = field(default_factory=Spent)
     others: Spent = field(default_factory=Spent)
+    aborted: dict[str, list[str]] = field(default_factory=dict)
+    """Partitions that had to be ended by hand (`tests.spark.hanging`), by case; these count as
+    exact too."""
 
     @classmethod
     def of_json(cls, peer: str, entry: Entry, *, on_cluster: bool = False) -> "Verdicts":
         """What an earlier call found, as `as_json` has it; nothing if there is no entry."""
         if not entry:
             return cls(peer, on_cluster)
-        spent = (Spent(**entry[name]) for name in (KILLING_THE_DRIVER, OTHERS))
-        return cls(peer, on_cluster, Counter(entry[EXACT]), entry[NOT_EXACT], *spent)
+        driver, others = (Spent(**entry[name]) for name in (KILLING_THE_DRIVER, OTHERS))
+        wrong, aborted = entry[NOT_EXACT], entry[ABORTED]
+        return cls(peer, on_cluster, Counter(entry[EXACT]), wrong, driver, others, aborted)
 
     @property
     def place(self) -> str:
@@ -92,6 +97,7 @@ class Verdicts:
             NOT_EXACT: {name: found[:FINDINGS_SHOWN_MAX] for name, found in self.wrong.items()},
             KILLING_THE_DRIVER: asdict(self.killing_the_driver),
             OTHERS: asdict(self.others),
+            ABORTED: self.aborted,
         }
 
 
@@ -159,6 +165,10 @@ def _run(
     seconds = time.monotonic() - begun
     (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
     name = f"{number} {case} ({verdicts.place})"
+    aborted = keeper.take()
+    if aborted:
+        verdicts.aborted[name] = aborted
+        console.print(f"[yellow]aborted by hand[/yellow] {name}: {aborted}")
     if found:
         verdicts.wrong[name] = found
         console.print(f"[red]not exact[/red] {name}: {found[:FINDINGS_SHOWN_MAX]}")

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from bench.peer import KafkaPeer
@@ -19,6 +20,7 @@ from tests.spark.faults import (
     Fault,
     Victim,
 )
+from tests.spark.hanging import abort_hanging
 from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
@@ -65,11 +67,18 @@ class Keeper:
     def __init__(self, broker: Restartable, pid_file: Path) -> None:
         self.broker = broker
         self.pid_file = pid_file
+        self.aborted: list[str] = []
+        """Partitions of transactions that an administrator had to end, since the last `take`."""
         self._is_over = False
         self._starting = threading.Lock()
         self._write()
         self._thread = threading.Thread(target=self._keep, daemon=True)
         self._thread.start()
+
+    def take(self) -> list[str]:
+        """Return what was aborted by hand, and forget it."""
+        aborted, self.aborted = self.aborted, []
+        return aborted
 
     def close(self) -> None:
         """Stop the broker; it stays down."""
@@ -112,11 +121,27 @@ def run_case(case: Case, spark: SparkSession, keeper: Keeper, folder: Path) -> l
         found = _kill_and_go_on(case, job, fault, spark)
     else:
         job.load_orders(0, case.orders_count)
-        job.run_here(spark, fault=fault)
+        _run_past_hanging(job, fault, spark, keeper)
         found = []
     if not struck.exists():
         found.append("the fault never struck")
+    if keeper.aborted:
+        # The batch was written again.
+        return found or job.findings(case.orders_count)
     return found or job.findings(case.orders_count) + what_the_driver_did(case, job)
+
+
+def _run_past_hanging(job: Job, fault: Fault, spark: SparkSession, keeper: Keeper) -> None:
+    """Run the job; once more, if Apache Kafka had lost the end of its transaction."""
+    try:
+        job.run_here(spark, fault=fault)
+    except StreamingQueryException as error:
+        if isinstance(keeper.broker, BrokerProcess) or "find-hanging" not in str(error):
+            raise
+        keeper.aborted = abort_hanging(keeper.broker.bootstrap_servers)
+        if not keeper.aborted:
+            raise
+        job.run_here(spark)
 
 
 def _kill_and_go_on(case: Case, job: Job, fault: Fault, spark: SparkSession) -> list[str]:

@@ -289,6 +289,12 @@ async def _marker(
 def explained(error: Exception, options: SinkOptions) -> Exception:
     """Convert a cluster's refusal or silence to an error with a remedy; return others unchanged."""
     application_id = options.driver.application_id
+    if isinstance(error, ClientError) and error.code is ErrorCode.unstable_offset_commit:
+        return UsageError(
+            f"the offsets of group {application_id!r} are still undecided ({error}): the next "
+            "start settles the batch, once the transaction has ended; if the cluster never ends "
+            "it, `oncelog transactions find-hanging` shows it"
+        )
     if isinstance(error, TimeoutError | RetriableError):
         return UsageError(
             f"the cluster at {options.bootstrap_servers} does not answer ({error or 'timeout'}): "

@@ -13,7 +13,7 @@ import pytest
 
 import oncelog
 from oncelog.client.admin import Admin
-from oncelog.client.errors import ClientError, ConnectionLostError, FatalError
+from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, RetriableError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark import preflight
@@ -58,6 +58,11 @@ OPTIONS = SinkOptions(
             "grant Write and Describe on it",
         ),
         (FatalError(ErrorCode.group_authorization_failed), UsageError, "grant Read on it"),
+        (
+            RetriableError(ErrorCode.unstable_offset_commit, "group app"),
+            UsageError,
+            r"group 'app' are still undecided \(UNSTABLE_OFFSET_COMMIT.* find-hanging",
+        ),
         (FatalError(ErrorCode.topic_authorization_failed, "t"), UsageError, r"topic \(t\)"),
     ],
 )

@@ -35,6 +35,7 @@ def test_an_interrupted_soak_goes_on_where_it_was(
     verdicts.others.add(4.0)
     verdicts.killing_the_driver.add(20.0)
     verdicts.exact["mid_task, driver"] += 2
+    verdicts.aborted["1 copy"] = ["out-0"]
     facts: dict[str, object] = {"seed": 7, "runs": 3, **verdicts.as_json()}
     evidence.write(soak.NAME, verdicts.verdict(3), facts)
     assert soak.begun("oncelog", seed=7, runs=3) == verdicts
