@@ -141,7 +141,8 @@ class Producer:
 
         It may send, flush and close. Its sequences start at 0, so each partition may be written by
         **one** attached producer per (producer id, epoch): a second one would have its batches
-        dropped as duplicates of the first one's (INV-2). Under TV1 it adds its partitions to the
+        dropped as duplicates of the first one's (INV-2), unless they take turns and each goes on
+        where the one before ended (`continue_at`). Under TV1 it adds its partitions to the
         transaction itself. Options are those of `Producer`.
         """
         producer = cls(bootstrap_servers, transactional_id=transactional_id, **options)
@@ -153,6 +154,14 @@ class Producer:
         self._transaction = TransactionMachine()
         self._transaction.attach(producer_id, producer_epoch, self._calls.adopt_version())
         self._machine.identify(producer_id, producer_epoch)
+
+    def continue_at(self, topic: str, partition: int, sequence: int) -> None:
+        """Give the next batch for the partition this sequence (attached producers).
+
+        Call it when all earlier batches for the partition are acknowledged, here and in the
+        process that wrote the sequence before (INV-2).
+        """
+        self._machine.continue_at(TopicPartition(topic, partition), sequence)
 
     # --- life -------------------------------------------------------------------------
 

@@ -1,14 +1,16 @@
 """Writes one micro-batch from Spark's driver, in the cheapest way.
 
-A batch without partitions needs no write. The driver itself writes a few rows. Otherwise one stage
-encodes, Spark shuffles, and another stage sends: a barrier stage, unless Spark cannot run one. The
-rows come from one Spark job, none of whose stages had a second attempt: two jobs, or two attempts,
-may see different rows of a query that is not deterministic (INV-10).
+A batch without partitions needs no write. The driver itself writes a few rows. In a local Spark the
+query's own last stage encodes and sends, and its tasks take turns at the target partitions
+(`oncelog.spark.sharing`). Elsewhere one stage encodes, Spark shuffles, and another stage sends: a
+barrier stage, unless Spark cannot run one. The rows come from one Spark job, none of whose stages
+had a second attempt: two jobs, or two attempts, may see different rows of a query that is not
+deterministic (INV-10).
 """
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any
+from typing import Any, Final
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -26,6 +28,7 @@ from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
+from oncelog.spark.sharing import ShareTask, merged
 from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
@@ -41,6 +44,9 @@ from oncelog.spark.write_stage import (
     stage_settings,
     tagged,
 )
+
+SHARING_TASKS_PER_SLOT_COUNT_MAX: Final = 4
+"""So many tasks with rows for each slot send them themselves; more have them shuffled."""
 
 
 class SparkBatch(QueryBatch):
@@ -89,7 +95,8 @@ class SparkBatch(QueryBatch):
 
     def _write(self, identity: ProducerIdentity, targets: Targets) -> list[TaskReport]:
         run = self._run
-        if partition_count(self._df) == 0:
+        task_count = partition_count(self._df)
+        if task_count == 0:
             return []
         columns = record_columns(self._df, run.options.topic)
         encoder = Encoder(
@@ -99,6 +106,8 @@ class SparkBatch(QueryBatch):
         if rows is not None:
             few = list(encoder.encode(0, [rows]))
             return run.direct.write(identity, self.batch_id, targets, few) if few else []
+        if self._may_share(task_count):
+            return self._run_shared(identity, encoder, columns)
         return self._run_stage(identity, encoder, columns)
 
     def _collected(self, identity: ProducerIdentity, columns: Mapping[str, str]) -> Any | None:
@@ -113,6 +122,43 @@ class SparkBatch(QueryBatch):
         if rows is not None:
             check_one_attempt(context, tag, sends=False)
         return rows
+
+    def _may_share(self, task_count: int | None) -> bool:
+        """Whether the tasks that have the rows may send them.
+
+        They reach the driver in a local Spark only. Each connects to the cluster, so many small
+        tasks would take longer than a shuffle; and `max_tasks` bounds those that connect.
+        """
+        run = self._run
+        if task_count is None or not run.shares_machine or run.options.max_tasks is not None:
+            return False
+        return task_count <= SHARING_TASKS_PER_SLOT_COUNT_MAX * slots_of(run.context)
+
+    def _run_shared(
+        self, identity: ProducerIdentity, encoder: Encoder, columns: Mapping[str, str]
+    ) -> list[TaskReport]:
+        """Encode and send in one stage, whose tasks take turns at the target partitions."""
+        run, options = self._run, self._run.options
+        tag = self._tag(identity)
+        records = self._df.selectExpr(*named(columns))
+        with run.serving_turns() as server:
+            task = ShareTask(
+                encoder=encoder,
+                turns=server.address,
+                bootstrap_servers=options.bootstrap_servers,
+                transactional_id=options.driver.application_id,
+                identity=identity,
+                producer_options=options.producer_options(),
+                progress_path=options.progress_path,
+                crash_point=run.crash_point,
+            )
+            stage = records.mapInArrow(task, REPORT_DDL)
+            with _one_message(), stage_settings(self._df.sparkSession):
+                rows = tagged(run.context, tag, stage)
+            check_one_attempt(run.context, tag)
+            reports = merged(report_of(row) for row in rows)
+            server.check(reports, encoder.targets)
+        return reports
 
     def _run_stage(
         self, identity: ProducerIdentity, encoder: Encoder, columns: Mapping[str, str]

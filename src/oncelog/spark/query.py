@@ -132,6 +132,8 @@ class QueryRun:
         self.context = context
         # Whether executors are on this machine, with its files and its process ids.
         self.is_local = str(context.master).startswith(("local", "spark://127.0.0.1:"))
+        # Whether tasks run in this process's JVM, so that they reach this process on loopback.
+        self.shares_machine = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
         self.crash_point = _with_pids(crash_point, context)
         self.progress = ProgressLog(progress_path)
         _RUNS[self.run_id] = self

@@ -4,7 +4,8 @@ import dataclasses
 import logging
 import threading
 import time
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 
 from oncelog.client.admin import Admin
@@ -23,6 +24,7 @@ from oncelog.spark.query import Query, QueryRun, exists
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
+from oncelog.spark.turn_server import TurnServer
 
 RENEWAL_LOOK_S: Final = 60.0
 """How often an idle query checks its marker; `oncelog.spark.driver` decides when it is due."""
@@ -68,6 +70,16 @@ class Run(QueryRun):
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine on the run's loop; it ends soon after the query is stopped."""
         return self._loop.call(coroutine, self.is_stopping)
+
+    @contextmanager
+    def serving_turns(self) -> Iterator[TurnServer]:
+        """Serve the turns of one attempt on the run's loop."""
+        server = TurnServer()
+        try:
+            self._loop.call(server.start())
+            yield server
+        finally:
+            self._loop.call(server.close())
 
     def prepare(self) -> None:
         """Take over the application id before the first batch.

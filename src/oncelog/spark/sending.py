@@ -34,8 +34,8 @@ class _Written:
 class Deliveries:
     """Sends one sender's batches of one transaction, and reports their offsets.
 
-    A target partition may have one sender per (producer id, epoch) only: each begins at sequence 0
-    (INV-2).
+    A target partition may have one sender per (producer id, epoch) only, which begins at sequence 0
+    (INV-2), unless senders take turns (`oncelog.spark.sharing`).
     """
 
     def __init__(self, producer: Producer, targets: Targets) -> None:
@@ -58,7 +58,7 @@ class Deliveries:
                 future = self._producer.send_batch(topic, partition, blob.data, blob.record_count)
             except ClientError:
                 # The transaction has failed; the delivery that failed it has the reason.
-                await self._settle(len(self._pending))
+                await self.settle()
                 raise
             self._pending.append((blob, future))
             if len(self._pending) >= IN_FLIGHT_COUNT_MAX:
@@ -67,7 +67,15 @@ class Deliveries:
     async def finish(self, task: int) -> list[TaskReport]:
         """Wait until everything is acknowledged, and return the reports."""
         await self._producer.flush()
+        await self.settle()
+        return self.reports(task)
+
+    async def settle(self) -> None:
+        """Wait until everything is acknowledged. Raises as `send`."""
         await self._settle(len(self._pending))
+
+    def reports(self, task: int) -> list[TaskReport]:
+        """Return what was acknowledged."""
         return [
             TaskReport(
                 task,

@@ -19,6 +19,7 @@ from pyspark import TaskContext
 
 from oncelog.client.producer import Producer
 from oncelog.core.ids import TopicPartition
+from oncelog.runtime.loop import new_event_loop
 from oncelog.spark.encoder import Blob, Encoder, from_arrow, to_arrow
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
@@ -27,7 +28,15 @@ from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets
 from oncelog.spark.worker import spare_collections
 
-__all__ = ["REPORT_DDL", "EncodeTask", "WriteTask", "report_of"]
+__all__ = [
+    "REPORT_DDL",
+    "REPORT_SCHEMA",
+    "EncodeTask",
+    "WriteTask",
+    "first_attempt",
+    "report_of",
+    "row_of",
+]
 
 REPORT_SCHEMA: Final = pa.schema(
     [
@@ -74,19 +83,14 @@ class WriteTask:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Send all blobs, and yield the reports once all are acknowledged."""
         spare_collections()
-        context = _context()
-        if context.attemptNumber() > 0:
-            raise WriteStageError(
-                f"task {context.partitionId()} runs a second time: refused, since its records "
-                f"would be dropped as duplicates of the first attempt's"
-            )
+        task = first_attempt()
         blobs = (list(from_arrow(batch)) for batch in batches if batch.num_rows)
         first = next(blobs, None)
         if first is None:
             return
-        with asyncio.Runner() as runner:
-            reports = runner.run(self._write(context.partitionId(), first, blobs))
-        yield pa.RecordBatch.from_pylist([_row(r) for r in reports], schema=REPORT_SCHEMA)
+        with asyncio.Runner(loop_factory=new_event_loop) as runner:
+            reports = runner.run(self._write(task, first, blobs))
+        yield pa.RecordBatch.from_pylist([row_of(r) for r in reports], schema=REPORT_SCHEMA)
 
     async def _write(
         self, task: int, first: list[Blob], rest: Iterator[list[Blob]]
@@ -123,7 +127,8 @@ def report_of(row: Any) -> TaskReport:
     )
 
 
-def _row(report: TaskReport) -> dict[str, Any]:
+def row_of(report: TaskReport) -> dict[str, Any]:
+    """Return a report as a row of `REPORT_DDL`."""
     topic, partition = report.topic_partition
     return {
         "task": report.task,
@@ -133,6 +138,18 @@ def _row(report: TaskReport) -> dict[str, Any]:
         "first_offset": report.first_offset,
         "last_offset": report.last_offset,
     }
+
+
+def first_attempt() -> int:
+    """Return the task's number. Raises `WriteStageError` for a second attempt."""
+    context = _context()
+    task: int = context.partitionId()
+    if context.attemptNumber() > 0:
+        raise WriteStageError(
+            f"task {task} runs a second time: refused, since its records would be dropped as "
+            f"duplicates of the first attempt's, or follow them"
+        )
+    return task
 
 
 def _context() -> Any:

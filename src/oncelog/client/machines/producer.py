@@ -155,6 +155,19 @@ class ProducerMachine:
             lane.next_sequence = 0
             lane.recovering = lane.is_known = False
 
+    def continue_at(self, topic_partition: TopicPartition, sequence: int) -> None:
+        """Give the partition's next batch this sequence.
+
+        Another process that sends under this producer id and epoch wrote those before it. None of
+        the partition's batches may be unresolved (INV-2).
+        """
+        lane = self._lane(topic_partition)
+        require(
+            not lane.queue and not lane.in_flight,
+            f"INV-2: a batch for {topic_partition} is not resolved yet",
+        )
+        lane.next_sequence = sequence
+
     @property
     def needs_identity(self) -> bool:
         """True when new batches cannot get sequences, and no unresolved batch has one.

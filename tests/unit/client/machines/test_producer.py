@@ -240,6 +240,30 @@ def test_an_identity_is_never_changed_under_a_numbered_batch() -> None:
         context.machine.identify(8, 0)
 
 
+def test_a_partition_goes_on_where_another_process_ended() -> None:
+    context = Context(transactional=True)
+    context.meet()
+    context.machine.continue_at(TP, 40)
+    batch = context.batch(count=3)
+    assert context.drain() == [batch]
+    assert batch.base_sequence == 40
+    context.answer(batch)
+    following = context.batch()
+    context.drain()
+    assert following.base_sequence == 43
+
+
+def test_a_sequence_is_never_given_over_an_unresolved_batch() -> None:
+    context = Context(transactional=True)
+    batch = context.batch()
+    for _ in range(2):  # queued, then in flight
+        with pytest.raises(InvariantViolation, match="INV-2"):
+            context.machine.continue_at(TP, 40)
+        context.drain()
+    context.answer(batch)
+    context.machine.continue_at(TP, 40)
+
+
 def test_abandoning_fails_the_queue_and_stops_retries() -> None:
     context = Context(transactional=True)
     sent = context.batch()

@@ -1,0 +1,141 @@
+"""Tasks and the driver of one attempt, over real sockets on loopback."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import pytest
+
+from oncelog.core.ids import TopicPartition
+from oncelog.spark.errors import UsageError, WriteStageError
+from oncelog.spark.parties import TaskReport
+from oncelog.spark.targets import Targets
+from oncelog.spark.turn_server import TurnClient, TurnsAddress, TurnServer
+from oncelog.spark.write_stage import failure_of
+
+pytestmark = pytest.mark.timeout(10)
+
+TARGETS = Targets(("out",), (4,))
+
+
+@asynccontextmanager
+async def serving() -> AsyncIterator[TurnServer]:
+    server = TurnServer()
+    await server.start()
+    try:
+        yield server
+    finally:
+        await server.close()
+
+
+async def lose(server: TurnServer, task: int) -> None:
+    """A task that takes a turn and dies."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+    for message in ({"token": server.address.token, "task": task}, {"ask": 0}):
+        writer.write(json.dumps(message).encode() + b"\n")
+    await reader.readline()
+    writer.close()
+
+
+async def test_tasks_take_turns_and_their_records_are_checked() -> None:
+    async with serving() as server:
+        async with (
+            TurnClient.connected(server.address, 0) as first,
+            TurnClient.connected(server.address, 1) as second,
+        ):
+            assert await first.take(2) == 0
+            waiting = asyncio.create_task(second.take(2))
+            assert await second.take(3) == 0
+            second.give_back(3, 1)
+            assert not waiting.done()
+            first.give_back(2, 10)
+            assert await waiting == 10
+            second.give_back(2, 5)
+        reports = [
+            TaskReport(0, TopicPartition("out", 2), 15, 0, 14),
+            TaskReport(1, TopicPartition("out", 3), 1, 0, 0),
+        ]
+        server.check(reports, TARGETS)
+        with pytest.raises(WriteStageError, match="the tasks reported"):
+            server.check(reports[:1], TARGETS)
+
+
+async def wait_for(server: TurnServer, task: int, failing: Coroutine[Any, Any, None]) -> None:
+    """A task that asks for a turn after another one has failed."""
+    async with TurnClient.connected(server.address, task) as client:
+        await failing
+        await client.take(0)
+
+
+async def test_a_killed_task_fails_those_that_wait_for_it() -> None:
+    async with serving() as server:
+        with pytest.raises(WriteStageError, match="task 0 was lost while it wrote"):
+            await wait_for(server, 1, lose(server, 0))
+        with pytest.raises(WriteStageError, match="task 0 was lost"):
+            server.check([], TARGETS)
+
+
+async def err(server: TurnServer, task: int) -> None:
+    """A task that meets a bad row in its turn."""
+    with suppress(UsageError):
+        async with TurnClient.connected(server.address, task) as client:
+            await client.take(0)
+            raise UsageError("a row's topic is null")
+
+
+async def test_a_users_mistake_is_the_reason_of_every_task() -> None:
+    async with serving() as server:
+        with pytest.raises(WriteStageError) as told:
+            await wait_for(server, 1, err(server, 0))
+        found = failure_of(RuntimeError(f"oncelog.spark.errors.WriteStageError: {told.value}"))
+        assert isinstance(found, UsageError)
+        assert str(found) == "a row's topic is null"
+
+
+async def test_a_task_of_another_attempt_gets_no_turn() -> None:
+    async with serving() as server:
+        async with TurnClient.connected(server.address, 0):
+            pass
+        with pytest.raises(WriteStageError, match="began a second time"):
+            async with TurnClient.connected(server.address, 0) as again:
+                await again.take(0)
+
+
+async def test_a_stranger_is_not_served_and_harms_nobody() -> None:
+    async with serving() as server:
+        stranger = TurnsAddress(server.address.port, "guess")
+        with pytest.raises(WriteStageError, match="the driver closed the connection"):
+            async with TurnClient.connected(stranger, 0) as client:
+                await client.take(0)
+        for line in (b"no json\n", b"[]\n", b'{"token": 7}\n', b"x" * 100_000):
+            reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+            writer.write(line)
+            assert await reader.read() == b""
+            writer.close()
+        async with TurnClient.connected(server.address, 0) as client:
+            assert await client.take(0) == 0
+            client.give_back(0, 1)
+        assert server.turns.failure is None
+        assert server.address.token not in repr(server.address)
+
+
+async def test_a_message_that_no_task_sends_fails_the_attempt() -> None:
+    async with serving() as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+        for message in ({"token": server.address.token, "task": 0}, {"give": "x"}):
+            writer.write(json.dumps(message).encode() + b"\n")
+        assert b"unknown message" in await reader.readline()
+        writer.close()
+        assert server.turns.failure == "task 0 sent an unknown message"
+
+
+async def test_a_driver_that_is_gone_ends_its_tasks() -> None:
+    server = TurnServer()
+    await server.start()
+    with pytest.raises(WriteStageError, match="the attempt is over"):
+        await wait_for(server, 0, server.close())
+    with pytest.raises(WriteStageError, match="task 1 cannot reach the driver"):
+        async with TurnClient.connected(server.address, 1):
+            pass
