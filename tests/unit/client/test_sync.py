@@ -75,6 +75,7 @@ NOT_BLOCKING: dict[str, set[str]] = {
     "Consumer": {"fetch_batches"},
     "Producer": {
         "attach",
+        "continue_at",
         "producer_epoch",
         "producer_id",
         "reattach",
