@@ -141,9 +141,9 @@ class Producer:
 
         It may send, flush and close. Its sequences start at 0, so each partition may be written by
         **one** attached producer per (producer id, epoch): a second one would have its batches
-        dropped as duplicates of the first one's (INV-2), unless they take turns and each goes on
-        where the one before ended (`continue_at`). Under TV1 it adds its partitions to the
-        transaction itself. Options are those of `Producer`.
+        dropped as duplicates of the first one's (INV-2), unless they take turns and `continue_at`
+        the other's end. Under TV1 it adds its partitions to the transaction itself. Options are
+        those of `Producer`.
         """
         producer = cls(bootstrap_servers, transactional_id=transactional_id, **options)
         producer._attach_to = (producer_id, producer_epoch)
@@ -156,11 +156,7 @@ class Producer:
         self._machine.identify(producer_id, producer_epoch)
 
     def continue_at(self, topic: str, partition: int, sequence: int) -> None:
-        """Give the next batch for the partition this sequence (attached producers).
-
-        Call it when all earlier batches for the partition are acknowledged, here and in the
-        process that wrote the sequence before (INV-2).
-        """
+        """Give the next batch this sequence, once all before it are acknowledged (INV-2)."""
         self._machine.continue_at(TopicPartition(topic, partition), sequence)
 
     # --- life -------------------------------------------------------------------------
@@ -286,10 +282,7 @@ class Producer:
         await sender.until(lambda: self._held_size < self._buffer_memory)
 
     async def flush(self) -> None:
-        """Send everything queued now and wait until it is resolved.
-
-        Failures show in the futures and at the commit.
-        """
+        """Send what is queued and wait until it is resolved; failures show in the futures."""
         sender = self._require_sender()
         await sender.until(lambda: not self._placement.topics())
         serial = self._machine.last_serial

@@ -83,7 +83,8 @@ def exactly_once(
       by the error itself. Only a query without state may replace another one.
     - `write_attempts`: how often a batch is tried within one call, each under a new epoch.
     - `max_tasks`: tasks of the write stage, at most the cluster's slots and the number of target
-      partitions. The stage waits until so many slots are free at once.
+      partitions. The stage waits until so many slots are free at once. With it, rows are shuffled
+      to these tasks also where the tasks that have them could send.
     - `batch_size` in bytes of a record batch; `transaction_timeout_ms` of a write stage, at most
       the broker's ``transaction.max.timeout.ms``.
     - `client_options`: settings of Kafka's producer by Kafka's names (docs/spark.md lists which).

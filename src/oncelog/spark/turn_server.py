@@ -203,7 +203,7 @@ class TurnClient:
         waiting: list[asyncio.Future[Any]] = [*self._asked.values(), self._ended]
         for future in waiting:
             future.set_exception(self._failure)
-            # Nobody may wait for the end.
+            # A task that is still encoding does not wait for it.
             future.exception()
 
 

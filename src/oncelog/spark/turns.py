@@ -4,8 +4,8 @@ Tasks that encode and send share the producer id and epoch, and several have row
 partition. Their batches must have contiguous sequences there (INV-2), so they take turns. A task
 asks for a partition, sends, waits until all is acknowledged, and gives the partition back with the
 count of its records; the next task's sequence follows from that. A task that fails, is lost or
-begins twice leaves a sequence that nobody knows: then no turn is given any more, and the attempt
-has failed as a whole (INV-10). Pure: `oncelog.spark.turn_server` carries the requests.
+begins twice leaves a sequence that the driver does not know: then no turn is given any more, and
+the attempt has failed as a whole (INV-10). Pure: `oncelog.spark.turn_server` carries the requests.
 """
 
 from collections import deque

@@ -32,10 +32,7 @@ from oncelog.protocol.record import Record, build_batch
 __all__ = ["BatchEnd", "ProducerBatch", "ProducerMachine", "ProducerSettings", "Send", "size_of"]
 
 RECORD_OVERHEAD_SIZE = 24
-"""Bytes counted for a record beside its key, value and headers.
-
-An upper estimate of its varints.
-"""
+"""Bytes counted for a record beside its key, value and headers: at least its varints."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +55,7 @@ class ProducerSettings:
 
 @dataclass(slots=True, eq=False)
 class ProducerBatch:
-    """A batch of records for one partition.
-
-    `tokens` are the shell's, one per record (or one for a ready-made batch).
-    """
+    """A batch for one partition. `tokens` are the shell's: one per record, or per ready batch."""
 
     topic_partition: TopicPartition
     serial: int
@@ -156,16 +150,10 @@ class ProducerMachine:
             lane.recovering = lane.is_known = False
 
     def continue_at(self, topic_partition: TopicPartition, sequence: int) -> None:
-        """Give the partition's next batch this sequence.
-
-        Another process that sends under this producer id and epoch wrote those before it. None of
-        the partition's batches may be unresolved (INV-2).
-        """
+        """Go on after the batches that another process sent under this producer id and epoch."""
         lane = self._lane(topic_partition)
-        require(
-            not lane.queue and not lane.in_flight,
-            f"INV-2: a batch for {topic_partition} is not resolved yet",
-        )
+        unresolved = bool(lane.queue or lane.in_flight)
+        require(not unresolved, "INV-2: a batch of the partition is not resolved yet")
         lane.next_sequence = sequence
 
     @property
