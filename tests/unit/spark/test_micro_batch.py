@@ -81,3 +81,48 @@ def test_a_stage_that_ends_because_the_query_is_stopped_says_so() -> None:
         FailingBatch(interrupted, is_stopping=True).write(IDENTITY)
     with pytest.raises(WriteStageError, match="Interrupted"):
         FailingBatch(interrupted).write(IDENTITY)
+
+
+@pytest.mark.parametrize(
+    ("task_count", "on_one_machine", "max_tasks", "shares"),
+    [
+        (2, True, None, True),
+        (8, True, None, True),
+        (9, True, None, False),
+        (2, False, None, False),
+        (2, True, 2, False),
+        (None, True, None, False),
+    ],
+)
+def test_tasks_send_themselves_where_they_are_few_and_reach_the_driver(
+    monkeypatch: pytest.MonkeyPatch,
+    task_count: int | None,
+    on_one_machine: bool,
+    max_tasks: int | None,
+    shares: bool,
+) -> None:
+    """INV-2: elsewhere each partition has one sender, behind a shuffle."""
+    ways: list[str] = []
+
+    class Batch(FailingBatch):
+        def _collected(self, *_: Any) -> None:
+            return None
+
+        def _run_shared(self, *_: Any) -> list[Any]:
+            ways.append("shared")
+            return []
+
+        def _run_stage(self, *_: Any) -> list[Any]:
+            ways.append("stage")
+            return []
+
+    monkeypatch.setattr(micro_batch_module, "partition_count", lambda df: task_count)
+    monkeypatch.setattr(micro_batch_module, "record_columns", lambda *_: {})
+    monkeypatch.setattr(micro_batch_module, "slots_of", lambda context: 2)
+    batch = Batch()
+    batch._run.shares_machine = on_one_machine
+    batch._run.options = SimpleNamespace(  # type: ignore[assignment]
+        topic="out", batch_size=9, compression_type="none", max_tasks=max_tasks
+    )
+    SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
+    assert ways == ["shared" if shares else "stage"]

@@ -27,6 +27,24 @@ def test_a_checkpoint_is_read_by_the_path_that_spark_gives(
     assert read_text(None, f"{prefix}{folder}/0") == "v1"
 
 
+@pytest.mark.parametrize(
+    ("master", "shares"),
+    [
+        ("local", True),
+        ("local[2]", True),
+        ("local[*, 3]", True),
+        ("local-cluster[2,1,1024]", False),
+        ("spark://127.0.0.1:7077", False),
+        ("yarn", False),
+        ("k8s://https://local:443", False),
+    ],
+)
+def test_tasks_are_in_the_drivers_jvm_in_a_local_spark_only(master: str, shares: bool) -> None:
+    found = SimpleNamespace(run_id="r", query_id="q", checkpoint="")
+    run = query.QueryRun(found, SimpleNamespace(master=master), None, None)
+    assert run.shares_machine is shares
+
+
 def test_a_jobs_description_is_put_back() -> None:
     class Context:
         def __init__(self) -> None:
