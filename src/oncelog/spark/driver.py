@@ -9,8 +9,8 @@ tests. The protocol for batch N, where the marker names the last committed batch
 2. marker = N: compute the batch and write nothing. marker = N - 1: continue. Any other marker fails
    closed (`marker.compare`).
 3. A new epoch, so that a zombie is fenced (INV-5) and sequences restart at 0.
-4. The write stage, every record acknowledged, each partition by exactly one task, in its first
-   attempt.
+4. The write stage, every record acknowledged, each task in its first attempt. A partition has one
+   task, or tasks that take turns (`oncelog.spark.turns`) and one report.
 5. The marker's record, the source offsets and the marker beside them join the transaction;
    EndTxn(commit). Partitions that were deleted are left out: brokers refuse their offsets.
 6. If the outcome is unknown, steps 1 and 2 settle it: InitProducerId waits for a commit that is in
@@ -435,7 +435,7 @@ def another_cluster(source: str, sink: str) -> str:
 
 
 def _check_reports(reports: list[TaskReport]) -> None:
-    """Each target partition has one task, as two would both start at sequence 0 (INV-2)."""
+    """Each target partition has one report: two tasks would both start at sequence 0 (INV-2)."""
     seen: dict[TopicPartition, int] = {}
     for report in reports:
         if report.topic_partition in seen:

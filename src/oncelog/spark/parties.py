@@ -26,7 +26,7 @@ class ProducerIdentity:
 
 @dataclass(frozen=True, slots=True)
 class TaskReport:
-    """The records that one task wrote to one partition.
+    """The records that one task wrote to one partition, or tasks that took turns there.
 
     All of them are acknowledged. Offsets are those of the first and last record.
     """

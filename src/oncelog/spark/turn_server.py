@@ -95,7 +95,7 @@ class TurnServer:
         except WriteStageError as error:
             self._fail(str(error))
             _send(writer, {"failed": str(error)})
-        except (OSError, TimeoutError, ValueError, asyncio.IncompleteReadError):
+        except (OSError, TimeoutError, ValueError, RecursionError):
             # A task that does not keep to the protocol counts as lost.
             pass
         finally:
@@ -104,7 +104,8 @@ class TurnServer:
             writer.close()
 
     def _task_of(self, hello: Mapping[str, Any] | None) -> int | None:
-        if hello is None or not hmac.compare_digest(str(hello.get("token")), self.address.token):
+        given, token = str((hello or {}).get("token")).encode(), self.address.token.encode()
+        if hello is None or not hmac.compare_digest(given, token):
             return None
         return int(hello["task"])
 
@@ -197,7 +198,7 @@ class TurnClient:
                     case _:
                         reason = str(message.get("failed"))
                         break
-        except (OSError, ValueError, asyncio.IncompleteReadError) as error:
+        except (OSError, ValueError) as error:
             reason = f"{reason}: {error}"
         self._failure = WriteStageError(reason)
         waiting: list[asyncio.Future[Any]] = [*self._asked.values(), self._ended]

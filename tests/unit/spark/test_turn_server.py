@@ -103,13 +103,14 @@ async def test_a_task_of_another_attempt_gets_no_turn() -> None:
                 await again.take(0)
 
 
-async def test_a_stranger_is_not_served_and_harms_nobody() -> None:
+async def test_a_stranger_is_not_served_and_harms_nobody(caplog: pytest.LogCaptureFixture) -> None:
+    hostile = (b"no json\n", b"[]\n", b'{"token": 7}\n', b'{"token": "\xc3\xa9"}\n', b"x" * 100_000)
     async with serving() as server:
         stranger = TurnsAddress(server.address.port, "guess")
         with pytest.raises(WriteStageError, match="the driver closed the connection"):
             async with TurnClient.connected(stranger, 0) as client:
                 await client.take(0)
-        for line in (b"no json\n", b"[]\n", b'{"token": 7}\n', b"x" * 100_000):
+        for line in (*hostile, b"[" * 50_000 + b"\n"):
             reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
             writer.write(line)
             assert await reader.read() == b""
@@ -118,6 +119,7 @@ async def test_a_stranger_is_not_served_and_harms_nobody() -> None:
             assert await client.take(0) == 0
             client.give_back(0, 1)
         assert server.turns.failure is None
+        assert caplog.text == ""
         assert server.address.token not in repr(server.address)
 
 
