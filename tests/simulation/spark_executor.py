@@ -94,7 +94,10 @@ def _around() -> TaskSurroundings:
 
 
 class _Runner:
-    """In the place of `asyncio.Runner`."""
+    """In the place of `asyncio.Runner`; it runs coroutines on the process's loop."""
+
+    def __init__(self, *, loop_factory: object) -> None:
+        pass
 
     def __enter__(self) -> "_Runner":
         return self
@@ -106,10 +109,11 @@ class _Runner:
         return current().call(work)
 
 
-async def _pace(delay_s: float) -> None:
-    """Spark delivers the next Arrow batch after a while."""
+async def _to_thread(function: Callable[..., T], *args: Any) -> T:
+    """In the place of `asyncio.to_thread`: Spark delivers the next Arrow batch after a while."""
     loop: Any = asyncio.get_running_loop()
-    await asyncio.sleep(delay_s + loop._process.rng.expovariate(1 / PACE_S))
+    await asyncio.sleep(loop._process.rng.expovariate(1 / PACE_S))
+    return function(*args)
 
 
 class JournalingProducer(Producer):
@@ -176,7 +180,7 @@ def shipped_tasks() -> Iterator[None]:
     """Let the shipped code of tasks run in simulated executors."""
     exchanged = {
         (tasks_module, "TaskContext"): _TaskContext,
-        (tasks_module, "asyncio"): SimpleNamespace(Runner=_Runner, sleep=_pace),
+        (tasks_module, "asyncio"): SimpleNamespace(Runner=_Runner, to_thread=_to_thread),
         (tasks_module, "Producer"): JournalingProducer,
         (tasks_module, "ProgressLog"): _progress,
         (direct_module, "Producer"): JournalingProducer,

@@ -15,6 +15,7 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any, Final
 
+from oncelog.client.errors import ClientError
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, Event, Value
 from oncelog.simulation.loop import ProcessLoop
@@ -23,7 +24,7 @@ from oncelog.simulation.world import World
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob, Encoder, to_arrow
-from oncelog.spark.errors import DataLossError, UsageError, WriteStageError
+from oncelog.spark.errors import DataLossError, PipelineError, UsageError, WriteStageError
 from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_options import SourceOptions
@@ -141,9 +142,11 @@ class Stage:
                 self.stage_attempt = 1
                 await self._attempt_half()
                 self._blobs = self.encode(rows)
-            return await self._write()
+            reports = await self._write()
         finally:
             self.leave_behind()
+        self.options.count("stage writes")
+        return reports
 
     async def read(self) -> list[Row]:
         """What the sources hold. Raises as `run`."""
@@ -313,6 +316,9 @@ class Stage:
         except Exception as error:  # noqa: BLE001 - a task boundary, as in Spark's executors
             if isinstance(error, DataLossError):
                 self.options.count("data loss")
+            if not isinstance(error, (PipelineError, ClientError)):
+                # Else a model that no longer fits the code would only see tasks fail.
+                self.options.world.bugs.append((about.process.name, error))
             text = f"{type(error).__name__}: {error}"
             is_usage = isinstance(error, UsageError)
             outcome = _Outcome(about.task, about.attempt, None, text, is_usage)

@@ -28,6 +28,7 @@ def test_micro_batches_are_whole_and_committed_once(seed: int, profile: str) -> 
     result = run_spark(draw_spark_plan(seed, profile))
     assert not result.findings, f"python -m tests.simulation.spark_model --runs 1 --seed {seed}"
     assert result.batches > 3
+    assert result.reached["stage writes"], "no write stage committed: the driver wrote all"
 
 
 @pytest.mark.slow
