@@ -1,10 +1,11 @@
 """Simulated executors: each task is a process of its own, and what it runs is the shipped code.
 
-`WriteTask` and `read_range` are called as Spark calls them, on a thread that blocks. So is the
-driver's own `DirectWriter`. What they get
-from their surroundings is exchanged while `shipped_tasks` is entered: Spark's task context, the
-loop of the write task (a blocking call of `Lockstep`), the reader's connection, and the producer,
-which also writes down what is sent. Nothing else of them differs.
+`WriteTask`, `ShareTask` and `read_range` are called as Spark calls them, on a thread that blocks.
+So is the driver's own `DirectWriter`. What they get from their surroundings is exchanged while
+`shipped_tasks` is entered: Spark's task context, the loop of the sending tasks (a blocking call of
+`Lockstep`), the reader's connection, the streams between a task and the driver's `TurnServer`
+(`spark_streams`), how many bytes wait for their turn, and the producer, which also writes down what
+is sent. Nothing else of them differs.
 """
 
 import asyncio
@@ -26,8 +27,10 @@ from pyspark.sql.types import (
 )
 
 import oncelog.spark.direct as direct_module
+import oncelog.spark.sharing as sharing_module
 import oncelog.spark.source_read as read_module
 import oncelog.spark.tasks as tasks_module
+import oncelog.spark.turn_server as turns_module
 from oncelog.client import Consumer, Producer
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import iter_headers
@@ -39,6 +42,7 @@ from oncelog.spark.progress import ProgressLog
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
 from tests.simulation.lockstep import Lockstep, current
+from tests.simulation.spark_streams import here, open_connection, start_server, token_hex
 
 __all__ = ["Journal", "Row", "TaskSurroundings", "read_rows", "row_batches", "shipped_tasks"]
 
@@ -56,6 +60,9 @@ SOURCE_SCHEMA: Final = StructType(
 )
 PACE_S: Final = 0.002
 """Mean pause of a write task between two Arrow batches."""
+
+HELD_SIZE_MAX: Final = 600
+"""Bytes of one task that wait for their turn: a few small batches."""
 
 Journal = Callable[[Callable[..., Event], tuple[object, ...]], None]
 """Writes down an event of the transaction's owner."""
@@ -111,8 +118,7 @@ class _Runner:
 
 async def _to_thread(function: Callable[..., T], *args: Any) -> T:
     """In the place of `asyncio.to_thread`: Spark delivers the next Arrow batch after a while."""
-    loop: Any = asyncio.get_running_loop()
-    await asyncio.sleep(loop._process.rng.expovariate(1 / PACE_S))
+    await asyncio.sleep(here().rng.expovariate(1 / PACE_S))
     return function(*args)
 
 
@@ -124,10 +130,14 @@ class JournalingProducer(Producer):
         self._journal = journal
 
     def send_batch(
-        self, topic: str, partition: int, records_bytes: bytes | bytearray, record_count: int
+        self,
+        topic: str,
+        partition: int,
+        records_bytes: bytes | bytearray | memoryview,
+        record_count: int,
     ) -> "asyncio.Future[Any]":
         place = TopicPartition(topic, partition)
-        values = _values(records_bytes)
+        values = _values(bytes(records_bytes))
         assert len(values) == record_count
         for value in values:
             self._journal(Sent, (value, place))
@@ -149,7 +159,7 @@ class JournalingProducer(Producer):
                 self._journal(Acked, (value, place, offset + index if offset >= 0 else -1))
 
 
-def _values(data: bytes | bytearray) -> list[Value]:
+def _values(data: bytes) -> list[Value]:
     return [
         Value.decode(record.value or b"")
         for start, header in iter_headers(data)
@@ -175,14 +185,27 @@ def _connected(options: SourceOptions) -> tuple[Lockstep, Consumer]:
     return current(), around.consumer
 
 
+def _asyncio(**exchanged: object) -> SimpleNamespace:
+    return SimpleNamespace(**{**vars(asyncio), **exchanged})
+
+
 @contextmanager
 def shipped_tasks() -> Iterator[None]:
     """Let the shipped code of tasks run in simulated executors."""
+    of_tasks = _asyncio(Runner=_Runner, to_thread=_to_thread)
     exchanged = {
         (tasks_module, "TaskContext"): _TaskContext,
-        (tasks_module, "asyncio"): SimpleNamespace(Runner=_Runner, to_thread=_to_thread),
+        (tasks_module, "asyncio"): of_tasks,
         (tasks_module, "Producer"): JournalingProducer,
         (tasks_module, "ProgressLog"): _progress,
+        (sharing_module, "asyncio"): of_tasks,
+        (sharing_module, "Producer"): JournalingProducer,
+        (sharing_module, "ProgressLog"): _progress,
+        (sharing_module, "HELD_SIZE_MAX"): HELD_SIZE_MAX,
+        (turns_module, "asyncio"): _asyncio(
+            start_server=start_server, open_connection=open_connection
+        ),
+        (turns_module, "secrets"): SimpleNamespace(token_hex=token_hex),
         (direct_module, "Producer"): JournalingProducer,
         (direct_module, "ProgressLog"): _progress,
         (read_module, "_shared_consumer"): _connected,

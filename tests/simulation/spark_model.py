@@ -4,7 +4,8 @@ A run has one application: a driver, sometimes a rival over the same checkpoint,
 clients that write into the source in transactions, some of which abort. Broker, network and
 processes are struck by the faults of a profile of `oncelog.simulation.faults`; besides, drivers die
 at the crash points, and executors die, freeze and are run twice. The shipped code is `BatchDriver`,
-`TransactionDriver`, the write task, the reading task and the sink's check that a stage ran once.
+`TransactionDriver`, the write task, the reading task and the sink's check that a stage ran once; in
+about half of the plans also the tasks that send in turns, with their turn server.
 Some applications keep their marker in a compacted topic as well; then the group's offsets and the
 transactional id may expire.
 
@@ -115,6 +116,7 @@ def draw_spark_plan(seed: int, profile: str | None = None) -> Plan:
         "lose_checkpoint": rng.choice((0.0, 0.0, 0.15)),
         "lose_answer": rng.choice((0.0, 0.1)),
         "take_over": rng.choice(("", "wal_written", *TAKE_OVER_STEPS)),
+        "shares": part_rng(seed, "shares").choice((0.0, 0.0, 0.6, 1.0)),
         "faults": _task_faults(seed, profile),
         "marker_topic": part_rng(seed, "markers").random() < 0.6,
     }
@@ -208,6 +210,7 @@ class _SparkRun(SimulationRun):
             application_id=APPLICATION_ID,
             targets=Targets((OUTPUT,), (partitions[OUTPUT],)),
             task_count=min(int(chosen["tasks"]), partitions[OUTPUT]),
+            shares=float(chosen["shares"]),
             faults=Faults(**chosen["faults"]),
             count=lambda name: self.app.count(name),
             is_healed=lambda: self.healed_s > 0,

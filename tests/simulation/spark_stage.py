@@ -5,11 +5,16 @@ scheduler here usually does that. Now and then it starts a task a second time, o
 is slow, or the whole stage again: those are the dangers that the sink has to refuse, since a second
 attempt under the same (producer id, epoch) begins at sequence 0 and is dropped as a duplicate of
 the first. Executors die, freeze, lose their connections, and go on after the driver gave up.
+
+As in a local Spark, the tasks may instead be those of the query's own last stage: each encodes the
+rows of its source partition, and sends them in its turns (`ShareTask`). The driver's process then
+has the shipped `TurnServer`, and the executors are on its machine.
 """
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -26,10 +31,12 @@ from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob, Encoder, to_arrow
 from oncelog.spark.errors import DataLossError, PipelineError, UsageError, WriteStageError
 from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
+from oncelog.spark.sharing import ShareTask, merged
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import WriteTask, report_of
+from oncelog.spark.turn_server import TurnServer
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_executor import (
     Journal,
@@ -40,6 +47,9 @@ from tests.simulation.spark_executor import (
 )
 
 __all__ = ["Faults", "Stage", "StageOptions"]
+
+ValuedRow = tuple[Value, bytes]
+"""A row's value and key."""
 
 RPC_S: Final = (0.0002, 0.004)
 """How long a message between driver and executor takes."""
@@ -76,6 +86,8 @@ class StageOptions:
     application_id: str
     targets: Targets
     task_count: int
+    shares: float
+    """How many of the stages are the query's own last one, whose tasks share the targets."""
     faults: Faults
     count: Callable[[str], None]
     """Counts what was reached."""
@@ -118,10 +130,13 @@ class Stage:
     stage_attempt: int = 0
     _launched: int = 0
     _attempts: list[_Attempt] = field(default_factory=list)
+    _server: TurnServer | None = None
+    """The turns of the tasks, if they share the targets."""
 
     def __post_init__(self) -> None:
         self._rng: random.Random = self.driver.rng
         self._outcomes: asyncio.Queue[_Outcome] = asyncio.Queue()
+        self._rows: list[list[ValuedRow]] = []
         self._blobs: list[Blob] = []
         faults = self.options.faults
         # Attempts get their rows in other orders, but in Arrow batches of one size, as in Spark.
@@ -133,20 +148,42 @@ class Stage:
 
     async def run(self) -> list[TaskReport]:
         """Read, shuffle, write. Raises `WriteStageError`."""
-        faults = self.options.faults
         rows = await self.read()
-        self._blobs = self.encode(rows)
+        if self._rng.random() < self.options.shares:
+            self._server = TurnServer()
         try:
-            if self._rng.random() < faults.again:
-                self.options.count("stage run twice")
-                self.stage_attempt = 1
-                await self._attempt_half()
-                self._blobs = self.encode(rows)
-            reports = await self._write()
+            if self._server is not None:
+                await self._server.start()
+            return await self._attempt(rows)
         finally:
+            if self._server is not None:
+                self._count_failure(self._server.turns.failure or "")
+                await self._server.close()
             self.leave_behind()
-        self.options.count("stage writes")
+
+    async def _attempt(self, rows: list[Row]) -> list[TaskReport]:
+        self._prepare(rows)
+        if self._rng.random() < self.options.faults.again:
+            self.options.count("stage run twice")
+            self.stage_attempt = 1
+            await self._attempt_half()
+            self._prepare(rows)
+        reports = await self._write()
+        if self._server is not None:
+            writers = Counter(report.topic_partition for report in reports)
+            reports = merged(reports)
+            self._server.check(reports, self.options.targets)
+            self.options.count("stage shares")
+            if max(writers.values(), default=0) > 1:
+                self.options.count("partition shared by tasks")
+        else:
+            self.options.count("stage writes")
         return reports
+
+    def _count_failure(self, reason: str) -> None:
+        for kind in ("was lost", "began a second time"):
+            if reason.startswith("task ") and kind in reason:
+                self.options.count(f"turns: a task {kind}")
 
     async def read(self) -> list[Row]:
         """What the sources hold. Raises as `run`."""
@@ -164,10 +201,24 @@ class Stage:
 
     def encode(self, rows: list[Row]) -> list[Blob]:
         """The blobs of all source partitions. Each attempt of the stage has its own values."""
-        encoder = Encoder(self.options.targets, self.batch_id, self._batch_size, "none")
-        blobs: list[Blob] = []
-        for source, place in enumerate(sorted(self.ranges)):
-            own = [
+        return [
+            blob
+            for source, own in enumerate(self._valued(rows))
+            for some in self._encoder().encode(source, self._batches(own))
+            for blob in some
+        ]
+
+    def _prepare(self, rows: list[Row]) -> None:
+        """Have what the tasks of one attempt of the stage begin with."""
+        if self._server is not None:
+            self._rows = self._valued(rows)
+        else:
+            self._blobs = self.encode(rows)
+
+    def _valued(self, rows: list[Row]) -> list[list[ValuedRow]]:
+        """The rows of each source partition as the query computes them: values and keys."""
+        return [
+            [
                 (
                     Value(
                         self.owner,
@@ -180,17 +231,26 @@ class Stage:
                 for tp, at in rows
                 if tp == place
             ]
-            batches = row_batches(own, self.driver.clock, self._rows_per_batch)
-            blobs += [blob for some in encoder.encode(source, batches) for blob in some]
-        return blobs
+            for place in sorted(self.ranges)
+        ]
+
+    def _encoder(self) -> Encoder:
+        return Encoder(self.options.targets, self.batch_id, self._batch_size, "none")
+
+    def _batches(self, own: list[ValuedRow]) -> Iterable[Any]:
+        return row_batches(own, self.driver.clock, self._rows_per_batch)
+
+    @property
+    def _task_count(self) -> int:
+        return self.options.task_count if self._server is None else len(self.ranges)
 
     async def _write(self) -> list[TaskReport]:
         faults = self.options.faults
-        for task in range(self.options.task_count):
+        for task in range(self._task_count):
             self._start(task, 0)
         gives_up_s = self._rng.uniform(0.0, 0.2) if self._rng.random() < faults.give_up else None
         found: dict[int, list[Any]] = {}
-        while len(found) < self.options.task_count:
+        while len(found) < self._task_count:
             try:
                 async with asyncio.timeout(gives_up_s):
                     outcome = await self._outcomes.get()
@@ -211,15 +271,27 @@ class Stage:
 
     async def _attempt_half(self) -> None:
         """A stage attempt that gets nowhere: its tasks go on."""
-        for task in range(self.options.task_count):
+        for task in range(self._task_count):
             self._start(task, 0)
         await asyncio.sleep(self._rng.uniform(0.0, 0.05))
         self._outcomes = asyncio.Queue()
 
     def _start(self, task: int, attempt: int) -> None:
         rng = self._rng
-        blobs = [blob for blob in self._blobs if blob.target % self.options.task_count == task]
-        work = WriteTask(
+        work = self._writer() if self._server is None else self._sharer(self._server)
+        work.producer_options["delivery_timeout_ms"] = rng.choice((3e3, 2e4))
+        if self._server is None:
+            batches: Iterable[Any] = self._shuffled(task)
+        else:
+            batches = self._batches(self._rows[task])
+        self._launch(task, attempt, partial(_reported, work, batches), work.producer_options)
+        if attempt == 0 and rng.random() < self.options.faults.copy:
+            self.options.count("task copied")
+            delay_s = rng.uniform(0.0, 0.1)
+            self.options.world.scheduler.call_after(delay_s, self.driver, self._start, task, 1)
+
+    def _writer(self) -> WriteTask:
+        return WriteTask(
             bootstrap_servers=self.options.bootstrap,
             transactional_id=self.options.application_id,
             identity=self.identity,
@@ -228,11 +300,28 @@ class Stage:
             progress_path=self.progress,
             crash_point=self.crash_point,
         )
-        self._launch(task, attempt, lambda: work, _interleaved(rng, blobs))
-        if attempt == 0 and rng.random() < self.options.faults.copy:
-            self.options.count("task copied")
-            delay_s = rng.uniform(0.0, 0.1)
-            self.options.world.scheduler.call_after(delay_s, self.driver, self._start, task, 1)
+
+    def _sharer(self, server: TurnServer) -> ShareTask:
+        return ShareTask(
+            encoder=self._encoder(),
+            turns=server.address,
+            bootstrap_servers=self.options.bootstrap,
+            transactional_id=self.options.application_id,
+            identity=self.identity,
+            progress_path=self.progress,
+            crash_point=self.crash_point,
+        )
+
+    def _shuffled(self, task: int) -> list[Any]:
+        """What the shuffle gives to an attempt of a task."""
+        count = self._task_count
+        blobs = [blob for blob in self._blobs if blob.target % count == task]
+        blobs = _interleaved(self._rng, blobs)
+        per_batch = self._rng.choice((1, 2, 10))
+        # Stamping changes a batch in place, so each attempt has its own copy of the bytes.
+        return [
+            to_arrow(blobs[at : at + per_batch], count) for at in range(0, len(blobs), per_batch)
+        ]
 
     def _failure(self, outcome: _Outcome) -> Exception:
         text = f"task {outcome.task} failed: {outcome.error}"
@@ -263,14 +352,16 @@ class Stage:
         self,
         task: int,
         attempt: int,
-        work: Callable[[], Any],
-        blobs: list[Blob] | None = None,
+        run: Callable[[], list[Any]],
+        producer_options: dict[str, Any] | None = None,
     ) -> None:
         world, rng = self.options.world, self._rng
         self._launched += 1
         serial = f"b{self.batch_id}e{self.identity.producer_epoch}.{self._launched}"
         number = self.numbers()
         host = f"10.{1 + number // 65_536}.{number // 256 % 256}.{number % 256}"
+        if self._server is not None:
+            host = self.driver.host
         process = world.new_process(f"{self.owner}.{serial}", host)
         process.wall_offset_ms = self.driver.wall_offset_ms
         self._attempts.append(_Attempt(process, task, attempt))
@@ -278,23 +369,8 @@ class Stage:
             partial(self._tell, LOSS_NOTICED_S, _Outcome(task, attempt, None, "executor lost"))
         )
         client_options = self.client_options(process)
-        if blobs is not None:
-            write = work()
-            write.producer_options.update(
-                client_options, journal=self._note, delivery_timeout_ms=rng.choice((3e3, 2e4))
-            )
-            per_batch = rng.choice((1, 2, 10))
-            # Stamping changes a batch in place, so each attempt has its own copy of the bytes.
-            shuffled = [
-                to_arrow(blobs[at : at + per_batch], self.options.task_count)
-                for at in range(0, len(blobs), per_batch)
-            ]
-
-            def run() -> list[Any]:
-                reports = [batch.to_pylist() for batch in write(shuffled)]
-                return [row for report in reports for row in report]
-        else:
-            run = work
+        if producer_options is not None:
+            producer_options.update(client_options, journal=self._note)
         about = TaskSurroundings(process, task, attempt, self.options.bootstrap, client_options)
         slow = rng.random() < self.options.faults.slow
         delay_s = rng.uniform(0.0, 1.5) if slow else rng.uniform(0.0, 0.02)
@@ -350,10 +426,18 @@ class Stage:
         if rng.random() < faults.lose_connection:
             self.options.count("executor lost a connection")
             world.network.arm_drop(
-                world.network.between(process.host, world.broker.host),
+                world.network.between(process.name, world.broker.host),
                 int(rng.expovariate(1 / 800)),
                 rng.choice(("to server", "to client")),
                 rng.random() < 0.2,
+                until_s=world.now_s + 10.0,
+            )
+        if self._server is not None and rng.random() < faults.lose_connection / 2:
+            self.options.count("executor lost its driver")
+            world.network.arm_drop(
+                world.network.between(process.name, self.driver.name),
+                int(rng.expovariate(1 / 100)),
+                rng.choice(("to server", "to client")),
                 until_s=world.now_s + 10.0,
             )
 
@@ -388,6 +472,11 @@ class Stage:
         java_tracker = SimpleNamespace(getJobIdsForTag=lambda tag: [1])
         java = SimpleNamespace(statusTracker=lambda: java_tracker)
         return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))
+
+
+def _reported(work: WriteTask | ShareTask, batches: Iterable[Any]) -> list[Any]:
+    """The rows that a task returns to Spark."""
+    return [row for batch in work(batches) for row in batch.to_pylist()]
 
 
 def _interleaved(rng: random.Random, blobs: list[Blob]) -> list[Blob]:
