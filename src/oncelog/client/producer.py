@@ -37,7 +37,7 @@ from oncelog.core.limits import (
     INT32_MAX,
 )
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.batch import read_header
+from oncelog.protocol.batch import Buffer, read_header
 
 __all__ = ["Producer"]
 
@@ -249,14 +249,13 @@ class Producer:
         return token.future
 
     def send_batch(
-        self, topic: str, partition: int, records_bytes: bytes | bytearray, record_count: int
+        self, topic: str, partition: int, records_bytes: Buffer, record_count: int
     ) -> Delivery:
         """Queue one encoded record batch (format v2, offsets from 0).
 
         The future yields the metadata of its first record. Producer id, epoch, sequence, the
-        transactional bit and the CRC are written into it when it is sent; a `bytearray` is changed
-        in place. Raises `ValueError` when the bytes are not exactly one batch of `record_count`
-        records.
+        transactional bit and the CRC are written into it when it is sent: in place, where it can be
+        written to. Raises `ValueError` unless it is exactly one batch of `record_count` records.
         """
         sender = self._check_may_send()
         header = read_header(records_bytes)
@@ -266,7 +265,9 @@ class Producer:
                 f" records in {header.length} of {len(records_bytes)} bytes"
             )
         payload = (
-            records_bytes if isinstance(records_bytes, bytearray) else bytearray(records_bytes)
+            bytearray(records_bytes)
+            if isinstance(records_bytes, bytes) or memoryview(records_bytes).readonly
+            else records_bytes
         )
         token = Token(asyncio.get_running_loop().create_future(), header.max_timestamp)
         now_ms = self._cluster.clock.monotonic_ms()

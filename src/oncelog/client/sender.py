@@ -27,6 +27,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import WritableBuffer
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.runtime.framed import DisconnectedError
 
@@ -284,7 +285,7 @@ class Sender:
     def _submit(self, connection: Connection, send: Send) -> None:
         ids = {b.topic_partition.topic: self._topic_id(b) for b in send.batches}
         version = connection.version_for(ApiKey.PRODUCE, self._version_max(ids))
-        topics: dict[str, list[tuple[int, bytearray]]] = {}
+        topics: dict[str, list[tuple[int, WritableBuffer]]] = {}
         for batch in send.batches:
             topic, index = batch.topic_partition
             topics.setdefault(topic, []).append((index, batch.payload or bytearray()))

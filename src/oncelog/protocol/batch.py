@@ -65,6 +65,7 @@ _unpack_header = HEADER.unpack_from
 _new = tuple.__new__
 
 Buffer = bytes | bytearray | memoryview
+WritableBuffer = bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
@@ -186,7 +187,7 @@ def iter_headers(
 
 
 def set_log_append_time(
-    buffer: bytearray | memoryview, position: int, header: BatchHeader, timestamp_ms: int
+    buffer: WritableBuffer, position: int, header: BatchHeader, timestamp_ms: int
 ) -> None:
     """Set LogAppendTime and the timestamp `timestamp_ms` in the header, and renew the CRC.
 
@@ -198,7 +199,7 @@ def set_log_append_time(
     renew_crc(buffer, position, header.length)
 
 
-def set_max_timestamp(batch: bytearray | memoryview, timestamp_ms: int) -> None:
+def set_max_timestamp(batch: WritableBuffer, timestamp_ms: int) -> None:
     """Correct the max timestamp of the only batch in the buffer, and renew its CRC."""
     _INT64.pack_into(batch, _MAX_TIMESTAMP_POSITION, timestamp_ms)
     renew_crc(batch, 0, len(batch))
@@ -212,7 +213,7 @@ def set_codec(header: bytearray, codec_id: int, length: int) -> None:
 
 
 def set_producer(
-    buffer: bytearray | memoryview,
+    buffer: WritableBuffer,
     position: int,
     *,
     producer_id: int,
@@ -235,7 +236,7 @@ def set_producer(
     renew_crc(buffer, position, header.length)
 
 
-def renew_crc(buffer: bytearray | memoryview, position: int, length: int) -> None:
+def renew_crc(buffer: WritableBuffer, position: int, length: int) -> None:
     """Compute the CRC of the batch of `length` bytes at `position` and write it into its header."""
     with memoryview(buffer) as view:
         crc = crc32c(view[position + CRC_START : position + length])

@@ -26,6 +26,7 @@ from oncelog.protocol.batch import (
     HEADER_SIZE,
     BatchHeader,
     Buffer,
+    WritableBuffer,
     iter_headers,
 )
 from oncelog.protocol.compression import compress, decompress
@@ -33,6 +34,7 @@ from oncelog.spark.record_bounds import record_bounds
 
 __all__ = [
     "HEADERS_TYPE",
+    "RECORD_OVERHEAD_SIZE_MAX",
     "DecodedRecords",
     "EncodedBatch",
     "decode_batches",
@@ -77,9 +79,12 @@ class DecodedRecords:
 
 @dataclass(frozen=True, slots=True)
 class EncodedBatch:
-    """One record batch without a producer id, and how many records it holds."""
+    """One record batch without a producer id, and how many records it holds.
 
-    data: bytearray
+    `data` can be written to. It may be a part of the memory that a few batches were encoded into.
+    """
+
+    data: WritableBuffer
     record_count: int
 
 
@@ -318,31 +323,33 @@ def _encode_rows(
         start=np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + 1,
     )
     zeros = np.zeros(len(keys), np.int64)
-    prefix = _varint_columns([body, zeros, deltas, offset_deltas, key_sizes])
+    # The header of each batch is written in front of its records later: no batch is copied.
+    room = np.zeros(len(keys), np.int64)
+    room[firsts] = HEADER_SIZE
+    prefix = _varint_columns([body, zeros, deltas, offset_deltas, key_sizes], room)
     middle = _varint_columns([value_sizes])
     records = pc.binary_join_element_wise(
         prefix, pc.fill_null(keys, b""), middle, pc.fill_null(values, b""), tails, b""
     )
     _, offsets_buffer, data_buffer = records.buffers()
     bounds = np.frombuffer(offsets_buffer, np.int32)[records.offset :]
-    data = memoryview(data_buffer)
+    data = memoryview(data_buffer).cast("B")
     for first, last in spans:
-        section = data[int(bounds[first]) : int(bounds[last])]
-        yield _frame(section, timestamps_ms[first:last], codec)
+        yield _frame(data[int(bounds[first]) : int(bounds[last])], timestamps_ms[first:last], codec)
 
 
-def _frame(section: Buffer, timestamps_ms: Int64s, codec: str) -> EncodedBatch:
-    payload: Buffer = section
+def _frame(batch: WritableBuffer, timestamps_ms: Int64s, codec: str) -> EncodedBatch:
+    """Finish a batch that has room for its header."""
     if codec != "none":
+        section = batch[HEADER_SIZE:]
         compressed = compress(codec, section)
         # Data that does not shrink is sent uncompressed, so that no batch exceeds the requested
         # size.
-        payload, codec = (
-            (section, "none") if len(compressed) >= len(section) else (compressed, codec)
-        )
+        if len(compressed) < len(section):
+            batch = bytearray(HEADER_SIZE) + compressed
+        else:
+            codec = "none"
     count = len(timestamps_ms)
-    batch = bytearray(HEADER_SIZE + len(payload))
-    batch[HEADER_SIZE:] = payload
     length = len(batch) - 12
     HEADER.pack_into(
         batch, 0, 0, length, -1, 2, 0, CODEC_NAMES.index(codec), count - 1,
@@ -388,14 +395,17 @@ def _varint_sizes(values: Int64s) -> Int64s:
     return sizes
 
 
-def _varint_columns(columns: list[Int64s]) -> Any:
-    """One binary array: its element i holds the varints of row i of all columns."""
+def _varint_columns(columns: list[Int64s], room: Int64s | None = None) -> Any:
+    """One binary array: its element i holds the varints of row i of all columns.
+
+    In front of them it leaves `room[i]` bytes with any content.
+    """
     sizes = [_varint_sizes(column) for column in columns]
-    row_sizes = np.sum(sizes, axis=0)
+    row_sizes = np.sum(sizes if room is None else [room, *sizes], axis=0)
     bounds = np.zeros(len(row_sizes) + 1, np.int64)
     np.cumsum(row_sizes, out=bounds[1:])
     data = np.empty(int(bounds[-1]), np.uint8)
-    at = bounds[:-1].copy()
+    at = bounds[:-1].copy() if room is None else bounds[:-1] + room
     for column, size in zip(columns, sizes, strict=True):
         raw = _zigzag(column)
         for byte in range(int(size.max())):

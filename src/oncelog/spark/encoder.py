@@ -20,7 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncelog.spark.codecs import HEADERS_TYPE, encode_runs
+from oncelog.protocol.batch import HEADER_SIZE, WritableBuffer
+from oncelog.spark.codecs import HEADERS_TYPE, RECORD_OVERHEAD_SIZE_MAX, encode_runs
 from oncelog.spark.errors import UsageError, WriteStageError
 from oncelog.spark.targets import Targets
 
@@ -55,7 +56,7 @@ class Blob:
     source: int
     number: int
     record_count: int
-    data: bytearray
+    data: WritableBuffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,15 +89,18 @@ class Encoder:
 
     def _targets_of(self, rows: Any, turn: int) -> tuple[Int64s, int]:
         """Return the target of each row, and the next state of the rotation."""
-        size = max(rows.nbytes // len(rows), 1)
-        spread = turn + np.arange(len(rows), dtype=np.int64) // max(self.batch_size // size, 1)
+        size = rows.nbytes // len(rows) + RECORD_OVERHEAD_SIZE_MAX
+        count = max((self.batch_size - HEADER_SIZE) // size, 1)
+        spread = turn + np.arange(len(rows), dtype=np.int64) // count
         topic, partition = _column(rows, "topic"), _column(rows, "partition")
         chosen = self.targets.choose(topic, partition, _column(rows, "key"), spread)
         return chosen, int(spread[-1]) + 1
 
     def _encode_rows(self, rows: Any, targets: Int64s) -> Iterator[tuple[int, Any]]:
-        if (targets != targets[0]).any():
-            # A small type makes numpy sort by radix.
+        changes = int(np.count_nonzero(np.diff(targets)))
+        if changes and (changes + 1) * self.batch_size > 2 * rows.nbytes:
+            # Rows without a key fill one batch after the other, and stay where they are. A small
+            # type makes numpy sort by radix.
             order = np.argsort(
                 targets.astype(np.min_scalar_type(self.targets.total)), kind="stable"
             )
@@ -125,7 +129,7 @@ class Encoder:
         return min(self.batch_size, self.targets.size_limit(target) or self.batch_size)
 
     def _blob(
-        self, source: int, numbers: Counter[int], target: int, records: int, data: bytearray
+        self, source: int, numbers: Counter[int], target: int, records: int, data: WritableBuffer
     ) -> Blob:
         limit = self.targets.size_limit(target)
         if limit is not None and len(data) > limit:

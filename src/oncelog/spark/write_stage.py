@@ -39,9 +39,12 @@ STATUS_TIMEOUT_S: Final = 60.0
 
 STATUS_INTERVAL_S: Final = 0.002
 
+ROWS_SIZE: Final = 1024 * 1024
+"""Bytes of rows that go to a worker together. It writes and reads what its caches still hold."""
+
 STAGE_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
-    "spark.sql.execution.arrow.maxBytesPerBatch": str(4 * 1024 * 1024),
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(ROWS_SIZE),
 }
 
 _INDEX: Final = "__oncelog_index"

@@ -20,6 +20,7 @@ from oncelog.client import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.batch import read_header
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.clock import SystemClock
 from tests.unit.client.scripted_broker import DROP, PARTITION_COUNT, REFUSE, ScriptedBroker
@@ -368,6 +369,22 @@ async def test_an_attached_producer_sends_under_the_given_epoch_and_never_ends(
     adds = broker.apis(ApiKey.ADD_PARTITIONS_TO_TXN)
     assert len(adds) == (1 if version == 1 else 0)
     assert broker.apis(ApiKey.END_TXN, ApiKey.INIT_PRODUCER_ID) == []
+
+
+async def test_an_encoded_batch_is_stamped_in_place_where_it_can_be() -> None:
+    broker = ScriptedBroker()
+    batch = build_batch([Record(0, 1, None, b"a", ())])
+    memory = bytearray(2 * len(batch))
+    memory[len(batch) :] = batch
+    own, fixed = memoryview(memory)[len(batch) :], memoryview(bytes(batch))
+    async with producer(broker) as made:
+        await made.send_batch("t", 0, own, 1)
+        await made.send_batch("t", 0, fixed, 1)
+    sent = [header for _index, header in broker.requests(ApiKey.PRODUCE)]
+    assert [header.base_sequence for header in sent] == [0, 1]
+    assert read_header(own) == sent[0]
+    assert read_header(fixed).producer_id == -1
+    assert bytes(memory[: len(batch)]) == bytes(len(batch))
 
 
 async def test_only_exactly_one_batch_is_taken_as_a_batch() -> None:

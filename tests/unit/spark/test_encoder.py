@@ -70,6 +70,15 @@ def test_rows_without_a_key_fill_one_batch_after_the_other_and_batches_take_turn
     assert max(sizes.values()) <= 2 * min(sizes.values())
 
 
+def test_rows_without_a_key_leave_no_batch_half_empty() -> None:
+    values = [b"%03d" % number * 30 for number in range(400)]
+    blobs = encode(rows(values), batch_size=4096)
+    assert len(blobs) > 10
+    assert all(len(blob.data) > 2700 for blob in blobs[:-1])
+    records = [record.value for blob in blobs for record in records_of([blob])[blob.target]]
+    assert records == values
+
+
 def test_small_micro_batches_begin_at_different_partitions() -> None:
     first = {
         next(Encoder(TARGETS, batch_id, 400, "none").encode(0, [rows([b"x"])]))[0].target

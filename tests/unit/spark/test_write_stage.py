@@ -66,7 +66,7 @@ def test_a_write_stages_settings_are_those_of_before_once_it_has_ended() -> None
     given = dict(before)
     session = SimpleNamespace(conf=SimpleNamespace(get=given.get, set=given.__setitem__))
     with write_stage.stage_settings(session):
-        assert given == dict(zip(names, ("false", "4194304"), strict=True))
+        assert given == dict(zip(names, ("false", "1048576"), strict=True))
     assert given == before
 
 

@@ -26,7 +26,7 @@ from oncelog.client.errors import (
 from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import CACHED_BATCHES_PER_PRODUCER_COUNT, INT32_MAX, SEQUENCE_MODULUS
-from oncelog.protocol.batch import set_producer
+from oncelog.protocol.batch import WritableBuffer, set_producer
 from oncelog.protocol.record import Record, build_batch
 
 __all__ = ["BatchEnd", "ProducerBatch", "ProducerMachine", "ProducerSettings", "Send", "size_of"]
@@ -64,7 +64,7 @@ class ProducerBatch:
     record_count: int = 0
     records: list[Record] = field(default_factory=list)
     tokens: list[object] = field(default_factory=list)
-    payload: bytearray | None = None
+    payload: WritableBuffer | None = None
     ready_made: bool = False
     sealed: bool = False
     base_sequence: int = -1
@@ -202,7 +202,7 @@ class ProducerMachine:
     def append_batch(
         self,
         topic_partition: TopicPartition,
-        payload: bytearray,
+        payload: WritableBuffer,
         record_count: int,
         token: object,
         now_ms: float,
