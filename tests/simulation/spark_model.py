@@ -44,9 +44,10 @@ from oncelog.spark.progress import CrashRow
 from oncelog.spark.targets import Targets
 from tests.simulation.spark_application import TAKE_OVER_STEPS, Application
 from tests.simulation.spark_executor import shipped_tasks
+from tests.simulation.spark_faults import Faults
 from tests.simulation.spark_judge import judge_batches
 from tests.simulation.spark_query import run_driver
-from tests.simulation.spark_stage import Faults, StageOptions
+from tests.simulation.spark_stage import StageOptions
 
 __all__ = ["SparkResult", "draw_spark_plan", "run_spark"]
 

@@ -45,8 +45,9 @@ from tests.simulation.spark_executor import (
     read_rows,
     row_batches,
 )
+from tests.simulation.spark_faults import Faults, afflict, dying
 
-__all__ = ["Faults", "Stage", "StageOptions"]
+__all__ = ["Stage", "StageOptions"]
 
 ValuedRow = tuple[Value, bytes]
 """A row's value and key."""
@@ -55,26 +56,6 @@ RPC_S: Final = (0.0002, 0.004)
 """How long a message between driver and executor takes."""
 LOSS_NOTICED_S: Final = (0.01, 0.3)
 """After this time the driver learns that an executor is gone."""
-
-
-@dataclass(frozen=True, slots=True)
-class Faults:
-    """What goes wrong with tasks; probabilities of one task, or of one stage."""
-
-    die: float = 0.0
-    freeze: float = 0.0
-    slow: float = 0.0
-    lose_connection: float = 0.0
-    retry: float = 0.0
-    """A failed task is started again in the same stage."""
-    copy: float = 0.0
-    """A second attempt of a task is started beside the first."""
-    again: float = 0.0
-    """The whole stage is started again under the same producer identity."""
-    give_up: float = 0.0
-    """The driver cancels the stage while tasks run."""
-    late_status: float = 0.0
-    """The status tracker does not know of failed tasks yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +122,8 @@ class Stage:
         faults = self.options.faults
         # Attempts get their rows in other orders, but in Arrow batches of one size, as in Spark.
         self._rows_per_batch = self._rng.choice((1, 1, 3, 50))
-        self._batch_size = self._rng.choice((100, 300, 16_384, 16_384))
+        # With one record in each batch, two attempts send other records under the same sequences.
+        self._batch_size = self._rng.choice((1, 100, 300, 16_384))
         self._hides_failures = self._rng.random() < faults.late_status
 
     # --- the scheduler
@@ -287,7 +269,7 @@ class Stage:
         self._launch(task, attempt, partial(_reported, work, batches), work.producer_options)
         if attempt == 0 and rng.random() < self.options.faults.copy:
             self.options.count("task copied")
-            delay_s = rng.uniform(0.0, 0.1)
+            delay_s = rng.choice((0.0, 0.02, 0.1)) * rng.random()
             self.options.world.scheduler.call_after(delay_s, self.driver, self._start, task, 1)
 
     def _writer(self) -> WriteTask:
@@ -370,12 +352,16 @@ class Stage:
         )
         client_options = self.client_options(process)
         if producer_options is not None:
-            producer_options.update(client_options, journal=self._note)
+            dies = 0.0 if self.options.is_healed() else self.options.faults.die / 2
+            journal = dying(self._note, process, dies, self.options.count)
+            producer_options.update(client_options, journal=journal)
         about = TaskSurroundings(process, task, attempt, self.options.bootstrap, client_options)
         slow = rng.random() < self.options.faults.slow
         delay_s = rng.uniform(0.0, 1.5) if slow else rng.uniform(0.0, 0.02)
         world.scheduler.call_after(delay_s, process, self._begin, about, run)
-        self._afflict(process)
+        if not self.options.is_healed():
+            driver = None if self._server is None else self.driver
+            afflict(process, driver, world, self.options.faults, rng, self.options.count)
 
     def _begin(self, about: TaskSurroundings, run: Callable[[], list[Any]]) -> None:
         loop = about.process.loop
@@ -409,37 +395,6 @@ class Stage:
         self.options.world.scheduler.call_after(
             delay_s, self.driver, self._outcomes.put_nowait, outcome
         )
-
-    def _afflict(self, process: Process) -> None:
-        """Let something happen to an executor."""
-        if self.options.is_healed():
-            return
-        world, rng, faults = self.options.world, self._rng, self.options.faults
-        if rng.random() < faults.die:
-            self.options.count("executor died")
-            process.kill_after_steps(int(rng.expovariate(1 / 60)), "kill")
-        if rng.random() < faults.freeze:
-            self.options.count("executor froze")
-            begin_s, length_s = rng.uniform(0.0, 0.1), rng.expovariate(1 / 3)
-            world.scheduler.call_after(begin_s, None, process.freeze)
-            world.scheduler.call_after(begin_s + length_s, None, process.thaw)
-        if rng.random() < faults.lose_connection:
-            self.options.count("executor lost a connection")
-            world.network.arm_drop(
-                world.network.between(process.name, world.broker.host),
-                int(rng.expovariate(1 / 800)),
-                rng.choice(("to server", "to client")),
-                rng.random() < 0.2,
-                until_s=world.now_s + 10.0,
-            )
-        if self._server is not None and rng.random() < faults.lose_connection / 2:
-            self.options.count("executor lost its driver")
-            world.network.arm_drop(
-                world.network.between(process.name, self.driver.name),
-                int(rng.expovariate(1 / 100)),
-                rng.choice(("to server", "to client")),
-                until_s=world.now_s + 10.0,
-            )
 
     # --- the driver as the one sender
 
