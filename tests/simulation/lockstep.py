@@ -16,9 +16,11 @@ import asyncio
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Generic, NoReturn, TypeVar
 
+from oncelog.simulation.loop import AWAITS_AT_CLOSE_MAX
 from oncelog.simulation.process import Process, ProcessDied
 
 __all__ = ["Lockstep", "current"]
@@ -78,6 +80,7 @@ class Lockstep:
                 answer, error = None, raised
             if not self.process.alive:
                 # This coroutine is being thrown away, and the thread has ended.
+                _close(wish)
                 raise ProcessDied
             wish = self._step(answer, error)
         self.process.on_death.remove(self._abandon)
@@ -148,6 +151,18 @@ class Lockstep:
         if self._error is not None:
             raise self._error
         return work()
+
+
+def _close(wish: Coroutine[Any, Any, Any]) -> None:
+    """Close a coroutine of a dead process, although its ``finally`` blocks fail or await.
+
+    What is left would be closed when Python collects it, and its failure reported then.
+    """
+    for _ in range(AWAITS_AT_CLOSE_MAX):
+        if inspect.getcoroutinestate(wish) != inspect.CORO_SUSPENDED:
+            return
+        with suppress(Exception, BaseExceptionGroup, asyncio.CancelledError, ProcessDied):
+            wish.close()
 
 
 def _closed_gate() -> threading.Lock:
