@@ -17,17 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.protocol.batch import (
     CODEC_NAMES,
-    CRC_START,
     HEADER,
     HEADER_SIZE,
     BatchHeader,
     Buffer,
     WritableBuffer,
     iter_headers,
+    renew_crc,
 )
 from oncelog.protocol.compression import compress, decompress
 from oncelog.spark.record_bounds import record_bounds
@@ -355,9 +354,7 @@ def _frame(batch: WritableBuffer, timestamps_ms: Int64s, codec: str) -> EncodedB
         batch, 0, 0, length, -1, 2, 0, CODEC_NAMES.index(codec), count - 1,
         int(timestamps_ms[0]), int(timestamps_ms.max()), -1, -1, -1, count,
     )  # fmt: skip
-    with memoryview(batch) as view:
-        crc = crc32c(view[CRC_START:])
-    batch[17:21] = crc.to_bytes(4, "big")
+    renew_crc(batch, 0, len(batch))
     return EncodedBatch(batch, count)
 
 
