@@ -40,13 +40,21 @@ def started() -> SparkSession:
     return spark
 
 
-def generated(spark: SparkSession, rows: int, value_bytes: int, keyed: bool) -> DataFrame:
-    """So many rows per micro-batch, made by Spark itself: next to nothing, and equal for all."""
+def generated(
+    spark: SparkSession, rows: int, value_bytes: int, keyed: bool, batches: int
+) -> DataFrame:
+    """So many rows per micro-batch, made by Spark itself: next to nothing, and equal for all.
+
+    After so many micro-batches none has rows. Otherwise a query is stopped while it writes, and
+    what Spark's sink has not sent stays in its producer, which the next query uses too: records for
+    a topic that is deleted then fill its buffer for two minutes.
+    """
     numbers = (
         spark.readStream.format("rate-micro-batch")
         .option("rowsPerBatch", rows)
         .option("numPartitions", CORES)
         .load()
+        .where(F.col("value") < rows * batches)
     )
     digits = F.lpad(F.col("value").cast("string"), 12, "0")
     value = F.concat(digits, F.lit("x" * (value_bytes - 12))).cast("binary").alias("value")

@@ -51,7 +51,7 @@ def measure(bench: Bench, job: Job, peer: str, system: System) -> Figures:
 
 def sink(bench: Bench, job: Sink, peer: str, system: System) -> Figures:
     touch(system, job.rows * job.batches * job.value_bytes)
-    rows = generated(bench.spark, job.rows, job.value_bytes, job.keyed)
+    rows = generated(bench.spark, job.rows, job.value_bytes, job.keyed, job.batches)
     with topics(system, 1) as (topic,):
         writer = writer_of(peer, rows, system, topic)
         return queries.throughput(queries.first_batches(writer, job.batches))
