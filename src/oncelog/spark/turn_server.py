@@ -220,7 +220,9 @@ async def _received(reader: asyncio.StreamReader) -> dict[str, Any] | None:
 
 
 def _send(writer: asyncio.StreamWriter, message: Mapping[str, Any]) -> None:
-    writer.write(json.dumps(message).encode() + b"\n")
+    """Send a message, unless the connection is closed: asyncio warns of further writes there."""
+    if not writer.is_closing():
+        writer.write(json.dumps(message).encode() + b"\n")
 
 
 def _reason(task: int, error: BaseException) -> str:

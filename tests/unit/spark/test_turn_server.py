@@ -77,6 +77,18 @@ async def test_a_killed_task_fails_those_that_wait_for_it() -> None:
             server.check([], TARGETS)
 
 
+async def test_many_tasks_that_are_killed_say_nothing_of_sockets(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A stage that is stopped loses its tasks one after the other; each fails the attempt again."""
+    async with serving() as server:
+        for task in range(10):
+            await lose(server, task)
+            while server.turns.failure is None:
+                await asyncio.sleep(0)
+    assert caplog.text == ""
+
+
 async def err(server: TurnServer, task: int) -> None:
     """A task that meets a bad row in its turn."""
     with suppress(UsageError):
