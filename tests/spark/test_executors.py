@@ -5,14 +5,17 @@ Spark has one context per process, so these tests skip where another one runs:
 """
 
 import os
+import time
 import uuid
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from oncelog.spark import OncelogSource
+from oncelog.spark.direct import DRIVER_TASK
 from oncelog.spark.run import has_barrier_stages
 from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
@@ -26,8 +29,11 @@ DYNAMIC = {
     "spark.dynamicAllocation.enabled": "true",
     "spark.dynamicAllocation.minExecutors": "0",
     "spark.dynamicAllocation.executorIdleTimeout": "1s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "1s",
     "spark.scheduler.minRegisteredResourcesRatio": "0.0",
 }
+RUNS_COUNT = 3
+IDLE_TIMEOUT_S = 60
 VICTIMS = (Victim.EXECUTOR, Victim.WORKER, Victim.DAEMON, Victim.EXECUTOR)
 
 
@@ -89,11 +95,34 @@ def test_a_worker_lost_for_good_and_one_that_joins_later_change_nothing(
 
 @pytest.mark.parametrize("on_cluster", [DYNAMIC], indirect=True)
 def test_executors_that_dynamic_allocation_adds_and_takes_away_change_nothing(
-    on_cluster: SparkSession, bootstrap_servers: str, tmp_path: Path
+    cluster: Cluster, on_cluster: SparkSession, bootstrap_servers: str, tmp_path: Path
 ) -> None:
+    """Each run begins without an executor, so its write stages wait for executors that join."""
     assert not has_barrier_stages(on_cluster.sparkContext)
     job = job_of("union", bootstrap_servers, tmp_path)
-    for run in range(2):
+    started = [executors_of(cluster, on_cluster)]
+    for run in range(RUNS_COUNT):
         job.load_orders(run * LARGE, LARGE)
         job.run_here(on_cluster)
-    assert job.findings(2 * LARGE) == []
+        started.append(executors_of(cluster, on_cluster))
+        wait_for_no_executor(on_cluster)
+    joined = [len(after - before) for before, after in pairwise(started)]
+    assert min(joined) > 0, joined
+    assert job.findings(RUNS_COUNT * LARGE) == []
+    writers = {step["task"] for step in job.steps() if step["step"] == "mid_task"}
+    assert writers - {DRIVER_TASK}, "the driver wrote all alone"
+
+
+def executors_of(cluster: Cluster, spark: SparkSession) -> set[str]:
+    """The executors that the cluster ever started for this application: each has a folder."""
+    work = cluster.folder / "work" / spark.sparkContext.applicationId
+    return {folder.name for folder in work.glob("*")}
+
+
+def wait_for_no_executor(spark: SparkSession) -> None:
+    """Wait until dynamic allocation has taken all executors away; the driver itself stays."""
+    context = spark.sparkContext._jsc.sc()
+    deadline_s = time.monotonic() + IDLE_TIMEOUT_S
+    while context.getExecutorMemoryStatus().size() > 1:
+        assert time.monotonic() < deadline_s, "executors stay, idle as they are"
+        time.sleep(0.1)
