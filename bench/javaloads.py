@@ -16,6 +16,7 @@ from bench.work import PARTITIONS, Plain, Window
 
 SOURCES = Path(__file__).with_name("java")
 READS = 2
+CLOSE_TIMEOUT_S = 20
 CLASSES = ROOT / ".cache" / "bench" / "java"
 
 
@@ -73,7 +74,11 @@ class JavaClient:
         process = self._process
         assert process.stdin is not None
         process.stdin.close()
-        process.wait(20)
+        try:
+            process.wait(CLOSE_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 class JavaTransactions(Plain):
