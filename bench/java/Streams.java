@@ -7,7 +7,8 @@
 //   start GUARANTEE COMMIT_MS SOURCE TARGET                       -> 1
 //   stop                                                          -> 1
 // A copy is over when the group has committed the end of its source; it begins with the first record.
-// Each partition asks for a commit behind its last record, so that no interval is waited for.
+// Each partition asks for a commit behind its last record, so that no interval is waited for. The last
+// one is known by its offset: a task that moves to another thread begins to count anew.
 
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
@@ -120,7 +121,6 @@ public class Streams {
     static class Copy extends ContextualProcessor<byte[], byte[], byte[], byte[]> {
         final AtomicLong first;
         final long count;
-        long seen;
 
         Copy(AtomicLong first, long count) {
             this.first = first;
@@ -129,11 +129,11 @@ public class Streams {
 
         @Override
         public void process(Record<byte[], byte[]> record) {
-            if (seen == 0) {
+            if (first.get() == 0) {
                 first.compareAndSet(0, System.nanoTime());
             }
             context().forward(record);
-            if (++seen == count) {
+            if (context().recordMetadata().get().offset() == count - 1) {
                 context().commit();
             }
         }
