@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -150,6 +152,14 @@ def end_session() -> None:
     running = SparkSession.getActiveSession()
     if running is not None:
         running.stop()
+
+
+def wait_until(condition: Callable[[], bool], what: str, timeout_s: float = 60) -> None:
+    """Look every 2 ms, so that a fault strikes where the job is."""
+    deadline_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline_s, f"waited {timeout_s:.0f} s: {what}"
+        time.sleep(0.002)
 
 
 def kill_session(process: "subprocess.Popen[bytes]") -> None:

@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import time
-from collections.abc import Callable
 
 import pytest
 from pyspark.sql import SparkSession
@@ -15,7 +13,7 @@ from oncelog.spark import FailClosedError, UsageError
 from oncelog.spark.progress import CrashRow
 from tests.spark.crash_table import KILLED
 from tests.spark.faults import Fault, Victim
-from tests.spark.support import JOB_TIMEOUT_S, Job, check_copied, kill_session, load
+from tests.spark.support import JOB_TIMEOUT_S, Job, check_copied, kill_session, load, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -73,7 +71,11 @@ def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its
     job.load_orders(0, 2000)
     zombie = job.start()
     try:
-        wait_until(lambda: job.crash_row() is CrashRow.MID_TASK and job.steps()[-1]["batch"] >= 2)
+        wait_until(
+            lambda: job.crash_row() is CrashRow.MID_TASK and job.steps()[-1]["batch"] >= 2,
+            "the job never got there",
+            JOB_TIMEOUT_S,
+        )
         os.killpg(zombie.pid, signal.SIGSTOP)
         assert job.run() == 0, job.text()
         os.killpg(zombie.pid, signal.SIGCONT)
@@ -81,10 +83,3 @@ def test_a_driver_frozen_while_it_writes_changes_nothing_when_it_wakes_after_its
     finally:
         kill_session(zombie)
     assert job.findings(2000) == []
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + JOB_TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "the job never got there"
-        time.sleep(0.002)

@@ -5,7 +5,6 @@ Spark has one context per process, so these tests skip where another one runs:
 """
 
 import os
-import time
 import uuid
 from collections.abc import Iterator
 from itertools import pairwise
@@ -21,7 +20,7 @@ from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import Fault, FaultSequence, Victim
 from tests.spark.job import builder_on
-from tests.spark.support import Job, end_session
+from tests.spark.support import Job, end_session, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.soak, pytest.mark.timeout(1200)]
 
@@ -33,7 +32,6 @@ DYNAMIC = {
     "spark.scheduler.minRegisteredResourcesRatio": "0.0",
 }
 RUNS_COUNT = 3
-IDLE_TIMEOUT_S = 60
 VICTIMS = (Victim.EXECUTOR, Victim.WORKER, Victim.DAEMON, Victim.EXECUTOR)
 
 
@@ -122,7 +120,4 @@ def executors_of(cluster: Cluster, spark: SparkSession) -> set[str]:
 def wait_for_no_executor(spark: SparkSession) -> None:
     """Wait until dynamic allocation has taken all executors away; the driver itself stays."""
     context = spark.sparkContext._jsc.sc()
-    deadline_s = time.monotonic() + IDLE_TIMEOUT_S
-    while context.getExecutorMemoryStatus().size() > 1:
-        assert time.monotonic() < deadline_s, "executors stay, idle as they are"
-        time.sleep(0.1)
+    wait_until(lambda: context.getExecutorMemoryStatus().size() <= 1, "executors stay, idle")

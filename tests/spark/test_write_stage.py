@@ -30,7 +30,7 @@ from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import EncodeTask
 from tests.spark.faults import lose_shuffle
-from tests.spark.support import Job, check_copied, load, read
+from tests.spark.support import Job, check_copied, load, read, wait_until
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -169,18 +169,11 @@ def held_slot(spark: SparkSession, folder: Path) -> Iterator[Callable[[], None]]
     holder = threading.Thread(target=lambda: numbers.foreach(hold), daemon=True)
     holder.start()
     try:
-        wait_until(begun.exists)
+        wait_until(begun.exists, "the other job does not begin")
         yield released.touch
     finally:
         released.touch()
         holder.join()
-
-
-def wait_until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < deadline_s
-        time.sleep(0.02)
 
 
 @pytest.fixture
@@ -201,7 +194,10 @@ def test_a_stage_that_waits_for_another_jobs_slot_says_so_and_goes_on(
 ) -> None:
     with held_slot(spark, job.folder) as release:
         query = writer_of_a_stage.start()
-        wait_until(lambda: "waits for 2 slots at once, and other jobs hold 1 of 2" in caplog.text)
+        wait_until(
+            lambda: "waits for 2 slots at once, and other jobs hold 1 of 2" in caplog.text,
+            "no warning",
+        )
         release()
         query.awaitTermination()
     check_copied(job, 700)
@@ -216,7 +212,7 @@ def test_a_query_whose_stage_waits_for_another_jobs_slot_can_be_stopped(
 ) -> None:
     with held_slot(spark, job.folder):
         query = writer_of_a_stage.start()
-        wait_until(lambda: "waits for 2 slots" in caplog.text)
+        wait_until(lambda: "waits for 2 slots" in caplog.text, "no warning")
         began_s = time.monotonic()
         query.stop()
         assert time.monotonic() - began_s < 15
