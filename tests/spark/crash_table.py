@@ -25,7 +25,7 @@ from tests.spark.support import Job
 from tests.support.broker import BrokerProcess
 
 KILLED = -9
-SMALL, LARGE = 300, 1200
+SMALL, LARGE = 700, 1200
 """Records of a batch that the driver writes itself, and of one that has a write stage."""
 LAST_BATCH = 1
 """Of those that are there before the fault; both are full."""

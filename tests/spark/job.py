@@ -21,6 +21,8 @@ from tests.spark.queries import QUERIES, counts
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A process that lives for seconds spends most of them on optimising what it runs once."""
 LOCAL = "local[2]"
+DRIVER_ROWS = 1000
+"""Larger batches have a write stage, of few enough rows to be quick."""
 ROOT = str(Path(__file__).parents[2])
 
 
@@ -104,6 +106,7 @@ def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:
         topics=(f"{options.name}-out", f"{options.name}-counts"),
         progress_path=options.progress,
         replaces_query=options.replaces,
+        max_driver_rows=DRIVER_ROWS,
         crash_point=options.fault,
     )
     writer = writer.outputMode(query.mode).option("checkpointLocation", options.checkpoint)

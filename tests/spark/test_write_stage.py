@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import os
 import random
 import re
 import threading
@@ -24,11 +25,13 @@ import oncelog.spark.run as run_module
 import oncelog.spark.slots as slots_module
 from oncelog.client.admin import Admin
 from oncelog.spark import exactly_once
+from oncelog.spark.driver_rows import collect_few
 from oncelog.spark.encoder import Encoder
 from oncelog.spark.sharing import ShareTask
 from oncelog.spark.target_lookup import TargetLookup
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import EncodeTask
+from oncelog.spark.write_stage import check_one_attempt
 from tests.spark.faults import lose_shuffle
 from tests.spark.support import Job, check_copied, load, read, wait_until
 
@@ -73,17 +76,81 @@ def failures(job: Job) -> list[str]:
     return [step["error"] for step in job.steps() if step["step"] == "failed"]
 
 
+@pytest.mark.parametrize(
+    "per_batch", [pytest.param(20, id="as rows"), pytest.param(600, id="as Arrow")]
+)
 def test_large_batches_go_through_a_stage_and_small_ones_through_the_driver(
-    spark: SparkSession, job: Job
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, per_batch: int
 ) -> None:
-    """INV-10: every record once and in order, either way."""
-    load(job.bootstrap_servers, job.name, 0, 700)
-    run(source(spark, job, 700).select("key", "value"), job, topic=f"{job.name}-out")
+    """INV-10: every record once and in order, either way; the attempts of each job are counted."""
+    jobs_counts: list[int] = []
+
+    def check(context: Any, tag: str, **sends: bool) -> None:
+        check_one_attempt(context, tag, **sends)
+        jobs_counts.append(len(context._jsc.sc().statusTracker().getJobIdsForTag(tag)))
+
+    monkeypatch.setattr(micro_batch_module, "check_one_attempt", check)
+    load(job.bootstrap_servers, job.name, 0, 1200)
+    run(source(spark, job, 1200).select("key", "value"), job, topic=f"{job.name}-out")
     assert senders(job) == {"stage"}
-    load(job.bootstrap_servers, job.name, 700, 40)
-    run(source(spark, job, 20).select("key", "value"), job, topic=f"{job.name}-out")
+    load(job.bootstrap_servers, job.name, 1200, 2 * per_batch)
+    run(source(spark, job, per_batch).select("key", "value"), job, topic=f"{job.name}-out")
     assert senders(job) == {"stage", "driver"}
-    check_copied(job, 740)
+    check_copied(job, 1200 + 2 * per_batch)
+    assert jobs_counts == [1, 1, 1]
+    assert failures(job) == []
+
+
+@pytest.mark.parametrize("per_batch", [pytest.param(100, id="rows"), pytest.param(600, id="Arrow")])
+def test_the_driver_sends_what_the_rows_hold(spark: SparkSession, job: Job, per_batch: int) -> None:
+    load(job.bootstrap_servers, job.name, 0, 2 * per_batch)
+    number = F.col("value").cast("string").cast("int")
+    header = F.struct(F.lit("h").alias("key"), F.col("value").alias("value"))
+    rows = source(spark, job, per_batch).select(
+        "value",
+        F.when(number % 3 > 0, F.col("key")).alias("key"),
+        F.when(number % 2 > 0, F.array(header)).alias("headers"),
+        F.timestamp_millis(number).alias("timestamp"),
+        F.lit(f"{job.name}-out").alias("topic"),
+        (number % 2).alias("partition"),
+    )
+    run(rows, job)
+    assert "driver" in senders(job)
+    read_back = spark.read.format("oncelog").options(
+        bootstrapServers=job.bootstrap_servers, subscribe=f"{job.name}-out", includeHeaders="true"
+    )
+    wrong = (
+        read_back.load()
+        .withColumn("number", number)
+        .where(
+            "not (partition <=> number % 2 and (key is null) <=> (number % 3 = 0)"
+            " and unix_millis(timestamp) <=> number"
+            " and headers[0].value <=> if(number % 2 = 1, value, null))"
+        )
+    )
+    assert read_back.load().select("value").distinct().count() == 2 * per_batch
+    assert wrong.count() == 0
+
+
+def test_rows_that_are_too_large_for_the_driver_are_collected_ever_less_often(
+    spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collected: list[tuple[int, bool]] = []
+
+    def collect(*arguments: Any) -> Any:
+        found = collect_few(*arguments)
+        number = len([step for step in job.steps() if step["step"] == "txn_ended"])
+        collected.append((number, found is not None))
+        return found
+
+    monkeypatch.setattr(micro_batch_module, "collect_few", collect)
+    load(job.bootstrap_servers, job.name, 0, 4800)
+    size = F.when(F.col("offset") % 50 == 0, 20_000).otherwise(10)
+    rows = source(spark, job, 600).select(F.rpad("value", size, " ").alias("value"))
+    run(rows, job, topic=f"{job.name}-out")
+    assert collected == [(1, False), (3, False), (6, False)]
+    values = [value.strip() for _, _, value in read(job.bootstrap_servers, f"{job.name}-out")]
+    assert Counter(values) == Counter(b"%d" % number for number in range(4800))
     assert failures(job) == []
 
 
@@ -106,7 +173,7 @@ def test_without_barriers_a_plain_stage_sends(
     monkeypatch.setattr(run_module, "has_barrier_stages", lambda context: False)
     load(job.bootstrap_servers, job.name, 0, 1500)
     rows = source(spark, job, 900).select("key", "value")
-    run(rows, job, topic=f"{job.name}-out", max_tasks=2)
+    run(rows, job, topic=f"{job.name}-out", max_tasks=2, max_driver_rows=0)
     assert senders(job) == {"stage"}
     check_copied(job, 1500)
     assert failures(job) == []
@@ -308,3 +375,9 @@ def test_settings_copied_from_a_producer_have_their_effect(
     check_copied(job, 740)
     assert senders(job) == {"stage", "driver"}
     assert {(made.batch_size, made.compression_type) for made in encoders} == {(20000, "zstd")}
+
+
+def test_workers_are_reached_over_unix_sockets(spark: SparkSession) -> None:
+    """Over TCP each task waits 40 ms for its input: Nagle's algorithm, and delayed acks."""
+    told = F.udf(lambda _: os.environ.get("PYTHON_UNIX_DOMAIN_ENABLED"))
+    assert spark.range(1).select(told("id")).first() == ("true",)

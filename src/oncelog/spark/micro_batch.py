@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
 from oncelog.spark.dead_workers import replace_dead_workers
+from oncelog.spark.driver_rows import collect_few
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Encoder
 from oncelog.spark.errors import (
     AdjustedError,
@@ -33,9 +34,7 @@ from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
 from oncelog.spark.write_stage import (
-    FEW_ROWS_COUNT_MAX,
     check_one_attempt,
-    collect_few,
     failure_of,
     job_tag,
     named,
@@ -102,23 +101,37 @@ class SparkBatch(QueryBatch):
         encoder = Encoder(
             targets, self.batch_id, run.options.batch_size, run.options.compression_type
         )
-        rows = self._collected(identity, columns)
+        rows = self._collected(identity, columns, task_count)
         if rows is not None:
-            few = list(encoder.encode(0, [rows]))
+            few = list(encoder.encode(0, rows))
             return run.direct.write(identity, self.batch_id, targets, few) if few else []
         if self._may_share(task_count):
             return self._run_shared(identity, encoder, columns)
         return self._run_stage(identity, encoder, columns)
 
-    def _collected(self, identity: ProducerIdentity, columns: Mapping[str, str]) -> Any | None:
-        """Return all rows, if they are few. The first guess comes from the sources' offsets."""
-        expected = self._run.records_since(kafka_offsets(self.source_lines()))
-        if self._is_large or expected is None or expected > FEW_ROWS_COUNT_MAX:
+    def _collected(
+        self, identity: ProducerIdentity, columns: Mapping[str, str], task_count: int | None
+    ) -> list[Any] | None:
+        """Return all rows, if they are few. The first guess comes from the sources' offsets.
+
+        A batch that could not be collected is not collected again: not one that has too many rows,
+        and not one whose job failed, maybe for its size (`spark.driver.maxResultSize`).
+        """
+        if self._is_large:
             return None
-        context, tag = self._run.context, f"{self._tag(identity)}-few"
-        with _one_message(), stage_settings(self._df.sparkSession), job_tag(context, tag):
-            rows = collect_few(self._df, columns)
-        self._is_large = rows is None
+        run = self._run
+        expected_count = run.records_since(kafka_offsets(self.source_lines()))
+        limit = run.driver_rows.limit(expected_count)
+        if limit == 0:
+            return None
+        context, tag = run.context, f"{self._tag(identity)}-few"
+        rows = None
+        try:
+            with _one_message(), stage_settings(self._df.sparkSession), job_tag(context, tag):
+                rows = collect_few(self._df, columns, limit, task_count)
+        finally:
+            self._is_large = rows is None
+            run.driver_rows.collected(is_whole=rows is not None)
         if rows is not None:
             check_one_attempt(context, tag, sends=False)
         return rows

@@ -15,6 +15,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import StoppableLoop
 from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver
+from oncelog.spark.driver_rows import DriverRows
 from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError
 from oncelog.spark.marker import Marker
 from oncelog.spark.parties import MicroBatch
@@ -59,6 +60,7 @@ class Run(QueryRun):
             self.crash_point,
         )
         self.direct = DirectWriter(options, self, self.crash_point)
+        self.driver_rows = DriverRows(options.max_driver_rows)
         self._read_to: Mapping[TopicPartition, int] | None = None
         self._written_count = 0
         self._closing = threading.Event()

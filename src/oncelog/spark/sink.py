@@ -15,6 +15,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.client_settings import settled
 from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.driver_rows import MAX_DRIVER_ROWS
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.progress import CrashPoint
@@ -44,6 +45,7 @@ def exactly_once(
     replaces_query: str | None = None,
     write_attempts: int = 3,
     max_tasks: int | None = None,
+    max_driver_rows: int = MAX_DRIVER_ROWS,
     batch_size: int = BATCH_SIZE_BYTES,
     compression_type: str = "none",
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
@@ -85,6 +87,8 @@ def exactly_once(
     - `max_tasks`: tasks of the write stage, at most the cluster's slots and the number of target
       partitions. The stage waits until so many slots are free at once. With it, rows are shuffled
       to these tasks also where the tasks that have them could send.
+    - `max_driver_rows`: a batch that is expected to have at most so many rows is collected and sent
+      by the driver, without a write stage, unless it has more than some 2 MB; 0 for none.
     - `batch_size` in bytes of a record batch; `transaction_timeout_ms` of a write stage, at most
       the broker's ``transaction.max.timeout.ms``.
     - `client_options`: settings of Kafka's producer by Kafka's names (docs/spark.md lists which).
@@ -120,6 +124,7 @@ def exactly_once(
         progress_path=progress_path,
         crash_point=crash_point or CrashPoint.from_environment(),
         client_options=hide_secrets(client_options or {}),
+        max_driver_rows=max_driver_rows,
     )
     options = settled(options)
     check_options(options)

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from oncelog.protocol.batch import CODEC_NAMES
 from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.driver_rows import MAX_DRIVER_ROWS
 from oncelog.spark.errors import UsageError
 from oncelog.spark.progress import CrashPoint
 
@@ -33,6 +34,7 @@ class SinkOptions:
     client_options: dict[str, Any] = field(default_factory=dict)
     """Kafka's settings of all clients, as `oncelog.spark.client_settings` leaves them."""
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS
+    max_driver_rows: int = MAX_DRIVER_ROWS
 
     def producer_options(self) -> dict[str, Any]:
         """Return the options of the producers that send for the sink."""
@@ -47,6 +49,8 @@ def check_options(options: SinkOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < 1:
             raise UsageError(f"{name}={value} must be at least 1")
+    if options.max_driver_rows < 0:
+        raise UsageError(f"max_driver_rows={options.max_driver_rows} must be at least 0")
     marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
     if options.compression_type not in CODEC_NAMES:
         raise UsageError(

@@ -10,12 +10,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final
 
-import pyarrow as pa
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame
 
 from oncelog.spark.checks import HEADERS_DDL
-from oncelog.spark.codecs import HEADERS_TYPE
 from oncelog.spark.errors import (
     DataLossError,
     PipelineError,
@@ -24,12 +22,6 @@ from oncelog.spark.errors import (
     UsageError,
     WriteStageError,
 )
-
-FEW_ROWS_COUNT_MAX: Final = 500
-"""Most rows of a source partition that the driver collects instead of running a write stage."""
-
-FEW_ROWS_SIZE_MAX: Final = 16 * 1024
-"""Largest size of a collected row, in bytes."""
 
 MESSAGE_LENGTH_MAX: Final = 800
 """Most characters of a failed job's cause in an error message."""
@@ -46,11 +38,6 @@ STAGE_SETTINGS: Final = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.execution.arrow.maxBytesPerBatch": str(ROWS_SIZE),
 }
-
-_INDEX: Final = "__oncelog_index"
-_OVER: Final = "__oncelog_over"
-_INDEX_MASK: Final = (1 << 33) - 1
-"""Bits of `monotonically_increasing_id` that number the rows of a partition."""
 
 _CAUSE: Final = re.compile(
     r"^(?:(?:: |Caused by: )(?=\w+\.)"
@@ -89,52 +76,6 @@ def record_columns(df: DataFrame, topic: str | None) -> dict[str, str]:
 def named(columns: Mapping[str, str]) -> Iterator[str]:
     """Yield the columns for `selectExpr`."""
     return (f"{expression} as {name}" for name, expression in columns.items())
-
-
-def collect_few(df: DataFrame, columns: Mapping[str, str]) -> Any | None:
-    """Return the rows as one Arrow batch of these columns, or None if there are too many.
-
-    Every partition is computed to its end, because only then its state stores commit.
-    """
-    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in columns]
-    if "headers" in columns:
-        sizes.append(
-            "coalesce(aggregate(headers, 0, (sum, h) -> sum + coalesce(octet_length(h.key), 0) "
-            "+ coalesce(octet_length(h.value), 0)), 0)"
-        )
-    over = f"({_INDEX} >= {FEW_ROWS_COUNT_MAX} or {' + '.join(sizes)} > {FEW_ROWS_SIZE_MAX})"
-    rows = (
-        df.selectExpr(*named(columns), f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
-        .where(f"{_INDEX} <= {FEW_ROWS_COUNT_MAX}")
-        .selectExpr(
-            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in columns)
-        )
-        .collect()
-    )
-    if any(row[0] for row in rows):
-        return None
-    arrays = [
-        pa.array([_plain(row[at]) for row in rows], _TYPES[name])
-        for at, name in enumerate(columns, 1)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, names=list(columns))
-
-
-_TYPES: Final = {
-    "value": pa.binary(),
-    "key": pa.binary(),
-    "topic": pa.string(),
-    "partition": pa.int32(),
-    "headers": HEADERS_TYPE,
-    "timestamp_us": pa.int64(),
-}
-
-
-def _plain(value: Any) -> Any:
-    """Return a collected value as Arrow accepts it: headers are lists of rows."""
-    if isinstance(value, list):
-        return [None if entry is None else entry.asDict() for entry in value]
-    return value
 
 
 def partition_count(df: DataFrame) -> int | None:

@@ -71,6 +71,7 @@ def test_batch_size_and_delivery_timeout_have_an_effect() -> None:
         ({}, {"bootstrap_servers": "host:port"}, "is not host:port"),
         ({}, {"batch_size": -1}, "batch_size=-1 must be at least 1"),
         ({}, {"max_tasks": 0}, "max_tasks=0 must be at least 1"),
+        ({}, {"max_driver_rows": -1}, "max_driver_rows=-1 must be at least 0"),
         ({}, {"transaction_timeout_ms": 0}, "transaction_timeout_ms=0 must be at least 1"),
     ],
 )

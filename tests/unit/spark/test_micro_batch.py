@@ -5,8 +5,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 import oncelog.spark.micro_batch as micro_batch_module
+from oncelog.spark.driver_rows import DriverRows
 from oncelog.spark.errors import (
     AdjustedError,
     PipelineError,
@@ -126,3 +128,41 @@ def test_tasks_send_themselves_where_they_are_few_and_reach_the_driver(
     )
     SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
     assert ways == ["shared" if shares else "stage"]
+
+
+def test_rows_whose_collecting_failed_are_not_collected_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """They may be more than Spark's driver takes (`spark.driver.maxResultSize`)."""
+    tries: list[Any] = []
+
+    class Batch(FailingBatch):
+        def source_lines(self) -> tuple[str, ...]:
+            return ()
+
+        def _run_stage(self, *_: Any) -> list[Any]:
+            return []
+
+    def collect(*_: Any) -> Any:
+        tries.append(_)
+        raise PySparkException("Total size of serialized results is bigger than")
+
+    monkeypatch.setattr(micro_batch_module, "partition_count", lambda df: 2)
+    monkeypatch.setattr(micro_batch_module, "record_columns", lambda *_: {})
+    monkeypatch.setattr(micro_batch_module, "stage_settings", lambda session: nullcontext())
+    monkeypatch.setattr(micro_batch_module, "job_tag", lambda *_: nullcontext())
+    monkeypatch.setattr(micro_batch_module, "collect_few", collect)
+    batch = Batch()
+    batch._df.sparkSession = None  # type: ignore[misc, assignment]
+    batch._run.run_id = "run"
+    batch._run.shares_machine = False
+    batch._run.driver_rows = DriverRows(10)
+    batch._run.records_since = lambda read_to: 7  # type: ignore[method-assign]
+    batch._run.options = SimpleNamespace(  # type: ignore[assignment]
+        topic="out", batch_size=9, compression_type="none", max_tasks=None
+    )
+    with pytest.raises(WriteStageError, match="Total size"):
+        SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
+    assert SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,))) == []
+    assert len(tries) == 1
+    assert batch._run.driver_rows.limit(7) == 0, "nor are those of the next batch"

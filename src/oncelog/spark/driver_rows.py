@@ -1,0 +1,131 @@
+"""Collects the rows of a small micro-batch in Spark's driver, which then sends them itself.
+
+A write stage has a fixed cost that a small micro-batch feels most: workers, tasks, their results.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from oncelog.spark.codecs import HEADERS_TYPE
+from oncelog.spark.write_stage import named
+
+__all__ = ["MAX_DRIVER_ROWS", "DriverRows", "collect_few"]
+
+MAX_DRIVER_ROWS: Final = 10_000
+"""Most rows that a micro-batch is expected to have when the driver collects them."""
+
+FEW_ROWS_COUNT_MAX: Final = 500
+"""So many rows are collected as Python objects; Arrow takes a job's time longer to begin."""
+
+FEW_ROWS_SIZE_MAX: Final = 16 * 1024
+"""Largest size in bytes of the first `FEW_ROWS_COUNT_MAX` rows of a partition."""
+
+COLLECTED_SIZE_MAX: Final = 2 * 1024 * 1024
+"""Bytes of all rows, if there are more and they have the same size. A write stage is as quick for
+3 MB, and quicker for more."""
+
+PAUSE_COUNT_MAX: Final = 64
+"""Most micro-batches that have a write stage at once because earlier ones were too large."""
+
+_INDEX: Final = "__oncelog_index"
+_OVER: Final = "__oncelog_over"
+_INDEX_MASK: Final = (1 << 33) - 1
+"""Bits of `monotonically_increasing_id` that number the rows of a partition."""
+
+
+class DriverRows:
+    """Decides whether the driver collects a micro-batch, from its expected size and the past."""
+
+    def __init__(self, max_rows: int) -> None:
+        self._max_rows = max_rows
+        self._pause_count = 0
+        self._vain_count = 0
+
+    def limit(self, expected_count: int | None) -> int:
+        """Return the most rows of a partition to collect; 0 for a write stage at once."""
+        if expected_count is None or expected_count > self._max_rows:
+            return 0
+        if self._pause_count:
+            self._pause_count -= 1
+            return 0
+        if expected_count <= FEW_ROWS_COUNT_MAX:
+            return min(self._max_rows, FEW_ROWS_COUNT_MAX)
+        return self._max_rows
+
+    def collected(self, is_whole: bool) -> None:
+        """Record whether the rows of a micro-batch were within the limits.
+
+        After each one in a row that was not, twice as many have a write stage at once: a job that
+        collects in vain takes time.
+        """
+        if is_whole:
+            self._vain_count = 0
+            return
+        self._pause_count = min(1 << self._vain_count, PAUSE_COUNT_MAX)
+        self._vain_count += 1
+
+
+def collect_few(
+    df: DataFrame, columns: Mapping[str, str], limit: int, task_count: int | None
+) -> list[Any] | None:
+    """Return the rows as Arrow batches of these columns, or None if there are too many.
+
+    At most `limit` rows of each partition, and no larger ones than the driver's memory should hold:
+    a row whose size would be too much for all before it ends the collecting. Every partition is
+    computed to its end, because only then its state stores commit.
+    """
+    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in columns]
+    if "headers" in columns:
+        sizes.append(
+            "coalesce(aggregate(headers, 0, (sum, h) -> sum + coalesce(octet_length(h.key), 0) "
+            "+ coalesce(octet_length(h.value), 0)), 0)"
+        )
+    share = COLLECTED_SIZE_MAX // max(task_count or 1, 1)
+    size_max = f"if({_INDEX} < {FEW_ROWS_COUNT_MAX}, {FEW_ROWS_SIZE_MAX}, {share} / {_INDEX})"
+    over = f"({_INDEX} >= {limit} or {' + '.join(sizes)} > {size_max})"
+    rows = (
+        df.selectExpr(*named(columns), f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
+        .where(f"{_INDEX} <= {limit}")
+        .selectExpr(
+            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in columns)
+        )
+    )
+    return _in_arrow(rows) if limit > FEW_ROWS_COUNT_MAX else _in_rows(rows, columns)
+
+
+def _in_arrow(rows: DataFrame) -> list[Any] | None:
+    table = rows.toArrow()
+    if any(chunk.true_count for chunk in table.column(_OVER).chunks):
+        return None
+    return list(table.drop_columns([_OVER]).to_batches())
+
+
+def _in_rows(rows: DataFrame, columns: Mapping[str, str]) -> list[Any] | None:
+    collected = rows.collect()
+    if any(row[0] for row in collected):
+        return None
+    arrays = [
+        pa.array([_plain(row[at]) for row in collected], _TYPES[name])
+        for at, name in enumerate(columns, 1)
+    ]
+    return [pa.RecordBatch.from_arrays(arrays, names=list(columns))]
+
+
+_TYPES: Final = {
+    "value": pa.binary(),
+    "key": pa.binary(),
+    "topic": pa.string(),
+    "partition": pa.int32(),
+    "headers": HEADERS_TYPE,
+    "timestamp_us": pa.int64(),
+}
+
+
+def _plain(value: Any) -> Any:
+    """Return a collected value as Arrow accepts it: headers are lists of rows."""
+    if isinstance(value, list):
+        return [None if entry is None else entry.asDict() for entry in value]
+    return value
