@@ -30,7 +30,8 @@ ERROR_LENGTH_MAX = 2000
 PATHS = ("src", "tests/spark")
 """What a verdict is about: an interrupted campaign goes on where these are as they were."""
 EXACT, NOT_EXACT = "exact cases per row and victim", "not exact"
-ABORTED = "exact once an administrator had aborted what Apache Kafka left hanging"
+AGAIN = "not exact at first, and at which commit they were run again"
+ENDED = "exact once an administrator had ended what Apache Kafka left hanging"
 KILLING_THE_DRIVER, OTHERS = "cases that kill the driver", "other cases"
 
 
@@ -57,9 +58,11 @@ class Verdicts:
     wrong: dict[str, list[str]] = field(default_factory=dict)
     killing_the_driver: Spent = field(default_factory=Spent)
     others: Spent = field(default_factory=Spent)
-    aborted: dict[str, list[str]] = field(default_factory=dict)
+    ended: dict[str, list[str]] = field(default_factory=dict)
     """Partitions that had to be ended by hand (`tests.spark.hanging`), by case; these count as
     exact too."""
+    again: dict[str, dict[str, object]] = field(default_factory=dict)
+    """What was found at first in cases that were run again, and the commit of that."""
 
     @classmethod
     def of_json(cls, peer: str, entry: Entry, *, on_cluster: bool = False) -> "Verdicts":
@@ -67,8 +70,10 @@ class Verdicts:
         if not entry:
             return cls(peer, on_cluster)
         driver, others = (Spent(**entry[name]) for name in (KILLING_THE_DRIVER, OTHERS))
-        wrong, aborted = entry[NOT_EXACT], entry[ABORTED]
-        return cls(peer, on_cluster, Counter(entry[EXACT]), wrong, driver, others, aborted)
+        wrong, ended = entry[NOT_EXACT], entry[ENDED]
+        exact: Counter[str] = Counter(entry[EXACT])
+        again = entry.get(AGAIN, {})
+        return cls(peer, on_cluster, exact, wrong, driver, others, ended, again)
 
     @property
     def place(self) -> str:
@@ -97,7 +102,8 @@ class Verdicts:
             NOT_EXACT: {name: found[:FINDINGS_SHOWN_MAX] for name, found in self.wrong.items()},
             KILLING_THE_DRIVER: asdict(self.killing_the_driver),
             OTHERS: asdict(self.others),
-            ABORTED: self.aborted,
+            ENDED: self.ended,
+            **({AGAIN: self.again} if self.again else {}),
         }
 
 
@@ -125,8 +131,19 @@ def run_campaign(
     verdicts: Verdicts,
     console: Console,
     keep: Callable[[Verdicts], object],
+    *,
+    again: bool = False,
 ) -> None:
-    """Run the cases that have no verdict yet, one after the other; `keep` is called after each."""
+    """Run the cases that have no verdict yet, one after the other; `keep` is called after each.
+
+    Or, `again`, those that were not exact.
+    """
+    numbers: Sequence[int] = range(verdicts.count, len(cases))
+    if again:
+        numbers = [int(name.split()[0]) for name in verdicts.wrong]
+        for name in list(verdicts.wrong):
+            found = verdicts.wrong.pop(name)
+            verdicts.again[name] = {"commit": evidence.commit(), "found": found}
     folder = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
     with ExitStack() as stack:
         broker = stack.enter_context(broker_of(verdicts.peer, folder))
@@ -138,7 +155,7 @@ def run_campaign(
         else:
             spark = lasting_session()
         stack.callback(spark.stop)
-        for number in range(verdicts.count, len(cases)):
+        for number in numbers:
             _run(number, cases[number], spark, keeper, verdicts, folder, console)
             keep(verdicts)
     if verdicts.is_exact:
@@ -163,12 +180,13 @@ def _run(
     except Exception as error:  # noqa: BLE001 - whatever a case meets, the others are run
         found = [f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]]
     seconds = time.monotonic() - begun
-    (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
     name = f"{number} {case} ({verdicts.place})"
-    aborted = keeper.take()
-    if aborted:
-        verdicts.aborted[name] = aborted
-        console.print(f"[yellow]aborted by hand[/yellow] {name}: {aborted}")
+    if name not in verdicts.again:
+        (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
+    ended = keeper.take()
+    if ended:
+        verdicts.ended[name] = ended
+        console.print(f"[yellow]ended by hand[/yellow] {name}: {ended}")
     if found:
         verdicts.wrong[name] = found
         console.print(f"[red]not exact[/red] {name}: {found[:FINDINGS_SHOWN_MAX]}")

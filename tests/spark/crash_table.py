@@ -20,8 +20,8 @@ from tests.spark.faults import (
     Fault,
     Victim,
 )
-from tests.spark.hanging import abort_hanging
-from tests.spark.support import Job
+from tests.spark.hanging import end_hanging
+from tests.spark.support import Job, topics_of
 from tests.support.broker import BrokerProcess
 
 KILLED = -9
@@ -67,7 +67,7 @@ class Keeper:
     def __init__(self, broker: Restartable, pid_file: Path) -> None:
         self.broker = broker
         self.pid_file = pid_file
-        self.aborted: list[str] = []
+        self.ended: list[str] = []
         """Partitions of transactions that an administrator had to end, since the last `take`."""
         self._is_over = False
         self._starting = threading.Lock()
@@ -76,9 +76,9 @@ class Keeper:
         self._thread.start()
 
     def take(self) -> list[str]:
-        """Return what was aborted by hand, and forget it."""
-        aborted, self.aborted = self.aborted, []
-        return aborted
+        """Return what was ended by hand, and forget it."""
+        ended, self.ended = self.ended, []
+        return ended
 
     def close(self) -> None:
         """Stop the broker; it stays down."""
@@ -125,8 +125,8 @@ def run_case(case: Case, spark: SparkSession, keeper: Keeper, folder: Path) -> l
         found = []
     if not struck.exists():
         found.append("the fault never struck")
-    if keeper.aborted:
-        # The batch was written again.
+    if keeper.ended:
+        # It may be that the batch was written again.
         return found or job.findings(case.orders_count)
     return found or job.findings(case.orders_count) + what_the_driver_did(case, job)
 
@@ -138,8 +138,8 @@ def _run_past_hanging(job: Job, fault: Fault, spark: SparkSession, keeper: Keepe
     except StreamingQueryException as error:
         if isinstance(keeper.broker, BrokerProcess) or "find-hanging" not in str(error):
             raise
-        keeper.aborted = abort_hanging(keeper.broker.bootstrap_servers)
-        if not keeper.aborted:
+        keeper.ended = end_hanging(keeper.broker.bootstrap_servers, topics_of(job.name))
+        if not keeper.ended:
             raise
         job.run_here(spark)
 

@@ -71,17 +71,28 @@ def in_one_jvm() -> list[Case]:
     return whole + [Case(*case, query) for query in others for case in DIFFERING]
 
 
-def begun(peer: str, on_cluster: bool) -> Verdicts:
-    """What an interrupted call found with these sources; one that came to its end is done again."""
+def entry_of(verdicts: Verdicts) -> evidence.Entry:
+    """What the evidence has of a place."""
+    entry: evidence.Entry = evidence.read(NAME).get("brokers", {}).get(verdicts.place, {})
+    return entry
+
+
+def begun(peer: str, on_cluster: bool, again: bool = False) -> Verdicts:
+    """What an interrupted call found with these sources; one that came to its end is done again.
+
+    Or, `again`, what the last call found, whatever its sources were.
+    """
     verdicts = Verdicts(peer, on_cluster)
-    entry = evidence.read(NAME).get("brokers", {}).get(verdicts.place, {})
-    goes_on = entry and entry["verdict"] == NOT_ALL and is_of_these_sources(entry)
+    entry = entry_of(verdicts)
+    goes_on = again or (entry and entry["verdict"] == NOT_ALL and is_of_these_sources(entry))
     return Verdicts.of_json(peer, entry, on_cluster=on_cluster) if goes_on else verdicts
 
 
 def keep(verdicts: Verdicts, cases_count: int) -> None:
     """Put what the cases of one place found into the evidence; the other entries stay."""
-    found = {"verdict": verdicts.verdict(cases_count), "commit": evidence.commit()}
+    # Of cases that were run again the verdicts tell the commit.
+    commit = entry_of(verdicts)["commit"] if verdicts.again else evidence.commit()
+    found = {"verdict": verdicts.verdict(cases_count), "commit": commit}
     brokers = evidence.read(NAME).get("brokers", {}) | {verdicts.place: found | verdicts.as_json()}
     places = [Verdicts(peer, on_cluster).place for peer, on_cluster in product(PEERS, PLACES)]
     each = [brokers[place]["verdict"] if place in brokers else NOT_ALL for place in places]
@@ -97,6 +108,7 @@ def main() -> int:
     parser.add_argument("--row", choices=list(ROW_OF), action="append", default=[])
     parser.add_argument("--victim", choices=list(Victim), action="append", default=[])
     parser.add_argument("--query", choices=list(QUERIES), action="append", default=[])
+    parser.add_argument("--again", action="store_true", help="run what was not exact once more")
     arguments = parser.parse_args()
     console = Console()
     named = (arguments.row, arguments.victim, arguments.query)
@@ -106,10 +118,14 @@ def main() -> int:
         if not cases or PLACES[on_cluster] not in (arguments.place or PLACES.values()):
             continue
         whole = not any(named)
-        verdicts = begun(peer, on_cluster) if whole else Verdicts(peer, on_cluster)
+        verdicts = Verdicts(peer, on_cluster)
+        if whole:
+            verdicts = begun(peer, on_cluster, arguments.again)
+        if arguments.again and verdicts.is_exact:
+            continue
         kept = partial(keep, cases_count=len(cases)) if whole else Verdicts.as_json
         try:
-            run_campaign(cases, verdicts, console, kept)
+            run_campaign(cases, verdicts, console, kept, again=arguments.again)
         except PeerUnavailable as reason:
             console.print(f"[yellow]skipped[/yellow] {verdicts.place}: {reason}")
             continue

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.spark import hanging
-from tests.spark.hanging import abort_hanging
+from tests.spark.hanging import end_hanging
 
 WHOLE = (("__consumer_offsets", 27), ("__oncelog_markers", 0), ("out", 0), ("out", 1))
 
@@ -15,6 +15,7 @@ class Tool:
 
     def __init__(self, places: tuple[tuple[str, int], ...]) -> None:
         self.places = places
+        self.producer_ids = [6001]
         self.aborted: list[tuple[str, ...]] = []
 
     def __call__(self, servers: str, command: str, *words: str) -> str:
@@ -25,35 +26,44 @@ class Tool:
                 {
                     "topic": topic,
                     "partition": partition,
-                    "producer_id": 6001,
+                    "producer_id": producer_id,
                     "producer_epoch": 2,
                     "start_offset": 3,
                 }
             )
             for topic, partition in self.places
+            for producer_id in self.producer_ids
         )
 
 
-def test_it_is_aborted_in_all_its_partitions(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Nothing of what hangs is committed elsewhere (`tests/interop/test_hanging.py` has that)."""
     tool = Tool(WHOLE)
     monkeypatch.setattr(hanging, "_transactions", tool)
+
+    async def nowhere(*_: object) -> bool:
+        return False
+
+    monkeypatch.setattr(hanging, "_is_committed_in_part", nowhere)
+    return tool
+
+
+def test_it_is_aborted_in_all_its_partitions(tool: Tool) -> None:
     ended = ["__consumer_offsets-27", "__oncelog_markers-0", "out-0", "out-1"]
-    assert abort_hanging("host:9092") == ended
+    assert end_hanging("host:9092", ["out"]) == [f"{place} aborted" for place in ended]
     first = ("--topic", "__consumer_offsets", "--partition", "27", "--start-offset", "3")
     assert (len(tool.aborted), tool.aborted[0]) == (4, first)
 
 
-def test_what_may_be_committed_in_part_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
-    for places in (WHOLE[:2], WHOLE[1:], WHOLE[2:]):
-        tool = Tool(places)
-        monkeypatch.setattr(hanging, "_transactions", tool)
-        with pytest.raises(AssertionError, match="not one whole transaction"):
-            abort_hanging("host:9092")
-        assert tool.aborted == []
+def test_two_transactions_are_a_finding(tool: Tool) -> None:
+    tool.producer_ids = [6001, 6002]
+    with pytest.raises(AssertionError, match="not one transaction"):
+        end_hanging("host:9092", ["out"])
+    assert tool.aborted == []
 
 
-def test_where_nothing_hangs_nothing_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
-    tool = Tool(())
-    monkeypatch.setattr(hanging, "_transactions", tool)
-    assert abort_hanging("host:9092") == []
+def test_where_nothing_hangs_nothing_is_aborted(tool: Tool) -> None:
+    tool.places = ()
+    assert end_hanging("host:9092", ["out"]) == []
     assert tool.aborted == []

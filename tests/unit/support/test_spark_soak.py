@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.spark import matrix, soak
-from tests.spark.campaign import PEERS, Verdicts
+from tests.spark.campaign import AGAIN, PEERS, Verdicts
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import CASES
 from tests.spark.queries import QUERIES
@@ -35,7 +35,7 @@ def test_an_interrupted_soak_goes_on_where_it_was(
     verdicts.others.add(4.0)
     verdicts.killing_the_driver.add(20.0)
     verdicts.exact["mid_task, driver"] += 2
-    verdicts.aborted["1 copy"] = ["out-0"]
+    verdicts.ended["1 copy"] = ["out-0"]
     facts: dict[str, object] = {"seed": 7, "runs": 3, **verdicts.as_json()}
     evidence.write(soak.NAME, verdicts.verdict(3), facts)
     assert soak.begun("oncelog", seed=7, runs=3) == verdicts
@@ -69,3 +69,22 @@ def test_the_evidence_of_the_table_has_both_brokers_and_both_places(
     matrix.keep(last, 1)
     assert evidence.read(matrix.NAME)["verdict"] == "exact"
     assert matrix.begun("kafka", on_cluster=True).count == 0
+
+
+def test_cases_that_are_run_again_keep_the_commit_of_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+    monkeypatch.setattr(evidence, "commit", lambda: "a")
+    verdicts = Verdicts("kafka")
+    verdicts.others.add(1.0)
+    verdicts.wrong["0 copy"] = ["7: 2 instead of 1"]
+    matrix.keep(verdicts, 1)
+    monkeypatch.setattr(evidence, "commit", lambda: "b")
+    assert matrix.begun("kafka", on_cluster=False).count == 0
+    verdicts = matrix.begun("kafka", on_cluster=False, again=True)
+    verdicts.again["0 copy"] = {"commit": "b", "found": verdicts.wrong.pop("0 copy")}
+    matrix.keep(verdicts, 1)
+    entry = evidence.read(matrix.NAME)["brokers"]["kafka"]
+    assert (entry["verdict"], entry["commit"]) == ("exact", "a")
+    assert entry[AGAIN] == {"0 copy": {"commit": "b", "found": ["7: 2 instead of 1"]}}
