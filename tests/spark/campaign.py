@@ -62,7 +62,7 @@ class Verdicts:
     """Partitions that had to be ended by hand (`tests.spark.hanging`), by case; these count as
     exact too."""
     again: dict[str, dict[str, object]] = field(default_factory=dict)
-    """What was found at first in cases that were run again, and the commit of that."""
+    """Of cases that were run again: the commit of that, and what was found and ended at first."""
 
     @classmethod
     def of_json(cls, peer: str, entry: Entry, *, on_cluster: bool = False) -> "Verdicts":
@@ -93,6 +93,13 @@ class Verdicts:
         if self.wrong:
             return "not exact"
         return "exact" if self.count == cases_count else "not all run"
+
+    def forget(self, name: str) -> None:
+        """Make room for the verdict of a case that was run again, and keep what it had before."""
+        before: dict[str, object] = {"commit": evidence.commit(), "found": self.wrong.pop(name)}
+        if name in self.ended:
+            before["ended"] = self.ended.pop(name)
+        self.again[name] = before
 
     def as_json(self) -> Entry:
         return {
@@ -141,9 +148,6 @@ def run_campaign(
     numbers: Sequence[int] = range(verdicts.count, len(cases))
     if again:
         numbers = [int(name.split()[0]) for name in verdicts.wrong]
-        for name in list(verdicts.wrong):
-            found = verdicts.wrong.pop(name)
-            verdicts.again[name] = {"commit": evidence.commit(), "found": found}
     folder = Path(tempfile.mkdtemp(prefix="oncelog-spark-"))
     with ExitStack() as stack:
         broker = stack.enter_context(broker_of(verdicts.peer, folder))
@@ -181,7 +185,9 @@ def _run(
         found = [f"{type(error).__name__}: {error}"[:ERROR_LENGTH_MAX]]
     seconds = time.monotonic() - begun
     name = f"{number} {case} ({verdicts.place})"
-    if name not in verdicts.again:
+    if name in verdicts.wrong:
+        verdicts.forget(name)
+    else:
         (verdicts.killing_the_driver if case.kills_the_driver else verdicts.others).add(seconds)
     ended = keeper.take()
     if ended:

@@ -12,13 +12,10 @@ from pyspark.sql import DataFrame
 from oncelog.spark.codecs import HEADERS_TYPE
 from oncelog.spark.write_stage import named
 
-__all__ = ["MAX_DRIVER_ROWS", "DriverRows", "collect_few"]
-
-MAX_DRIVER_ROWS: Final = 10_000
-"""Most rows that a micro-batch is expected to have when the driver collects them."""
+__all__ = ["DriverRows", "collect_few"]
 
 FEW_ROWS_COUNT_MAX: Final = 500
-"""So many rows are collected as Python objects; Arrow takes a job's time longer to begin."""
+"""At most so many rows are collected as Python objects, which is quicker than Arrow for a few."""
 
 FEW_ROWS_SIZE_MAX: Final = 16 * 1024
 """Largest size in bytes of the first `FEW_ROWS_COUNT_MAX` rows of a partition."""

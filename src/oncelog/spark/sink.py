@@ -15,7 +15,6 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.client_settings import settled
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.driver_rows import MAX_DRIVER_ROWS
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
 from oncelog.spark.progress import CrashPoint
@@ -23,6 +22,7 @@ from oncelog.spark.query import RunningSink
 from oncelog.spark.sink_options import (
     BATCH_SIZE_BYTES,
     MARKER_TOPIC,
+    MAX_DRIVER_ROWS,
     TRANSACTION_TIMEOUT_MS,
     SinkOptions,
     check_options,

@@ -5,12 +5,13 @@ from typing import Any, Final
 
 from oncelog.protocol.batch import CODEC_NAMES
 from oncelog.spark.driver_options import DriverOptions
-from oncelog.spark.driver_rows import MAX_DRIVER_ROWS
 from oncelog.spark.errors import UsageError
 from oncelog.spark.progress import CrashPoint
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 BATCH_SIZE_BYTES: Final = 512 * 1024
+MAX_DRIVER_ROWS: Final = 10_000
+"""Most rows that a micro-batch is expected to have when the driver collects them."""
 DELIVERY_TIMEOUT_MS: Final = 120_000
 """Kafka's default of ``delivery.timeout.ms``."""
 MARKER_TOPIC: Final = "__oncelog_markers"
@@ -42,15 +43,22 @@ class SinkOptions:
         return {"delivery_timeout_ms": timeout_ms, **self.client_options}
 
 
+_LEAST: Final = {
+    "batch_size": 1,
+    "max_tasks": 1,
+    "transaction_timeout_ms": 1,
+    "delivery_timeout_ms": 1,
+    "max_driver_rows": 0,
+}
+
+
 def check_options(options: SinkOptions) -> None:
     """Refuse invalid values, without a request to a cluster."""
     driver = options.driver
-    for name in ("batch_size", "max_tasks", "transaction_timeout_ms", "delivery_timeout_ms"):
+    for name, least in _LEAST.items():
         value = getattr(options, name)
-        if value is not None and value < 1:
-            raise UsageError(f"{name}={value} must be at least 1")
-    if options.max_driver_rows < 0:
-        raise UsageError(f"max_driver_rows={options.max_driver_rows} must be at least 0")
+        if value is not None and value < least:
+            raise UsageError(f"{name}={value} must be at least {least}")
     marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
     if options.compression_type not in CODEC_NAMES:
         raise UsageError(

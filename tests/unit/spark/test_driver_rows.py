@@ -2,7 +2,8 @@
 
 import pytest
 
-from oncelog.spark.driver_rows import MAX_DRIVER_ROWS, DriverRows
+from oncelog.spark.driver_rows import DriverRows
+from oncelog.spark.sink_options import MAX_DRIVER_ROWS
 
 
 @pytest.mark.parametrize(

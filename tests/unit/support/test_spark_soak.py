@@ -83,8 +83,24 @@ def test_cases_that_are_run_again_keep_the_commit_of_the_others(
     monkeypatch.setattr(evidence, "commit", lambda: "b")
     assert matrix.begun("kafka", on_cluster=False).count == 0
     verdicts = matrix.begun("kafka", on_cluster=False, again=True)
-    verdicts.again["0 copy"] = {"commit": "b", "found": verdicts.wrong.pop("0 copy")}
+    verdicts.forget("0 copy")
     matrix.keep(verdicts, 1)
     entry = evidence.read(matrix.NAME)["brokers"]["kafka"]
     assert (entry["verdict"], entry["commit"]) == ("exact", "a")
     assert entry[AGAIN] == {"0 copy": {"commit": "b", "found": ["7: 2 instead of 1"]}}
+
+
+def test_a_case_that_waits_to_be_run_again_is_not_exact_yet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(evidence, "commit", lambda: "b")
+    verdicts = Verdicts("kafka", wrong={"0 copy": ["7"], "1 copy": ["8"]})
+    verdicts.others.add(1.0)
+    verdicts.others.add(1.0)
+    verdicts.ended["0 copy"] = ["out-0 aborted"]
+    verdicts.forget("0 copy")
+    assert verdicts.verdict(2) == "not exact"
+    assert verdicts.again["0 copy"]["ended"] == ["out-0 aborted"]
+    assert verdicts.ended == {}
+    verdicts.forget("1 copy")
+    assert verdicts.verdict(2) == "exact"
