@@ -154,6 +154,31 @@ def test_rows_that_are_too_large_for_the_driver_are_collected_ever_less_often(
     assert failures(job) == []
 
 
+@pytest.mark.parametrize(
+    ("count", "size", "limit", "is_whole"),
+    [
+        pytest.param(500, 16_384, 500, True, id="few rows, as large as can be"),
+        pytest.param(500, 16_385, 500, False, id="few rows, one byte larger"),
+        pytest.param(501, 10, 500, False, id="one row more than few"),
+        pytest.param(2000, 1000, 2000, True, id="many rows"),
+        pytest.param(2001, 1000, 2000, False, id="one row more than many"),
+        pytest.param(2000, 1050, 2000, False, id="many rows that are too large together"),
+        pytest.param(700, 3100, 2000, False, id="fewer rows that are too large together"),
+        pytest.param(600, 3100, 2000, True, id="as large, and fewer still"),
+    ],
+)
+def test_the_driver_collects_rows_up_to_a_count_and_a_size(
+    spark: SparkSession, count: int, size: int, limit: int, is_whole: bool
+) -> None:
+    value = F.rpad(F.col("id").cast("string"), size, " ")
+    rows = spark.range(0, count, numPartitions=1).select(value.alias("value"))
+    found = collect_few(rows, {"value": "cast(value as binary)"}, limit, 1)
+    assert (found is not None) == is_whole
+    if found is not None:
+        values = [value for batch in found for value in batch.column("value").to_pylist()]
+        assert [int(value) for value in values] == list(range(count))
+
+
 def test_rows_that_turn_out_to_be_many_leave_the_driver_before_anything_is_sent(
     spark: SparkSession, job: Job
 ) -> None:

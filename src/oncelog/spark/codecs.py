@@ -30,6 +30,7 @@ from oncelog.protocol.batch import (
 )
 from oncelog.protocol.compression import compress, decompress
 from oncelog.spark.record_bounds import record_bounds
+from oncelog.spark.varints import VarintColumn, as_binary
 
 __all__ = [
     "HEADERS_TYPE",
@@ -317,16 +318,17 @@ def _encode_rows(
     batch_starts = np.repeat(firsts, counts)
     deltas = timestamps_ms - timestamps_ms[batch_starts]
     offset_deltas = np.arange(len(keys)) - batch_starts
-    body = sum(
-        (_varint_sizes(field) for field in (deltas, offset_deltas, key_sizes, value_sizes)),
-        start=np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + 1,
-    )
-    zeros = np.zeros(len(keys), np.int64)
+    fields = [VarintColumn.of(field) for field in (deltas, offset_deltas, key_sizes, value_sizes)]
+    body = np.maximum(key_sizes, 0) + np.maximum(value_sizes, 0) + tail_sizes + 1
+    for field in fields:
+        body += field.sizes
+    *before_key, value_size = fields
+    attributes = VarintColumn.of(np.zeros(len(keys), np.int64))
     # The header of each batch is written in front of its records later: no batch is copied.
-    room = np.zeros(len(keys), np.int64)
-    room[firsts] = HEADER_SIZE
-    prefix = _varint_columns([body, zeros, deltas, offset_deltas, key_sizes], room)
-    middle = _varint_columns([value_sizes])
+    prefix = as_binary(
+        [VarintColumn.of(body), attributes, *before_key], roomy=firsts.tolist(), room=HEADER_SIZE
+    )
+    middle = as_binary([value_size])
     records = pc.binary_join_element_wise(
         prefix, pc.fill_null(keys, b""), middle, pc.fill_null(values, b""), tails, b""
     )
@@ -373,49 +375,6 @@ def _lengths(column: Any) -> Int64s:
     """Length of each byte string, -1 for null, as records write it."""
     lengths = pc.fill_null(pc.binary_length(column), -1)
     return np.asarray(lengths).astype(np.int64)
-
-
-def _zigzag(values: Int64s) -> npt.NDArray[np.uint64]:
-    return ((values << 1) ^ (values >> 63)).astype(np.uint64)
-
-
-def _varint_sizes(values: Int64s) -> Int64s:
-    raw = _zigzag(values)
-    sizes = np.ones(len(raw), np.int64)
-    shift = 7
-    while shift < 64:
-        more = (raw >> np.uint64(shift)) != 0
-        if not more.any():
-            break
-        sizes += more
-        shift += 7
-    return sizes
-
-
-def _varint_columns(columns: list[Int64s], room: Int64s | None = None) -> Any:
-    """One binary array: its element i holds the varints of row i of all columns.
-
-    In front of them it leaves `room[i]` bytes with any content.
-    """
-    sizes = [_varint_sizes(column) for column in columns]
-    row_sizes = np.sum(sizes if room is None else [room, *sizes], axis=0)
-    bounds = np.zeros(len(row_sizes) + 1, np.int64)
-    np.cumsum(row_sizes, out=bounds[1:])
-    data = np.empty(int(bounds[-1]), np.uint8)
-    at = bounds[:-1].copy() if room is None else bounds[:-1] + room
-    for column, size in zip(columns, sizes, strict=True):
-        raw = _zigzag(column)
-        for byte in range(int(size.max())):
-            rows = slice(None) if byte == 0 else np.flatnonzero(size > byte)
-            more = (size[rows] > byte + 1).astype(np.uint8) << 7
-            bits = (raw[rows] >> np.uint64(7 * byte)).astype(np.uint8) & 0x7F
-            data[at[rows] + byte] = bits | more
-        at += size
-    return pa.Array.from_buffers(
-        pa.binary(),
-        len(row_sizes),
-        [None, pa.py_buffer(bounds.astype(np.int32)), pa.py_buffer(data)],
-    )
 
 
 def _encode_header_lists(headers: Any, count: int) -> tuple[Any, Int64s]:

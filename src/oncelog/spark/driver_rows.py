@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from oncelog.spark.codecs import HEADERS_TYPE
-from oncelog.spark.write_stage import named
 
 __all__ = ["DriverRows", "collect_few"]
 
@@ -27,10 +26,11 @@ COLLECTED_SIZE_MAX: Final = 2 * 1024 * 1024
 PAUSE_COUNT_MAX: Final = 64
 """Most micro-batches that have a write stage at once because earlier ones were too large."""
 
-_INDEX: Final = "__oncelog_index"
+_INDEX: Final = f"(monotonically_increasing_id() & {(1 << 33) - 1})"
+"""The number of a row within its partition. Each mention counts by itself, the rows for which it is
+evaluated; so each one stands where Spark evaluates it for every row."""
+
 _OVER: Final = "__oncelog_over"
-_INDEX_MASK: Final = (1 << 33) - 1
-"""Bits of `monotonically_increasing_id` that number the rows of a partition."""
 
 
 class DriverRows:
@@ -73,40 +73,55 @@ def collect_few(
     At most `limit` rows of each partition, and no larger ones than the driver's memory should hold:
     a row whose size would be too much for all before it ends the collecting. Every partition is
     computed to its end, because only then its state stores commit.
+
+    Spark plans as few steps as can be: each takes milliseconds of a micro-batch.
     """
-    sizes = [f"coalesce(octet_length({name}), 0)" for name in ("value", "key") if name in columns]
+    size = " + ".join(_sizes(columns))
+    excesses = [f"{_INDEX} - {limit - 1}", f"{size} - {FEW_ROWS_SIZE_MAX}"]
+    if limit > FEW_ROWS_COUNT_MAX:
+        share = COLLECTED_SIZE_MAX // max(task_count or 1, 1)
+        excesses.append(
+            f"least({_INDEX} - {FEW_ROWS_COUNT_MAX - 1}, ({size}) * {_INDEX} - {share})"
+        )
+    # Unlike `or` and `if`, these functions evaluate all that they are given.
+    over = f"greatest({', '.join(excesses)}) > 0"
+    rows = df.where(f"{_INDEX} <= {limit}")
+    return (_in_arrow if limit > FEW_ROWS_COUNT_MAX else _in_rows)(rows, columns, over)
+
+
+def _sizes(columns: Mapping[str, str]) -> list[str]:
+    """Return expressions of the sizes of a row's parts, in bytes."""
+    sizes = [
+        f"coalesce(octet_length({columns[name]}), 0)"
+        for name in ("value", "key")
+        if name in columns
+    ]
     if "headers" in columns:
         sizes.append(
-            "coalesce(aggregate(headers, 0, (sum, h) -> sum + coalesce(octet_length(h.key), 0) "
-            "+ coalesce(octet_length(h.value), 0)), 0)"
+            f"coalesce(aggregate({columns['headers']}, 0, (sum, h) -> sum + "
+            "coalesce(octet_length(h.key), 0) + coalesce(octet_length(h.value), 0)), 0)"
         )
-    share = COLLECTED_SIZE_MAX // max(task_count or 1, 1)
-    size_max = f"if({_INDEX} < {FEW_ROWS_COUNT_MAX}, {FEW_ROWS_SIZE_MAX}, {share} / {_INDEX})"
-    over = f"({_INDEX} >= {limit} or {' + '.join(sizes)} > {size_max})"
-    rows = (
-        df.selectExpr(*named(columns), f"monotonically_increasing_id() & {_INDEX_MASK} as {_INDEX}")
-        .where(f"{_INDEX} <= {limit}")
-        .selectExpr(
-            f"{over} as {_OVER}", *(f"if({over}, null, {name}) as {name}" for name in columns)
-        )
-    )
-    return _in_arrow(rows) if limit > FEW_ROWS_COUNT_MAX else _in_rows(rows, columns)
+    return sizes
 
 
-def _in_arrow(rows: DataFrame) -> list[Any] | None:
-    table = rows.toArrow()
+def _in_arrow(rows: DataFrame, columns: Mapping[str, str], over: str) -> list[Any] | None:
+    parts = (f"if({over}, null, {expression}) as {name}" for name, expression in columns.items())
+    table = rows.selectExpr(f"{over} as {_OVER}", *parts).toArrow()
     if any(chunk.true_count for chunk in table.column(_OVER).chunks):
         return None
     return list(table.drop_columns([_OVER]).to_batches())
 
 
-def _in_rows(rows: DataFrame, columns: Mapping[str, str]) -> list[Any] | None:
-    collected = rows.collect()
-    if any(row[0] for row in collected):
+def _in_rows(rows: DataFrame, columns: Mapping[str, str], over: str) -> list[Any] | None:
+    # One column is planned faster. Arrow refuses a null record whose columns cannot be null.
+    parts = ", ".join(f"'{name}', {expression}" for name, expression in columns.items())
+    collected = rows.selectExpr(f"if({over}, null, named_struct({parts})) as record").collect()
+    records = [row[0] for row in collected]
+    if any(record is None for record in records):
         return None
     arrays = [
-        pa.array([_plain(row[at]) for row in collected], _TYPES[name])
-        for at, name in enumerate(columns, 1)
+        pa.array([_plain(record[at]) for record in records], _TYPES[name])
+        for at, name in enumerate(columns)
     ]
     return [pa.RecordBatch.from_arrays(arrays, names=list(columns))]
 

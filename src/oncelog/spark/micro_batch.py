@@ -37,11 +37,11 @@ from oncelog.spark.write_stage import (
     check_one_attempt,
     failure_of,
     job_tag,
-    named,
     partition_count,
     record_columns,
     stage_settings,
     tagged,
+    with_columns,
 )
 
 SHARING_TASKS_PER_SLOT_COUNT_MAX: Final = 4
@@ -127,7 +127,7 @@ class SparkBatch(QueryBatch):
         context, tag = run.context, f"{self._tag(identity)}-few"
         rows = None
         try:
-            with _one_message(), stage_settings(self._df.sparkSession), job_tag(context, tag):
+            with _one_message(), job_tag(context, tag):
                 rows = collect_few(self._df, columns, limit, task_count)
         finally:
             self._is_large = rows is None
@@ -153,7 +153,7 @@ class SparkBatch(QueryBatch):
         """Encode and send in one stage, whose tasks take turns at the target partitions."""
         run, options = self._run, self._run.options
         tag = self._tag(identity)
-        records = self._df.selectExpr(*named(columns))
+        records = with_columns(self._df, columns)
         with run.serving_turns() as server:
             task = ShareTask(
                 encoder=encoder,
@@ -189,7 +189,7 @@ class SparkBatch(QueryBatch):
             progress_path=options.progress_path if run.is_local else None,
             crash_point=run.crash_point if run.is_local else None,
         )
-        records = self._df.selectExpr(*named(columns))
+        records = with_columns(self._df, columns)
         blobs = records.mapInArrow(EncodeTask(encoder, task_count), BLOB_DDL)
         shuffled = blobs.repartitionById(task_count, TASK_COLUMN)
         # Without barriers a task that fails, or whose executor is taken away, runs again while the

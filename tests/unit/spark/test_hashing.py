@@ -1,5 +1,7 @@
 """Vectorised murmur2 against the scalar one, which is held to Java's own vectors."""
 
+from random import Random
+
 import numpy as np
 import pyarrow as pa
 from hypothesis import given, settings
@@ -18,6 +20,21 @@ def test_every_hash_is_that_of_the_scalar_function(keys: list[bytes]) -> None:
     data, offsets = binary_parts(pa.array(keys, pa.binary()))
     hashes = murmur2(data, offsets[:-1], np.diff(offsets))
     assert hashes.tolist() == [one_murmur2(key) & 0xFFFFFFFF for key in keys]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 13), st.integers(1, 20), st.randoms(use_true_random=False))
+def test_keys_of_one_length_hash_alike(length: int, count: int, random: Random) -> None:
+    keys = [b"in front", *(random.randbytes(length) for _ in range(count))]
+    data, offsets = binary_parts(pa.array(keys, pa.binary())[1:])
+    hashes = murmur2(data, offsets[:-1], np.diff(offsets))
+    assert hashes.tolist() == [one_murmur2(key) & 0xFFFFFFFF for key in keys[1:]]
+
+
+def test_keys_of_one_length_need_not_lie_side_by_side() -> None:
+    data = np.frombuffer(b"abcd--efgh", np.uint8)
+    hashes = murmur2(data, np.array([0, 6]), np.array([4, 4]))
+    assert hashes.tolist() == [one_murmur2(key) & 0xFFFFFFFF for key in (b"abcd", b"efgh")]
 
 
 @settings(deadline=None)

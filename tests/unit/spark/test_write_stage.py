@@ -5,10 +5,16 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import oncelog.spark.write_stage as write_stage
 from oncelog.spark.errors import DataLossError, TooLargeError, UsageError, WriteStageError
-from oncelog.spark.write_stage import check_one_attempt, failure_of
+from oncelog.spark.write_stage import (
+    check_one_attempt,
+    failure_of,
+    record_columns,
+    with_columns,
+)
 
 
 def test_a_failed_job_is_told_by_the_last_line_of_the_python_traceback() -> None:
@@ -153,3 +159,30 @@ def test_a_stage_whose_attempts_spark_does_not_report_is_not_committed(
     running.statuses = ["RUNNING"]
     with pytest.raises(WriteStageError, match="did not report"):
         check_one_attempt(context_with(running), "tag")
+
+
+def frame_of(*fields: tuple[str, Any]) -> Any:
+    schema = StructType([StructField(*field) for field in fields])
+    return SimpleNamespace(
+        schema=schema, columns=schema.names, selectExpr=lambda *expressions: list(expressions)
+    )
+
+
+def test_rows_that_have_all_columns_are_taken_as_they_are() -> None:
+    frame = frame_of(("key", BinaryType()), ("value", BinaryType()))
+    assert with_columns(frame, record_columns(frame, "out")) is frame
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ([("value", StringType())], "cast(value as binary) as value"),
+        ([("value", BinaryType()), ("more", StringType())], "value as value"),
+        # Spark refuses to choose one of two columns with the same name.
+        ([("value", BinaryType()), ("value", BinaryType())], "value as value"),
+    ],
+)
+def test_rows_with_other_types_or_columns_are_selected_from(fields: Any, expected: str) -> None:
+    frame = frame_of(*fields)
+    selected: Any = with_columns(frame, record_columns(frame, "out"))
+    assert selected == [expected]
