@@ -7,7 +7,7 @@ opens none.
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import wait
+from concurrent.futures import Future, wait
 from typing import Any, Final, TypeVar
 
 from oncelog.spark.errors import StoppedError
@@ -30,6 +30,10 @@ class StoppableLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
         self._thread.start()
 
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        """Begin to run a coroutine."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+
     def call(
         self, coroutine: Coroutine[Any, Any, T], is_stopping: Callable[[], bool] | None = None
     ) -> T:
@@ -38,7 +42,7 @@ class StoppableLoop:
         Ctrl-C in the caller cancels it. `is_stopping` is called once a second: when it is true the
         call ends with `StoppedError`.
         """
-        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        future = self.start(coroutine)
         try:
             while True:
                 wait([future], PATIENCE_S if is_stopping is not None else None)

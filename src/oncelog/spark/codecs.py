@@ -115,11 +115,11 @@ def decode_batches(buffer: Buffer, start_offset: int, end_offset: int) -> Iterat
 
 
 def _decode_records(batches: Sequence[tuple[BatchHeader, Buffer]]) -> DecodedRecords:
-    section = b"".join(part for _, part in batches)
+    # Fields are read a few bytes past the end of a short record: the last one has padding after it.
+    data = b"".join([*(part for _, part in batches), bytes(VARINT_SIZE_MAX)])
+    padded = np.frombuffer(data, np.uint8)
+    section = memoryview(data)[:-VARINT_SIZE_MAX]
     counts = np.array([header.record_count for header, _ in batches])
-    # Fields are read a few bytes past the end of a short record; padding keeps that inside the
-    # array.
-    padded = np.frombuffer(section + bytes(VARINT_SIZE_MAX), np.uint8)
     starts, ends = record_bounds(section, int(counts.sum()))
     firsts = np.cumsum(counts) - counts
     sizes = np.array([len(part) for _, part in batches])
@@ -156,9 +156,10 @@ def _decode_records(batches: Sequence[tuple[BatchHeader, Buffer]]) -> DecodedRec
 def _read_varints(data: Uint8s, at: Int64s) -> tuple[Int64s, Int64s]:
     """Zig-zag varints at the given positions, and the positions after them."""
     byte = data[at]
-    value = (byte & 0x7F).astype(np.uint64)
     after = at + 1
-    rows = np.flatnonzero(byte & 0x80)
+    rows = np.flatnonzero(byte > 0x7F)
+    value = byte.astype(np.uint64)
+    value[rows] &= np.uint64(0x7F)
     shift = 7
     while len(rows):
         if shift > 63:
@@ -171,11 +172,12 @@ def _read_varints(data: Uint8s, at: Int64s) -> tuple[Int64s, Int64s]:
         after[rows] += 1
         rows = rows[(byte & 0x80) != 0]
         shift += 7
-    decoded = (value >> np.uint64(1)).astype(np.int64) ^ -(value & np.uint64(1)).astype(np.int64)
-    return decoded, after
+    signs = value & np.uint64(1)
+    value >>= np.uint64(1)
+    return value.view(np.int64) ^ -signs.view(np.int64), after
 
 
-def _cut(section: bytes, starts: Int64s, lengths: Int64s) -> Any:
+def _cut(section: memoryview, starts: Int64s, lengths: Int64s) -> Any:
     """The byte strings as one Arrow array.
 
     An array over the whole section, whose every second element is taken.
@@ -191,7 +193,7 @@ def _cut(section: bytes, starts: Int64s, lengths: Int64s) -> Any:
     return everything.take(pa.array(wanted, mask=lengths < 0))
 
 
-def _decode_headers(section: bytes, counts: Int64s, starts: Int64s) -> Any:
+def _decode_headers(section: memoryview, counts: Int64s, starts: Int64s) -> Any:
     """The headers column, null where a record has none. Records with headers are parsed singly."""
     if not counts.any():
         return pa.nulls(len(counts), HEADERS_TYPE)
@@ -207,7 +209,7 @@ def _decode_headers(section: bytes, counts: Int64s, starts: Int64s) -> Any:
     return pa.array(rows, HEADERS_TYPE)
 
 
-def _one_string(section: bytes, position: int) -> tuple[bytes | None, int]:
+def _one_string(section: memoryview, position: int) -> tuple[bytes | None, int]:
     shift = raw = 0
     while True:
         if position >= len(section) or shift > 28:
@@ -223,7 +225,7 @@ def _one_string(section: bytes, position: int) -> tuple[bytes | None, int]:
         return None, position
     if position + length > len(section):
         raise _corrupt("a header ends after its batch")
-    return section[position : position + length], position + length
+    return bytes(section[position : position + length]), position + length
 
 
 def _within(records: DecodedRecords, start_offset: int, end_offset: int) -> DecodedRecords:

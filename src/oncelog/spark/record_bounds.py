@@ -26,7 +26,7 @@ Uint8s = npt.NDArray[np.uint8]
 Int64s = npt.NDArray[np.int64]
 
 
-def record_bounds(section: bytes, count: int) -> tuple[Int64s, Int64s]:
+def record_bounds(section: bytes | memoryview, count: int) -> tuple[Int64s, Int64s]:
     """Where each record's fields begin and end.
 
     Raises `ProtocolError` (corrupt_message) when they are not `count` records.

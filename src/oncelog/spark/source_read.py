@@ -8,6 +8,7 @@ import logging
 import os
 import time
 from collections.abc import Iterator, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -132,7 +133,10 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
 
 
 class _RangeFetcher:
-    """Fetches one range, and retries while brokers are unavailable."""
+    """Fetches one range, and retries while brokers are unavailable.
+
+    While Spark takes the records of a fetch, the next one is under way.
+    """
 
     def __init__(self, options: SourceOptions, wanted: OffsetRange) -> None:
         self._options = options
@@ -143,9 +147,17 @@ class _RangeFetcher:
         likely = (wanted.end - wanted.start) * LIKELY_RECORD_SIZE_BYTES
         self._fetch_size = min(max(likely, FETCH_SIZE_BYTES_MIN), self._fetch_size_max)
         self._waits_since_s: float | None = None
+        self._ahead: Future[FetchedPartition] | None = None
 
     def fetches(self) -> Iterator[tuple[int, Any]]:
         """Yield each fetch's result and the offset that it requested."""
+        try:
+            yield from self._fetches()
+        finally:
+            if self._ahead is not None:
+                self._ahead.cancel()
+
+    def _fetches(self) -> Iterator[tuple[int, Any]]:
         offset = self._wanted.start
         while offset < self._wanted.end:
             try:
@@ -161,18 +173,18 @@ class _RangeFetcher:
             if fetched is None or fetched.next_offset <= offset:
                 continue
             self._waits_since_s = None
+            self._fetch_size = min(self._fetch_size * 4, self._fetch_size_max)
+            if fetched.next_offset < self._wanted.end:
+                self._ahead = self._start(fetched.next_offset)
             if len(fetched.batches):
                 yield offset, fetched.batches
             offset = fetched.next_offset
-            self._fetch_size = min(self._fetch_size * 4, self._fetch_size_max)
 
     def _fetch(self, offset: int) -> FetchedPartition | None:
         wanted = self._wanted
-        fetch = self._consumer.fetch_batches(
-            wanted.topic_partition, offset, self._fetch_size, topic_id=wanted.topic_id
-        )
+        fetch, self._ahead = self._ahead or self._start(offset), None
         try:
-            fetched = self._loop.call(fetch)
+            fetched = fetch.result()
         except RetriableError as error:
             if error.code in UNKNOWN_TOPIC and self._waited_s() > GONE_TIMEOUT_S:
                 raise _TopicGoneError(f"topic {wanted.topic!r} is gone") from None
@@ -188,6 +200,13 @@ class _RangeFetcher:
                 f"brings nothing at offset {offset}, though it was readable up to {wanted.end}"
             )
         return fetched
+
+    def _start(self, offset: int) -> Future[FetchedPartition]:
+        wanted = self._wanted
+        fetch = self._consumer.fetch_batches(
+            wanted.topic_partition, offset, self._fetch_size, topic_id=wanted.topic_id
+        )
+        return self._loop.start(fetch)
 
     def _waited_s(self) -> float:
         """Return the seconds since the last progress."""

@@ -1,6 +1,8 @@
 """A task's range: what it reads where records are gone, and how long it waits for brokers."""
 
+import asyncio
 import logging
+import threading
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -124,6 +126,39 @@ def test_an_arrow_batch_is_bounded_by_what_its_records_take_when_decompressed(
     options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"})
     read = list(read_range(options, SCHEMA, OffsetRange("t", 0, 0, 10, TOPIC)))
     assert [batch.num_rows for batch in read] == [5, 5]
+
+
+class Ahead(Log):
+    """Ten records; a fetch of the next ones has no answer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.under_way, self.cancelled = threading.Event(), threading.Event()
+
+    async def fetch_batches(
+        self, tp: TopicPartition, offset: int, size: int, *, topic_id: TopicId | None
+    ) -> FetchedPartition:
+        if offset == 0:
+            return await super().fetch_batches(tp, offset, size, topic_id=topic_id)
+        self.under_way.set()
+        try:
+            return await asyncio.Future()
+        finally:
+            self.cancelled.set()
+
+
+def test_the_next_fetch_is_under_way_while_records_are_taken_and_ends_with_the_task(
+    monkeypatch: pytest.MonkeyPatch, loop: StoppableLoop
+) -> None:
+    log = Ahead()
+    monkeypatch.setattr(source_read, "_shared_consumer", lambda _options: (loop, log))
+    monkeypatch.setattr(source_read, "ARROW_ROWS_MIN", 1)
+    options = SourceOptions.parse({"bootstrapServers": "h:1", "subscribe": "t"})
+    batches: Any = read_range(options, SCHEMA, OffsetRange("t", 0, 0, 20, TOPIC))
+    assert next(batches).num_rows == 10
+    assert log.under_way.wait(5)
+    batches.close()
+    assert log.cancelled.wait(5)
 
 
 def test_a_timestamp_that_spark_cannot_hold_is_null(
