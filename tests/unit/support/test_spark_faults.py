@@ -1,5 +1,6 @@
 """The faults of the crash table strike where they are meant to."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -57,15 +58,17 @@ def test_a_fault_between_two_batches_strikes_when_spark_has_noted_the_first(tmp_
     assert struck.exists()
 
 
-EXECUTOR_AND_APPLICATION = (EXECUTOR_CLASS, "--app-id", "app-1")
+APPLICATION = f"app-{os.getpid()}"
+"""Other processes run these tests at the same time, and see all processes."""
 
 
 @pytest.fixture
 def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[bytes]"]:
     """A process that says that it is an executor of the application which "runs" here."""
-    context = SimpleNamespace(applicationId="app-1")
+    context = SimpleNamespace(applicationId=APPLICATION)
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
-    command = [sys.executable, "-c", "import time; time.sleep(60)", *EXECUTOR_AND_APPLICATION]
+    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command += [EXECUTOR_CLASS, "--app-id", APPLICATION]
     with subprocess.Popen(command) as process:
         yield process
         process.kill()
