@@ -20,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+import oncelog.spark.driver_rows as driver_rows_module
 import oncelog.spark.micro_batch as micro_batch_module
 import oncelog.spark.run as run_module
 import oncelog.spark.slots as slots_module
@@ -157,19 +158,27 @@ def test_rows_that_are_too_large_for_the_driver_are_collected_ever_less_often(
 @pytest.mark.parametrize(
     ("count", "size", "limit", "is_whole"),
     [
-        pytest.param(500, 16_384, 500, True, id="few rows, as large as can be"),
-        pytest.param(500, 16_385, 500, False, id="few rows, one byte larger"),
+        pytest.param(500, 100, 500, True, id="few rows, as large as can be"),
+        pytest.param(500, 101, 500, False, id="few rows, one byte larger"),
         pytest.param(501, 10, 500, False, id="one row more than few"),
-        pytest.param(2000, 1000, 2000, True, id="many rows"),
-        pytest.param(2001, 1000, 2000, False, id="one row more than many"),
-        pytest.param(2000, 1050, 2000, False, id="many rows that are too large together"),
-        pytest.param(700, 3100, 2000, False, id="fewer rows that are too large together"),
-        pytest.param(600, 3100, 2000, True, id="as large, and fewer still"),
+        pytest.param(2000, 50, 2000, True, id="many rows"),
+        pytest.param(2001, 50, 2000, False, id="one row more than many"),
+        pytest.param(2000, 51, 2000, False, id="many rows that are too large together"),
+        pytest.param(1500, 67, 2000, False, id="fewer rows that are too large together"),
+        pytest.param(1200, 67, 2000, True, id="as large, and fewer still"),
     ],
 )
 def test_the_driver_collects_rows_up_to_a_count_and_a_size(
-    spark: SparkSession, count: int, size: int, limit: int, is_whole: bool
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+    count: int,
+    size: int,
+    limit: int,
+    is_whole: bool,
 ) -> None:
+    # Below 1 MB, which Spark's block manager has no part in: other tests lose its files.
+    monkeypatch.setattr(driver_rows_module, "FEW_ROWS_SIZE_MAX", 100)
+    monkeypatch.setattr(driver_rows_module, "COLLECTED_SIZE_MAX", 100_000)
     value = F.rpad(F.col("id").cast("string"), size, " ")
     rows = spark.range(0, count, numPartitions=1).select(value.alias("value"))
     found = collect_few(rows, {"value": "cast(value as binary)"}, limit, 1)
