@@ -116,6 +116,20 @@ class Lockstep:
         value: T = self._block(coroutine)
         return value
 
+    def start(self, coroutine: Coroutine[Any, Any, T]) -> "Started[T]":
+        """Begin to run a coroutine in the process's loop, beside the thread."""
+
+        async def begin() -> asyncio.Task[T]:
+            task = asyncio.get_running_loop().create_task(coroutine)
+            task.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+            return task
+
+        try:
+            return Started(self, self.call(begin()))
+        except ProcessDied:
+            coroutine.close()
+            raise
+
     def sleep(self, delay_ms: float) -> None:
         """Block for a while of the process's clock."""
         self.call(self._sleep(delay_ms))
@@ -151,6 +165,26 @@ class Lockstep:
         if self._error is not None:
             raise self._error
         return work()
+
+
+@dataclass(frozen=True, slots=True)
+class Started(Generic[T]):
+    """What `Lockstep.start` began, as a `concurrent.futures.Future`."""
+
+    lockstep: Lockstep
+    task: asyncio.Task[T]
+
+    def result(self) -> T:
+        """Block until it has ended. Raises what it raised."""
+        return self.lockstep.call(self._outcome())
+
+    def cancel(self) -> None:
+        """End it, unless it has ended; nothing does in a dead process."""
+        if self.lockstep.process.alive:
+            self.task.cancel()
+
+    async def _outcome(self) -> T:
+        return await self.task
 
 
 def _close(wish: Coroutine[Any, Any, Any]) -> None:

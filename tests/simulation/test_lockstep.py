@@ -56,6 +56,57 @@ def test_what_a_coroutine_raises_is_raised_where_the_thread_blocks() -> None:
     assert seen == ["done"]
 
 
+def test_what_was_started_runs_while_the_thread_does_something_else() -> None:
+    scheduler = Scheduler()
+    lockstep = Lockstep(new_process(scheduler))
+    seen: list[tuple[float, str]] = []
+
+    async def fail() -> None:
+        raise ValueError("no")
+
+    def work() -> None:
+        slow, failing, unwanted = (
+            lockstep.start(slowly("a", 3.0)),
+            lockstep.start(fail()),
+            lockstep.start(slowly("unwanted", 9.0)),
+        )
+        seen.append((scheduler.now_s, lockstep.call(slowly("b"))))
+        seen.append((scheduler.now_s, slow.result()))
+        with pytest.raises(ValueError, match="no"):
+            failing.result()
+        unwanted.cancel()
+        seen.append((scheduler.now_s, "end"))
+
+    lockstep.process.spawn(lockstep.run(work))
+    scheduler.run_until(20)
+    assert seen == [(0.0, "b"), (1.0, "a"), (3.0, "end")]
+
+
+def test_what_was_started_ends_with_its_process() -> None:
+    scheduler = Scheduler()
+    lockstep = Lockstep(new_process(scheduler))
+    seen: list[str] = []
+
+    async def work_on() -> None:
+        await slowly("a")
+        seen.append("went on")
+
+    def work() -> None:
+        started = lockstep.start(work_on())
+        try:
+            lockstep.die("itself")
+        finally:
+            started.cancel()
+            with pytest.raises(ProcessDied):
+                started.result()
+            with pytest.raises(ProcessDied):
+                lockstep.start(work_on())
+
+    lockstep.process.spawn(lockstep.run(work))
+    scheduler.run_until(20)
+    assert seen == []
+
+
 def test_two_processes_take_turns_in_the_order_of_virtual_time() -> None:
     scheduler = Scheduler()
     seen: list[str] = []
