@@ -106,11 +106,15 @@ def _check_tests(mutation: Mutation, root: Path) -> None:
 
 
 def copy_tree(target: Path) -> None:
-    """Copy what the tests need. Compiled files come along, as they carry their source's time."""
+    """Copy what the tests need. Compiled files come along, as they carry their source's time.
+
+    Files that another process is writing, and will rename, do not.
+    """
+    being_written = shutil.ignore_patterns("*.pyc.*")
     for name in COPIED:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, target / name)
+            shutil.copytree(source, target / name, ignore=being_written)
         else:
             shutil.copy2(source, target / name)
 
