@@ -152,7 +152,7 @@ def encode_record(record: Record, offset_delta: int, timestamp_delta: int) -> by
     time = _SMALL[timestamp_delta] if is_small else varint(timestamp_delta)
     is_small = 0 <= offset_delta < _SMALL_COUNT
     delta = _SMALL[offset_delta] if is_small else varint(offset_delta)
-    tail = _header_bytes(headers) if headers else b"\x00"
+    tail = header_bytes(headers) if headers else b"\x00"
     return b"".join((b"\x00", time, delta, key_size, key, value_size, value, tail))
 
 
@@ -160,7 +160,8 @@ def _varint(value: int) -> bytes:
     return _SMALL[value] if 0 <= value < _SMALL_COUNT else varint(value)
 
 
-def _header_bytes(headers: Headers) -> bytes:
+def header_bytes(headers: Headers) -> bytes:
+    """The end of a record: the count of its headers, and each one's name and content."""
     parts = [_varint(len(headers))]
     for name, content in headers:
         raw = name.encode()

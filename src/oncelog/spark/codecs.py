@@ -29,6 +29,7 @@ from oncelog.protocol.batch import (
     renew_crc,
 )
 from oncelog.protocol.compression import compress, decompress
+from oncelog.protocol.record import header_bytes
 from oncelog.spark.record_bounds import record_bounds
 from oncelog.spark.varints import VarintColumn, as_binary
 
@@ -387,29 +388,12 @@ def _encode_header_lists(headers: Any, count: int) -> tuple[Any, Int64s]:
         return pa.Array.from_buffers(pa.binary(), count, [None, bounds, data]), np.ones(
             count, np.int64
         )
-    rows = [_header_bytes(entries or []) for entries in headers.to_pylist()]
+    rows = [
+        header_bytes([(entry["key"] or "", entry["value"]) for entry in entries or []])
+        for entries in headers.to_pylist()
+    ]
     sizes = np.fromiter((len(row) for row in rows), np.int64, count)
     return pa.array(rows, pa.binary()), sizes
-
-
-def _header_bytes(entries: list[dict[str, Any]]) -> bytes:
-    out = bytearray(_one_varint(len(entries)))
-    for entry in entries:
-        key = (entry["key"] or "").encode()
-        value = entry["value"]
-        out += _one_varint(len(key)) + key
-        out += _one_varint(-1) if value is None else _one_varint(len(value)) + value
-    return bytes(out)
-
-
-def _one_varint(value: int) -> bytes:
-    raw = (value << 1) ^ (value >> 63)
-    out = bytearray()
-    while raw > 0x7F:
-        out.append(raw & 0x7F | 0x80)
-        raw >>= 7
-    out.append(raw)
-    return bytes(out)
 
 
 def _require(condition: bool, message: str) -> None:

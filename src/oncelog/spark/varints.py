@@ -24,7 +24,7 @@ Int64s = npt.NDArray[np.int64]
 Uint64s = npt.NDArray[np.uint64]
 
 
-def zigzag(values: Int64s) -> Uint64s:
+def _zigzag(values: Int64s) -> Uint64s:
     """Map signed numbers to unsigned ones, small ones to small ones."""
     return ((values << 1) ^ (values >> 63)).view(np.uint64)
 
@@ -44,7 +44,7 @@ class VarintColumn:
     @classmethod
     def of(cls, values: Int64s) -> "VarintColumn":
         """Encode int64 numbers, of which there is at least one."""
-        raw = zigzag(values)
+        raw = _zigzag(values)
         size_min, size_max = _size(int(raw.min())), _size(int(raw.max()))
         if size_min == size_max:
             return cls(raw, size_min, size_max, size_min)
@@ -54,7 +54,7 @@ class VarintColumn:
         return cls(raw, size_min, size_max, sizes)
 
 
-def joined(columns: Sequence[VarintColumn]) -> tuple[npt.NDArray[np.uint8], Int64s]:
+def _joined(columns: Sequence[VarintColumn]) -> tuple[npt.NDArray[np.uint8], Int64s]:
     """Return the varints of record 0 of all columns, of record 1, and so on.
 
     Also the n + 1 places where those of each record begin.
@@ -90,7 +90,7 @@ def as_binary(columns: Sequence[VarintColumn], roomy: Sequence[int] = (), room: 
     The records with the numbers `roomy`, in ascending order, have `room` bytes in front of theirs,
     with any content.
     """
-    data, bounds = joined(columns)
+    data, bounds = _joined(columns)
     if room:
         edges = [*(int(bounds[first]) for first in roomy), len(data)]
         spaced = np.empty(len(data) + room * len(roomy), np.uint8)
