@@ -10,6 +10,11 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 
 STOP_S_MAX = 15
 LINES_COUNT_MAX = 40
+OF_THE_DAEMON = re.compile(
+    r'Traceback \(most recent call last\):\n(?:  File ".*/pyspark/daemon\.py", line .*\n'
+    r"(?:    .*\n)*)+BrokenPipeError: .*\n"
+)
+"""What PySpark prints when a worker's last words come after the JVM closed their socket."""
 
 
 def test_a_query_that_is_stopped_in_mid_write_ends_soon_and_says_little(job: Job) -> None:
@@ -28,6 +33,6 @@ def test_a_query_that_is_stopped_in_mid_write_ends_soon_and_says_little(job: Job
     assert float(told[1]) < STOP_S_MAX
     assert told[2] == "None"
     assert "StackOverflowError" not in text
-    assert "Traceback" not in text
+    assert "Traceback" not in OF_THE_DAEMON.sub("", text)
     assert len(text.splitlines()) <= LINES_COUNT_MAX, text
     assert read(job.bootstrap_servers, f"{job.name}-out") == []
