@@ -20,6 +20,10 @@ async def slowly(value: str, delay_s: float = 1.0) -> str:
     return value
 
 
+async def fail() -> None:
+    raise ValueError("no")
+
+
 def test_virtual_time_passes_while_a_call_blocks() -> None:
     scheduler = Scheduler()
     lockstep = Lockstep(new_process(scheduler))
@@ -40,9 +44,6 @@ def test_what_a_coroutine_raises_is_raised_where_the_thread_blocks() -> None:
     lockstep = Lockstep(new_process(scheduler))
     seen: list[object] = []
 
-    async def fail() -> None:
-        raise ValueError("no")
-
     def work() -> str:
         with pytest.raises(ValueError, match="no"):
             lockstep.call(fail())
@@ -60,9 +61,6 @@ def test_what_was_started_runs_while_the_thread_does_something_else() -> None:
     scheduler = Scheduler()
     lockstep = Lockstep(new_process(scheduler))
     seen: list[tuple[float, str]] = []
-
-    async def fail() -> None:
-        raise ValueError("no")
 
     def work() -> None:
         slow, failing, unwanted = (
