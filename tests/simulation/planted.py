@@ -197,8 +197,13 @@ def search(
     runs_max: int,
     seconds_max: float,
     given_up: threading.Event | None = None,
+    *,
+    silent_seconds_max: float = SECONDS_MAX,
 ) -> Search:
-    """Plant one bug and look for it from each start, until it is `given_up`."""
+    """Plant one bug and look for it from each start, until it is `given_up`.
+
+    A run that takes longer than `silent_seconds_max` ends the search with a problem.
+    """
     found = Search(bug, dict.fromkeys(starts))
     began = time.monotonic()
     task = _task(bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max)
@@ -218,7 +223,9 @@ def search(
             assert process.stdin is not None
             assert process.stdout is not None
             assert process.stderr is not None
+            silence = _SilenceTimer(process, silent_seconds_max)
             for line in process.stdout:
+                silence.heard()
                 if given_up is not None and given_up.is_set():
                     process.kill()
                     break
@@ -227,11 +234,41 @@ def search(
                 if run["findings"]:
                     process.stdin.write("yes\n" if counts else "no\n")
                     process.stdin.flush()
+            silence.cancel()
             complaints = process.stderr.read()
-        if process.returncode:
+        if silence.has_expired:
+            found.problem = "a run does not end"
+        elif process.returncode:
             found.problem = (complaints.strip().splitlines() or ["it was ended"])[-1]
     found.seconds = time.monotonic() - began
     return found
+
+
+class _SilenceTimer:
+    """Kills a process that has printed nothing for too long: one of its runs does not end."""
+
+    def __init__(self, process: "subprocess.Popen[str]", seconds: float) -> None:
+        self._process = process
+        self._seconds = seconds
+        self.has_expired = False
+        self._timer = self._armed()
+
+    def _armed(self) -> threading.Timer:
+        timer = threading.Timer(self._seconds, self._expire)
+        timer.daemon = True
+        timer.start()
+        return timer
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._process.kill()
+
+    def heard(self) -> None:
+        self._timer.cancel()
+        self._timer = self._armed()
+
+    def cancel(self) -> None:
+        self._timer.cancel()
 
 
 def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:

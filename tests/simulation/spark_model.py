@@ -358,7 +358,10 @@ def main() -> int:
     parser.add_argument("--profile", choices=USED_PROFILES)
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument(
-        "--until", nargs="+", metavar="KIND", help="end with the first finding of such a kind"
+        "--until",
+        nargs="+",
+        metavar="KIND",
+        help="end with the first finding of such a kind, or of any",
     )
     arguments = parser.parse_args()
     began = time.monotonic()
@@ -376,7 +379,8 @@ def main() -> int:
             print(f"seed {result.seed} ({result.profile}): {signature}\n    {detail}", flush=True)
         failed += bool(result.findings)
         kinds = {signature.partition(":")[0] for signature, _ in result.findings}
-        if kinds & set(arguments.until or ()):
+        until = set(arguments.until or ())
+        if kinds & until or (kinds and "any" in until):
             print(f"FOUND after {runs} runs: {', '.join(sorted(kinds))}")
             return 1
         if time.monotonic() - began > arguments.seconds:

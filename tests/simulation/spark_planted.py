@@ -31,14 +31,17 @@ def names() -> list[str]:
 
 
 def runs_until_found(bug: Bug, start: int, runs_max: int) -> tuple[int | None, str]:
-    """Runs until a checker that the bug names has found it (None: it has not), and what fired."""
+    """Runs until a checker that the bug names has found it (None: it has not), and what fired.
+
+    Any checker, if the bug names none.
+    """
     with tempfile.TemporaryDirectory(prefix="oncelog-planted-") as folder:
         tree = Path(folder)
         plant(bug, tree)
         command = [sys.executable, "-m", "tests.simulation.spark_model"]
         command += ["--runs", str(runs_max), "--seed", str(start)]
         command += ["--profile", bug.profile] if bug.profile else []
-        command += ["--until", *bug.caught_by]
+        command += ["--until", *(bug.caught_by or ("any",))]
         done = subprocess.run(
             command,
             cwd=ROOT,

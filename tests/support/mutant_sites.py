@@ -3,6 +3,8 @@
 Pure: text in, `Mutant`s out, always the same ones in the same order. A mutant is named by its
 function, the kind of change and a number among those of one kind in the function, so that its name
 lives through changes elsewhere in the file.
+
+`mutants_of` finds slips of a character; `tests.support.semantic_sites` finds those of a thought.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ import ast
 from collections import Counter
 from dataclasses import dataclass
 
-__all__ = ["Mutant", "mutants_of"]
+__all__ = ["Mutant", "SiteFinder", "is_no_behaviour", "mutants_of"]
 
 _OTHER_OPERATOR: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Lt: ("<", "<="),
@@ -58,7 +60,9 @@ def mutants_of(file: str, source: bytes) -> list[Mutant]:
     return finder.found
 
 
-class _Finder(ast.NodeVisitor):
+class SiteFinder(ast.NodeVisitor):
+    """Goes through the functions of a file. What a place becomes is decided by who inherits."""
+
     def __init__(self, file: str, source: bytes) -> None:
         self.found: list[Mutant] = []
         self._file = file
@@ -70,7 +74,6 @@ class _Finder(ast.NodeVisitor):
         self._scope: list[str] = []
         self._in_function = False
         self._counts: Counter[str] = Counter()
-        self._negated: set[ast.expr] = set()
 
     # --- the places
 
@@ -93,7 +96,7 @@ class _Finder(ast.NodeVisitor):
     def _replace(self, kind: str, node: ast.expr | ast.stmt, after: str) -> None:
         self._add(kind, node.lineno, *self._span(node), after)
 
-    def _text(self, node: ast.expr) -> str:
+    def _text(self, node: ast.expr | ast.stmt) -> str:
         start, end = self._span(node)
         return self._source[start:end].decode()
 
@@ -127,6 +130,12 @@ class _Finder(ast.NodeVisitor):
         if self._in_function or isinstance(node, scopes):
             super().visit(node)
 
+
+class _Finder(SiteFinder):
+    def __init__(self, file: str, source: bytes) -> None:
+        super().__init__(file, source)
+        self._negated: set[ast.expr] = set()
+
     # --- statements
 
     def visit_If(self, node: ast.If) -> None:
@@ -143,7 +152,7 @@ class _Finder(ast.NodeVisitor):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
-        if isinstance(value, ast.Call) and not _is_no_behaviour(value):
+        if isinstance(value, ast.Call) and not is_no_behaviour(value):
             self._replace("call dropped", node, "pass")
             self.generic_visit(node)
 
@@ -193,7 +202,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        if _is_no_behaviour(node):
+        if is_no_behaviour(node):
             return
         if isinstance(node.func, ast.Name) and node.func.id == "Decision":
             for keyword in node.keywords:
@@ -209,7 +218,8 @@ class _Finder(ast.NodeVisitor):
         """Our own bugs and bad bytes: their texts are no behaviour."""
 
 
-def _is_no_behaviour(call: ast.Call) -> bool:
+def is_no_behaviour(call: ast.Call) -> bool:
+    """Whether a call only checks, or only logs."""
     function = call.func
     if isinstance(function, ast.Name):
         return function.id in _CHECKS

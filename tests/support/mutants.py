@@ -1,13 +1,17 @@
-"""Plants small bugs by the hundred in the rooms of the coordinators, and demands that each is
-killed by the tests of its own part of the tree.
+"""Plants bugs drawn at random, and counts who notices: the tests, the simulation, or neither.
 
 Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM] [--evidence]``; part
-of `make test-full`. The seed draws `count` mutants of each room from all that
-`tests.support.mutant_sites` finds there. One that lives is either a hole in the tests, or it
-changes nothing that anybody could see: tests/support/survivors.toml says why, by its name.
+of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a new
+seed unless it is given one. A room, a kind of mistake and a place of it are drawn one after another
+(`tests.support.semantic_sites`, or with ``--slips`` `tests.support.mutant_sites`). What the type
+checker rejects is left out. Each mutant meets the tests of its own part of the tree, and apart from
+them 100 simulated runs with seeds of its own.
 
-docs/evidence/mutants.json is written as they are judged. A mutant that it has is not judged again
-as long as the sources and the room's tests are the same.
+One that lives through both is either a hole, or it changes nothing that anybody could see:
+tests/support/survivors.toml says why, by its name.
+
+docs/evidence/mutants.json is written as they are judged; a call with the same seed on the same
+commit goes on from there.
 """
 
 from __future__ import annotations
@@ -15,6 +19,7 @@ from __future__ import annotations
 import argparse
 import queue
 import random
+import subprocess
 import sys
 import tempfile
 import tomllib
@@ -27,52 +32,27 @@ from typing import Any
 
 from rich.console import Console
 
-from tests.support import campaigns, evidence, mutations
-from tests.support.mutant_sites import Mutant, mutants_of
-from tests.support.mutations import (
-    EXIT_OK,
-    EXIT_TESTS_FAILED,
-    PARALLEL_MAX,
-    ROOT,
-    copy_tree,
-    run_pytest,
-)
+from tests.simulation import planted, spark_planted
+from tests.support import campaigns, evidence
+from tests.support.mutant_draw import ROOMS, Drawn, drawn, fresh_copy, key_of, typed
+from tests.support.mutant_sites import Mutant
+from tests.support.mutations import EXIT_OK, PARALLEL_MAX, ROOT, run_pytest
+from tests.support.patches import Edit
 
 SURVIVORS = ROOT / "tests" / "support" / "survivors.toml"
 NAME = "mutants"
-KILLED, SURVIVED, DOES_NOT_RUN = "killed", "survived", "does not run"
+KILLED, SURVIVED = "killed", "survived"
+SIMULATED_RUNS = 100
+SIMULATION_SECONDS_MAX = 900.0
+SEEDS_APART = 1_000
+"""Between the first simulated seeds of two mutants."""
 
-
-@dataclass(frozen=True, slots=True)
-class Room:
-    """Where bugs are planted, and the tests that have to notice, the quickest first."""
-
-    sources: tuple[str, ...]
-    tests: tuple[str, ...]
-
-
-ROOMS = {
-    "transaction": Room(
-        ("src/oncelog/transaction/*.py",),
-        ("tests/scenarios/transaction", "tests/unit/transaction"),
-    ),
-    "coordinator": Room(("src/oncelog/coordinator/*.py",), ("tests/unit/coordinator",)),
-    "group": Room(
-        ("src/oncelog/group/*.py",), ("tests/scenarios/test_group.py", "tests/unit/group")
-    ),
-    "shells": Room(
-        ("src/oncelog/broker/coordination/*.py",),
-        ("tests/unit/broker/coordination", "tests/unit/broker/apis/test_transactions.py"),
-    ),
-    "guard": Room(
-        ("src/oncelog/storage/verifications.py",),
-        ("tests/unit/storage/test_verifications.py", "tests/unit/broker/coordination"),
-    ),
-}
+RUN_SILENT_SECONDS_MAX = 120.0
+"""A simulated run takes a second. One that does not end is noticed."""
 
 
 Judged = dict[str, Any]
-"""A verdict as JSON: room, line, what stands there instead, verdict."""
+"""A verdict as JSON: room, line, what stands there instead, tests, simulation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +61,11 @@ class Verdict:
 
     room: str
     mutant: Mutant
-    outcome: str
-    """One of KILLED, SURVIVED and DOES_NOT_RUN."""
+    tests: str
+    """KILLED or SURVIVED."""
+
+    simulated: str
+    """What the simulation found and after how many runs, or SURVIVED."""
 
     @property
     def key(self) -> str:
@@ -90,19 +73,7 @@ class Verdict:
         return key_of(self.mutant)
 
 
-def key_of(mutant: Mutant) -> str:
-    """A mutant's name among all."""
-    return f"{mutant.file.removeprefix('src/oncelog/')} {mutant.name}"
-
-
-def drawn(room: str, seed: int, count: int, root: Path = ROOT) -> list[Mutant]:
-    """The mutants of a room that a seed draws, in the order of the files."""
-    found: list[Mutant] = []
-    for pattern in ROOMS[room].sources:
-        for path in sorted(root.glob(pattern)):
-            found += mutants_of(str(path.relative_to(root)), path.read_bytes())
-    chosen = random.Random(f"{seed}:{room}").sample(range(len(found)), min(count, len(found)))
-    return [found[index] for index in sorted(chosen)]
+# --- judging -----------------------------------------------------------------------------
 
 
 def reasons() -> dict[str, str]:
@@ -121,43 +92,71 @@ def tests_for(room: str, mutant: Mutant, tree: Path) -> list[str]:
     return [*first, *ROOMS[room].tests]
 
 
-def judge(room: str, mutant: Mutant, tree: Path) -> Verdict:
-    """Plant a mutant in a copy, run the tests, take it out again."""
+def judge(each: Drawn, tree: Path, unplanted: planted.Unplanted, first_seed: int) -> Verdict:
+    """Plant a mutant in a copy, run the tests and the simulation, take it out again."""
+    room, mutant = each
     path = tree / mutant.file
     source = path.read_bytes()
     path.write_bytes(mutant.planted(source))
     try:
         options = ["-x", "-m", "not soak"]
-        code, output = run_pytest(tree, [*options, *tests_for(room, mutant, tree)])
+        code, _ = run_pytest(tree, [*options, *tests_for(room, mutant, tree)])
     finally:
         path.write_bytes(source)
-    if code == EXIT_OK:
-        return Verdict(room, mutant, SURVIVED)
-    is_import = "errors during collection" in output or "ImportError" in output
-    runs = code == EXIT_TESTS_FAILED and not is_import
-    return Verdict(room, mutant, KILLED if runs or code == -1 else DOES_NOT_RUN)
+    whole = Edit(mutant.file, source.decode(), mutant.planted(source).decode())
+    bug = planted.Bug(key_of(mutant), (whole,), "drawn", (), "")
+    simulated = _simulated_spark if ROOMS[room].is_spark else _simulated
+    return Verdict(
+        room,
+        mutant,
+        SURVIVED if code == EXIT_OK else KILLED,
+        simulated(bug, unplanted, first_seed) or SURVIVED,
+    )
 
 
-def judge_all(wanted: Sequence[tuple[str, Mutant]]) -> Generator[Verdict, None, None]:
+def _simulated(bug: planted.Bug, unplanted: planted.Unplanted, first_seed: int) -> str:
+    """What the simulation finds, or nothing."""
+    found = planted.search(
+        bug,
+        unplanted,
+        [first_seed],
+        SIMULATED_RUNS,
+        SIMULATION_SECONDS_MAX,
+        silent_seconds_max=RUN_SILENT_SECONDS_MAX,
+    )
+    if found.problem:
+        return found.problem
+    runs = found.runs[first_seed]
+    return "" if runs is None else f"{', '.join(found.fired)} after {runs} runs"
+
+
+def _simulated_spark(bug: planted.Bug, _unplanted: planted.Unplanted, first_seed: int) -> str:
+    try:
+        runs, fired = spark_planted.runs_until_found(bug, first_seed, SIMULATED_RUNS)
+    except subprocess.TimeoutExpired:
+        return "a run does not end"
+    if runs is not None:
+        return f"{fired} after {runs} runs"
+    return "" if fired == "nothing" else fired
+
+
+def judge_all(wanted: Sequence[tuple[int, Drawn]], seed: int) -> Generator[Verdict, None, None]:
     """Judge mutants, a few at a time, each worker in a copy of its own.
 
-    When the caller goes away those that have been begun are finished and the rest left.
+    Each comes with its number in the draw. When the caller goes away those that have been begun
+    are finished and the rest left.
     """
+    unplanted = planted.Unplanted()
     with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as folder:
         trees: queue.SimpleQueue[Path] = queue.SimpleQueue()
         for number in range(PARALLEL_MAX):
-            tree = Path(folder) / str(number)
-            tree.mkdir()
-            copy_tree(tree)
-            for compiled in tree.glob("src/**/__pycache__/*.pyc"):
-                # It could pass for up to date: same size, and written within the same second.
-                compiled.unlink()
-            trees.put(tree)
+            trees.put(fresh_copy(Path(folder) / str(number)))
 
-        def work(each: tuple[str, Mutant]) -> Verdict:
+        def work(numbered: tuple[int, Drawn]) -> Verdict:
+            number, each = numbered
             tree = trees.get()
             try:
-                return judge(*each, tree)
+                return judge(each, tree, unplanted, seed + number * SEEDS_APART)
             finally:
                 trees.put(tree)
 
@@ -168,139 +167,143 @@ def judge_all(wanted: Sequence[tuple[str, Mutant]]) -> Generator[Verdict, None, 
             pool.shutdown(cancel_futures=True)
 
 
+# --- the score ---------------------------------------------------------------------------
+
+
 def tell(verdict: Verdict, console: Console) -> None:
-    """Print a mutant that was not killed."""
-    if verdict.outcome != KILLED:
-        mutant = verdict.mutant
-        at = f"{mutant.file}:{mutant.line}"
-        console.print(f"{verdict.outcome}: {at} {verdict.key}: {mutant.after}", markup=False)
+    """Print what became of a mutant."""
+    mutant = verdict.mutant
+    console.print(
+        f"{mutant.file}:{mutant.line} {verdict.key}: {mutant.after}\n"
+        f"    tests: {verdict.tests}; simulation: {verdict.simulated}",
+        markup=False,
+        highlight=False,
+        style=None if verdict.tests == KILLED else "yellow",
+    )
 
 
 class Tally:
-    """The verdicts of all calls on the same sources."""
+    """The verdicts of all calls with one seed on one commit."""
 
-    def __init__(self, seed: int, wanted_count: int, room_sources: Mapping[str, str]) -> None:
+    def __init__(self, seed: int, wanted: Sequence[Drawn], at_commit: str) -> None:
         self._seed = seed
-        self._wanted_count = wanted_count
-        self._sources = room_sources
+        self._wanted = wanted
+        self._commit = at_commit
         self._reasons = reasons()
         self._known: dict[str, Judged] = {}
         """Those of this call and of calls before it, by name."""
-        self.count = 0
 
-    def take_known(self, wanted: Sequence[tuple[str, Mutant]]) -> list[tuple[str, Mutant]]:
-        """Take over what the evidence has of these sources; returns what is still to be judged."""
-        self._known = judged_before(self._sources)
-        left = [(room, mutant) for room, mutant in wanted if key_of(mutant) not in self._known]
-        self.count = len(wanted) - len(left)
-        return left
+    def take_known(self) -> list[tuple[int, Drawn]]:
+        """Take over what the evidence has; returns what is still to be judged, numbered."""
+        document = evidence.read(NAME)
+        is_same = document.get("seed") == self._seed and document.get("commit") == self._commit
+        # What a work tree held with changes nobody knows.
+        if is_same and not self._commit.endswith("+changes"):
+            self._known = dict(document["mutants"])
+        return [
+            (number, each)
+            for number, each in enumerate(self._wanted)
+            if key_of(each[1]) not in self._known
+        ]
+
+    @property
+    def count(self) -> int:
+        return len(self._known)
+
+    @property
+    def survivors(self) -> dict[str, str]:
+        """Those that neither noticed, and why that is right."""
+        return {
+            key: self._reasons.get(key, "a hole")
+            for key, judged in sorted(self._known.items())
+            if judged["tests"] == judged["simulation"] == SURVIVED
+        }
 
     @property
     def holes(self) -> list[str]:
         """The names of survivors that nothing explains."""
-        return [
-            key
-            for key, judged in self._known.items()
-            if judged["verdict"] == SURVIVED and key not in self._reasons
-        ]
+        return [key for key in self.survivors if key not in self._reasons]
 
     @property
     def failed_count(self) -> int:
         return len(self.holes)
 
     def add(self, verdict: Verdict) -> None:
-        self.count += 1
         self._known[verdict.key] = {
             "room": verdict.room,
             "line": verdict.mutant.line,
             "after": verdict.mutant.after,
-            "verdict": verdict.outcome,
+            "tests": verdict.tests,
+            "simulation": verdict.simulated,
         }
+
+    def score(self) -> Mapping[str, int]:
+        """How many were killed by the tests, by the simulation, by both, and by neither."""
+        found: Counter[str] = Counter({"tests": 0, "simulation": 0, "both": 0, "neither": 0})
+        for judged in self._known.values():
+            by_tests, by_simulation = judged["tests"] == KILLED, judged["simulation"] != SURVIVED
+            found["tests"] += by_tests
+            found["simulation"] += by_simulation
+            found["both"] += by_tests and by_simulation
+            found["neither"] += not by_tests and not by_simulation
+        return found
 
     def entry(self) -> evidence.Entry:
         """Every mutant and what became of it."""
-        found = dict(sorted(self._known.items()))
-        survivors = [key for key, judged in found.items() if judged["verdict"] == SURVIVED]
         return {
             "seed": self._seed,
-            "drawn": self._wanted_count,
-            "judged of these": self.count,
-            "counts": dict(Counter(judged["verdict"] for judged in found.values())),
-            "by hand": hand_kept(),
-            "survivors": {key: self._reasons.get(key, "a hole") for key in survivors},
-            "sources": dict(self._sources),
-            "mutants": found,
+            "drawn": len(self._wanted),
+            "judged": self.count,
+            "killed by": dict(self.score()),
+            "survivors": self.survivors,
+            "mutants": dict(sorted(self._known.items())),
         }
 
     @property
     def verdict(self) -> str:
         if self.holes:
             return "some survived"
-        if self.count < self._wanted_count:
-            return "not finished"
-        return "all killed or explained"
-
-
-def sources_of(at_commit: str, room: str) -> str:
-    """Stands for all sources and the room's tests at a commit."""
-    return evidence.sources(at_commit, "src", *ROOMS[room].tests).replace("\n", " ")
-
-
-def judged_before(room_sources: Mapping[str, str]) -> dict[str, Judged]:
-    """What the evidence has of rooms that are as they were."""
-    document = evidence.read(NAME)
-    same = {
-        room
-        for room, sources in document.get("sources", {}).items()
-        # What a work tree held with changes nobody knows.
-        if sources == room_sources[room] and not sources.endswith("+changes")
-    }
-    return {
-        key: each for key, each in document.get("mutants", {}).items() if each.get("room") in same
-    }
-
-
-def hand_kept() -> list[str]:
-    """The bugs of tests/mutations that stand in these rooms; that suite demands their catch."""
-    patterns = [pattern for room in ROOMS.values() for pattern in room.sources]
-    loaded = [mutations.load(name) for name in mutations.names()]
-    return [m.name for m in loaded if any(Path(m.edit.file).match(p) for p in patterns)]
+        return "not finished" if self.count < len(self._wanted) else "all killed or explained"
 
 
 def main() -> int:
     """Exit code 0 if every mutant was killed or is explained."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--count", type=int, default=40, help="of each room")
+    parser.add_argument("--seed", type=int, help="a new one if none is given")
+    parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--room", choices=sorted(ROOMS))
+    parser.add_argument("--slips", action="store_true", help="slips of a character instead")
     parser.add_argument("--only", metavar="TEXT", nargs="+", help="all whose name holds a text")
     parser.add_argument("--evidence", action="store_true", help="write docs/evidence/mutants.json")
     arguments = parser.parse_args()
     console = Console(soft_wrap=True)
+    seed = arguments.seed
+    if seed is None:
+        seed = random.SystemRandom().randrange(10**9)
     rooms = [arguments.room] if arguments.room else list(ROOMS)
-    count = arguments.count if arguments.only is None else sys.maxsize
-    wanted = [
-        (room, mutant)
-        for room in rooms
-        for mutant in drawn(room, arguments.seed, count)
-        if arguments.only is None or any(text in key_of(mutant) for text in arguments.only)
-    ]
-    at_commit = evidence.commit()
-    tally = Tally(
-        arguments.seed, len(wanted), {room: sources_of(at_commit, room) for room in ROOMS}
-    )
-    left = tally.take_known(wanted) if arguments.evidence else wanted
+    candidates = drawn(rooms, seed, slips=arguments.slips)
+    if arguments.only is None:
+        with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as folder:
+            wanted = typed(candidates, arguments.count, fresh_copy(Path(folder) / "typed"))
+    else:
+        texts = arguments.only
+        wanted = [each for each in candidates if any(text in key_of(each[1]) for text in texts)]
+    console.print(f"seed {seed}: {len(wanted)} mutants")
+    tally = Tally(seed, wanted, evidence.commit())
+    left = tally.take_known() if arguments.evidence else list(enumerate(wanted))
 
     def keep(entries: list[evidence.Entry]) -> None:
         evidence.write(NAME, tally.verdict, entries[-1])
 
     code = campaigns.carry_out(
-        judge_all(left),
+        judge_all(left, seed),
         tally,
         campaigns.Shown(console, "mutants", len(wanted)),
         tell,
         keep if arguments.evidence else None,
     )
+    score = ", ".join(f"{who} {count}" for who, count in tally.score().items())
+    console.print(f"killed by: {score}", highlight=False)
     for key in tally.holes:
         console.print(f"a hole: {key}", style="red", markup=False)
     return code

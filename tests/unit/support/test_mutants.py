@@ -1,24 +1,16 @@
 """Where the generator of small bugs finds them, and that its list of survivors is up to date."""
 
 import ast
+from itertools import islice
 from pathlib import Path
 
 import pytest
 
 from tests.support import evidence
-from tests.support.mutant_sites import Mutant, mutants_of
-from tests.support.mutants import (
-    KILLED,
-    NAME,
-    ROOMS,
-    SURVIVED,
-    Tally,
-    Verdict,
-    drawn,
-    hand_kept,
-    key_of,
-    reasons,
-)
+from tests.support.mutant_draw import ROOMS, Drawn, all_of, drawn, key_of
+from tests.support.mutant_sites import mutants_of
+from tests.support.mutants import KILLED, NAME, SURVIVED, Tally, Verdict, reasons
+from tests.support.semantic_sites import semantic_mutants_of
 
 SOURCE = b'''
 LIMIT = 5
@@ -36,23 +28,34 @@ class Room:
         return Decision(entries=(event,), effects=(event,), wait=True)
 '''
 
-SOURCES = dict.fromkeys(ROOMS, "as they are")
+SEMANTIC = b"""
+class Room:
+    def decide(self, events, first, last):
+        self.opened(first, last)
+        self.count += last - first
+        for event in events:
+            if event.epoch > self.epoch and event.ready:
+                continue
+            self.take(min(event.epoch, event.term))
+        return [each for each in events[0].parts if each.known]
+"""
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, Mutant]]:
+def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
     """Three mutants, and no evidence yet."""
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
-    return [("coordinator", mutant) for mutant in drawn("coordinator", 1, 3)]
+    monkeypatch.setattr(evidence, "commit", lambda: "one")
+    return list(islice(drawn(["coordinator"], 1), 3))
 
 
 def judged(
-    wanted: list[tuple[str, Mutant]], outcome: str, sources: dict[str, str] = SOURCES
+    wanted: list[Drawn], tests: str, simulated: str = SURVIVED, commit: str = "one"
 ) -> Tally:
     """A call that judges the first mutant, and keeps it in the evidence."""
-    tally = Tally(1, len(wanted), sources)
-    tally.take_known(wanted)
-    tally.add(Verdict(*wanted[0], outcome))
+    tally = Tally(1, wanted, commit)
+    tally.take_known()
+    tally.add(Verdict(*wanted[0], tests, simulated))
     evidence.write(NAME, tally.verdict, tally.entry())
     return tally
 
@@ -74,60 +77,114 @@ def test_every_kind_of_place_is_found() -> None:
     }
 
 
+def test_every_kind_of_mistake_is_found() -> None:
+    found = {
+        m.name.removeprefix("Room.decide: "): m.after for m in semantic_mutants_of("f.py", SEMANTIC)
+    }
+    steps = "self.count += last - first\n        self.opened(first, last)"
+    assert found == {
+        "steps exchanged #1": steps,
+        "call forgotten #1": "pass",
+        "arguments exchanged #1": "last, first",
+        "the other of a pair #1": "last",
+        "the other of a pair #2": "first",
+        "assignment forgotten #1": "pass",
+        "difference reversed #1": "((first) - (last))",
+        "the other of a pair #3": "first",
+        "the other of a pair #4": "last",
+        "only the first #1": "list(events)[:1]",
+        "condition forgotten #1": "((event.ready))",
+        "condition forgotten #2": "((event.epoch > self.epoch))",
+        "another attribute #1": "event.ready",
+        "another attribute #2": "event.term",
+        "continue forgotten #1": "pass",
+        "call forgotten #2": "pass",
+        "the other of a pair #5": "max",
+        "arguments exchanged #2": "event.term, event.epoch",
+        "another attribute #3": "event.ready",
+        "another attribute #4": "event.epoch",
+        "the other end #1": "-1",
+        "filter forgotten #1": "True",
+    }
+
+
 def test_a_planted_mutant_differs_in_one_place_and_is_still_python() -> None:
-    for mutant in mutants_of("f.py", SOURCE):
-        planted = mutant.planted(SOURCE)
-        assert planted != SOURCE
-        ast.parse(planted)
+    for source, finder in ((SOURCE, mutants_of), (SEMANTIC, semantic_mutants_of)):
+        for mutant in finder("f.py", source):
+            planted = mutant.planted(source)
+            assert planted != source
+            ast.parse(planted)
 
 
 def test_a_seed_draws_the_same_mutants_each_time() -> None:
-    assert drawn("coordinator", 7, 12) == drawn("coordinator", 7, 12)
-    assert drawn("coordinator", 7, 12) != drawn("coordinator", 8, 12)
+    def draw(seed: int) -> list[Drawn]:
+        return list(islice(drawn(["coordinator", "replication"], seed), 12))
+
+    assert draw(7) == draw(7)
+    assert draw(7) != draw(8)
 
 
+def test_a_draw_of_some_size_plants_bugs_in_every_room() -> None:
+    assert {room for room, _ in islice(drawn(ROOMS, 1), 100)} == set(ROOMS)
+
+
+def test_a_draw_ends_with_the_last_mutant() -> None:
+    found = list(drawn(["replication"], 1))
+    assert sorted(map(key_of, (mutant for _, mutant in found))) == sorted(
+        map(key_of, all_of("replication", slips=False))
+    )
+
+
+@pytest.mark.parametrize("slips", [False, True])
 @pytest.mark.parametrize("room", ROOMS)
-def test_the_mutants_of_each_room_are_python(room: str) -> None:
+def test_the_mutants_of_each_room_are_python(room: str, slips: bool) -> None:
     root = Path(__file__).resolve().parents[3]
-    for mutant in drawn(room, 1, 15):
+    for _, mutant in islice(drawn([room], 1, slips=slips), 15):
         ast.parse(mutant.planted((root / mutant.file).read_bytes()))
 
 
 def test_every_explained_survivor_is_a_mutant_that_there_is() -> None:
     """After a rename its name has to follow."""
-    names = {key_of(mutant) for room in ROOMS for mutant in drawn(room, 1, 10**6)}
+    names = {
+        key_of(mutant)
+        for room in ROOMS
+        for slips in (False, True)
+        for mutant in all_of(room, slips=slips)
+    }
     assert sorted(reasons().keys() - names) == []
 
 
-def test_there_are_mutations_by_hand_in_these_rooms() -> None:
-    assert len(hand_kept()) >= 10
-
-
 def test_what_an_interrupted_call_judged_is_kept_and_not_judged_again(
-    wanted: list[tuple[str, Mutant]],
+    wanted: list[Drawn],
 ) -> None:
     assert judged(wanted, KILLED).verdict == "not finished"
-    tally = Tally(1, len(wanted), SOURCES)
-    assert tally.take_known(wanted) == wanted[1:]
-    for each in wanted[1:]:
-        tally.add(Verdict(*each, KILLED))
+    tally = Tally(1, wanted, "one")
+    left = tally.take_known()
+    assert left == [(1, wanted[1]), (2, wanted[2])]
+    for _, each in left:
+        tally.add(Verdict(*each, SURVIVED, "lost-write after 3 runs"))
     assert tally.verdict == "all killed or explained"
-    assert tally.entry()["counts"] == {KILLED: 3}
+    assert tally.score() == {"tests": 1, "simulation": 2, "both": 0, "neither": 0}
 
 
-def test_a_survivor_stays_a_hole_in_later_calls(wanted: list[tuple[str, Mutant]]) -> None:
+def test_a_survivor_of_both_stays_a_hole_in_later_calls(wanted: list[Drawn]) -> None:
     judged(wanted, SURVIVED)
-    tally = Tally(1, len(wanted), SOURCES)
-    tally.take_known(wanted)
+    tally = Tally(1, wanted, "one")
+    tally.take_known()
     assert tally.holes == [key_of(wanted[0][1])]
     assert tally.verdict == "some survived"
 
 
-@pytest.mark.parametrize(("before", "now"), [("others", "as they are"), ("a+changes", "a+changes")])
-def test_a_mutant_of_other_sources_is_judged_again(
-    wanted: list[tuple[str, Mutant]], before: str, now: str
+def test_what_only_the_simulation_found_is_no_hole(wanted: list[Drawn]) -> None:
+    assert judged(wanted, SURVIVED, "lost-write after 3 runs").holes == []
+
+
+@pytest.mark.parametrize(("before", "now"), [("another", "one"), ("a+changes", "a+changes")])
+def test_a_mutant_of_another_commit_is_judged_again(
+    wanted: list[Drawn], monkeypatch: pytest.MonkeyPatch, before: str, now: str
 ) -> None:
-    judged(wanted, SURVIVED, dict.fromkeys(ROOMS, before))
-    tally = Tally(1, len(wanted), dict.fromkeys(ROOMS, now))
-    assert tally.take_known(wanted) == wanted
-    assert tally.entry()["mutants"] == {}
+    monkeypatch.setattr(evidence, "commit", lambda: before)
+    judged(wanted, SURVIVED, commit=before)
+    tally = Tally(1, wanted, now)
+    assert tally.take_known() == list(enumerate(wanted))
+    assert tally.count == 0

@@ -1,0 +1,258 @@
+"""Finds the places of a source file where a plausible mistake makes a bug: the wrong one of two.
+
+Pure, like `tests.support.mutant_sites`: the wrong operand of a pair, a call or a condition that was
+forgotten, two steps in the other order, the wrong element of several. Where types tell the two
+apart the type checker finds the bug; whoever draws from these leaves such ones out.
+"""
+
+# ruff: noqa: N802 - methods carry the names of syntax nodes
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from tests.support.mutant_sites import Mutant, SiteFinder, is_no_behaviour
+
+__all__ = ["semantic_mutants_of"]
+
+_PAIRS = (
+    ("first", "last"),
+    ("start", "end"),
+    ("begin", "end"),
+    ("oldest", "newest"),
+    ("before", "after"),
+    ("min", "max"),
+    ("low", "high"),
+    ("next", "previous"),
+    ("producer", "coordinator"),
+    ("commit", "abort"),
+    ("committed", "aborted"),
+    ("expected", "current"),
+    ("left", "right"),
+    ("old", "new"),
+    ("mine", "theirs"),
+    ("read", "written"),
+    ("joined", "left"),
+    ("added", "removed"),
+)
+_OTHER_WORD = dict(_PAIRS) | {b: a for a, b in reversed(_PAIRS)}
+_OTHER_FUNCTION = {
+    "min": "max",
+    "max": "min",
+    "any": "all",
+    "all": "any",
+    "bisect_left": "bisect_right",
+    "bisect_right": "bisect_left",
+}
+_OTHER_METHOD = {
+    "popleft": "pop",
+    "append": "appendleft",
+    "appendleft": "append",
+    "union": "intersection",
+    "intersection": "union",
+}
+_IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def semantic_mutants_of(file: str, source: bytes) -> list[Mutant]:
+    """All such mutants of a file, in the order of its functions."""
+    finder = _Finder(file, source)
+    finder.visit(ast.parse(source))
+    return finder.found
+
+
+class _Finder(SiteFinder):
+    def __init__(self, file: str, source: bytes) -> None:
+        super().__init__(file, source)
+        self._identifiers = frozenset(_IDENTIFIER.findall(source.decode()))
+        self._attributes: dict[str, list[str]] = {}
+        """Of each name of the function: its attributes that the function reads, sorted."""
+        self._called: set[ast.expr] = set()
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        outer = self._attributes
+        self._attributes = _read_attributes(node)
+        self._exchange_steps(node)
+        super()._function(node)
+        self._attributes = outer
+
+    # --- a step forgotten, or two in the other order
+
+    def _exchange_steps(self, function: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        self._scope.append(function.name)
+        for body in _bodies(function):
+            for one, other in pairwise(body):
+                if _is_step(one) and _is_step(other) and not _has_only_names_apart(one, other):
+                    start, middle = self._span(one)
+                    begin, end = self._span(other)
+                    between = self._source[middle:begin].decode()
+                    after = self._text(other) + between + self._text(one)
+                    self._add("steps exchanged", one.lineno, start, end, after)
+        self._scope.pop()
+
+    def visit_Expr(self, node: ast.Expr) -> None:
+        value = node.value.value if isinstance(node.value, ast.Await) else node.value
+        if isinstance(value, ast.Call) and not is_no_behaviour(value):
+            self._replace("call forgotten", node, "pass")
+            self.generic_visit(node)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        is_part = isinstance(node.targets[0], ast.Attribute | ast.Subscript)
+        if is_part and self._scope[-1] not in ("__init__", "__post_init__"):
+            self._replace("assignment forgotten", node, "pass")
+        self.visit(node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._replace("assignment forgotten", node, "pass")
+        self.visit(node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+
+    def visit_Continue(self, node: ast.Continue) -> None:
+        self._replace("continue forgotten", node, "pass")
+
+    # --- one condition of several forgotten
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        start, end = self._span(node)
+        for left_out in range(len(node.values)):
+            kept = [value for index, value in enumerate(node.values) if index != left_out]
+            word = " and " if isinstance(node.op, ast.And) else " or "
+            after = word.join(f"({self._text(value)})" for value in kept)
+            self._add("condition forgotten", node.lineno, start, end, f"({after})")
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        for condition in node.ifs:
+            self._replace("filter forgotten", condition, "True")
+        self.generic_visit(node)
+
+    # --- the wrong operand of a pair
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        if isinstance(node.op, ast.Sub):
+            after = f"({self._text(node.right)}) - ({self._text(node.left)})"
+            self._replace("difference reversed", node, f"({after})")
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        if isinstance(node.ctx, ast.Load):
+            other = _OTHER_FUNCTION.get(node.id) if node in self._called else None
+            other = other or self._other_of_a_pair(node.id)
+            if other is not None:
+                self._replace("the other of a pair", node, other)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.visit(node.value)
+        if not isinstance(node.ctx, ast.Load):
+            return
+        owner = self._text(node.value)
+        pair = self._other_of_a_pair(node.attr)
+        if node in self._called:
+            pair = _OTHER_METHOD.get(node.attr, pair)
+        if pair is not None:
+            self._replace("the other of a pair", node, f"{owner}.{pair}")
+        known = self._attributes.get(owner, []) if node not in self._called else []
+        if len(known) > 1 and node.attr in known:
+            another = known[(known.index(node.attr) + 1) % len(known)]
+            if another != pair:
+                self._replace("another attribute", node, f"{owner}.{another}")
+
+    def _other_of_a_pair(self, identifier: str) -> str | None:
+        """The identifier with one word replaced by its opposite, if this file has such a one."""
+        words = identifier.split("_")
+        for index, word in enumerate(words):
+            if word in _OTHER_WORD:
+                other = "_".join([*words[:index], _OTHER_WORD[word], *words[index + 1 :]])
+                if other in self._identifiers:
+                    return other
+        return None
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if is_no_behaviour(node):
+            return
+        self._called.add(node.func)
+        plain = ast.Name | ast.Attribute
+        for one, other in pairwise(node.args):
+            if isinstance(one, plain) and isinstance(other, plain):
+                start, middle = self._span(one)
+                begin, end = self._span(other)
+                between = self._source[middle:begin].decode()
+                after = self._text(other) + between + self._text(one)
+                self._add("arguments exchanged", one.lineno, start, end, after)
+        self.generic_visit(node)
+
+    # --- the wrong element of several
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        index = _constant(node.slice)
+        if isinstance(node.ctx, ast.Load) and index in (0, -1):
+            self._replace("the other end", node.slice, "-1" if index == 0 else "0")
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self._replace("only the first", node.iter, f"list({self._text(node.iter)})[:1]")
+        self.generic_visit(node)
+
+    # --- what is no behaviour
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> None:
+        """Texts for people; the places inside of them are not told exactly."""
+
+    def visit_Raise(self, node: ast.Raise) -> None:
+        """Our own bugs and bad bytes: their texts are no behaviour."""
+
+    def visit_arg(self, node: ast.arg) -> None:
+        """Annotations of an inner function."""
+
+
+def _read_attributes(function: ast.AST) -> dict[str, list[str]]:
+    read: dict[str, set[str]] = {}
+    called = {id(node.func) for node in ast.walk(function) if isinstance(node, ast.Call)}
+    for node in ast.walk(function):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+            owner = node.value.id
+            if id(node) not in called and owner[:1].islower() and isinstance(node.ctx, ast.Load):
+                read.setdefault(owner, set()).add(node.attr)
+    return {owner: sorted(attributes) for owner, attributes in read.items()}
+
+
+def _bodies(function: ast.AST) -> Iterator[Sequence[ast.stmt]]:
+    """The blocks of a function, but not those of functions inside of it."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(function, name, None)
+        if isinstance(block, list):
+            yield block
+            for statement in block:
+                if not isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                    yield from _bodies(statement)
+    for handler in getattr(function, "handlers", ()):
+        yield from _bodies(handler)
+
+
+def _is_step(statement: ast.stmt) -> bool:
+    """Whether a statement has an effect: it calls for that alone, or changes what an object has."""
+    if isinstance(statement, ast.Expr):
+        value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
+        return isinstance(value, ast.Call) and not is_no_behaviour(value)
+    if isinstance(statement, ast.Assign):
+        return isinstance(statement.targets[0], ast.Attribute | ast.Subscript)
+    return isinstance(statement, ast.AugAssign)
+
+
+def _has_only_names_apart(one: ast.stmt, other: ast.stmt) -> bool:
+    """Whether both are assignments, whose order hardly ever matters."""
+    return isinstance(one, ast.Assign) and isinstance(other, ast.Assign)
+
+
+def _constant(node: ast.expr) -> int | None:
+    try:
+        value = ast.literal_eval(node)
+    except ValueError:
+        return None
+    return value if isinstance(value, int) else None
