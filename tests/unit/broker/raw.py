@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -85,6 +85,7 @@ async def send_fetch(
     topic: str = TOPIC,
     topic_id: UUID | None = None,
     partition: int = 0,
+    more: Sequence[FetchTopic] = (),
 ) -> None:
     asked = FetchPartition(partition, offset, partition_max_bytes, leader_epoch, last_fetched_epoch)
     request = FetchRequest(
@@ -94,7 +95,7 @@ async def send_fetch(
         isolation_level,
         session_id,
         session_epoch,
-        [FetchTopic(topic, topic_id, [asked])],
+        [FetchTopic(topic, topic_id, [asked]), *more],
     )
     frame = encode_fetch_request(version, 78, "test", request)
     await client.send(bytes(frame) if isinstance(frame, (bytes, bytearray)) else b"".join(frame))

@@ -3,8 +3,10 @@
 A read ends at the high watermark; for read_committed it ends at the LSO and lists the aborted
 transactions in its range (INV-3, INV-7). The limits of the partition, the request and the broker
 apply, but the first batch is always whole. With fewer than `min_bytes` readable the reply waits up
-to `max_wait_ms`; appends to the partitions wake it, and an error in any partition ends the wait.
-Later requests of the connection proceed meanwhile (D13).
+to `max_wait_ms`; appends to the partitions wake it. As in Kafka's `fetchMessages` an error in a
+partition, or an epoch that diverges, ends the wait; partitions that the metadata does not have when
+the request comes do not, unless it names no others. Later requests of the connection proceed
+meanwhile (D13).
 
 Records that are not at a log's tail and not known to be in memory are read in the executor,
 together with all that follow them in the request, and the reply waits (D12). A partition that was
@@ -36,6 +38,7 @@ from oncelog.protocol.fetch import (
     FetchPartition,
     FetchPartitionResponse,
     FetchRequest,
+    FetchTopic,
     FetchTopicResponse,
     encode_fetch_response,
     parse_fetch_request,
@@ -52,6 +55,8 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 _READ_COMMITTED = 1
+
+_UNKNOWN = frozenset({ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition})
 
 
 def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[Buffers]:
@@ -71,7 +76,7 @@ def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[
     reading.read()
     if reading.cold:
         return reading.wait_for_disk()
-    if fetch.max_wait_ms <= 0 or reading.is_enough or not fetch.topics:
+    if fetch.max_wait_ms <= 0 or reading.is_enough or reading.waits_for_nothing:
         return reading.encode()
     return reading.wait()
 
@@ -123,7 +128,7 @@ class Reading:
         "_bytes",
         "_context",
         "_deadline_s",
-        "_failed",
+        "_ends_wait",
         "_fetch",
         "_limit",
         "_read_committed",
@@ -132,6 +137,7 @@ class Reading:
         "_resolved",
         "_session",
         "_topics",
+        "_unknown",
         "cold",
     )
 
@@ -151,7 +157,9 @@ class Reading:
         self._bytes = 0
         self.cold: list[ColdPartition] = []
         """Partitions that have to be read in the executor."""
-        self._failed = False
+        self._ends_wait = False
+        self._unknown: set[tuple[str | None, UUID | None, int]] = set()
+        """The partitions that the metadata did not have at the first read."""
         self._limit = 0
         self._deadline_s = 0.0
         self._reply: Pending[Buffers] | None = None
@@ -162,13 +170,20 @@ class Reading:
 
     @property
     def is_enough(self) -> bool:
-        """Whether the reply can be sent: enough bytes, or an error in any partition."""
-        return self._failed or self._bytes >= self._fetch.min_bytes
+        """Whether the reply can be sent: enough bytes, or what a reader has to know at once."""
+        return self._ends_wait or self._bytes >= self._fetch.min_bytes
+
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Whether no partition of the request exists, so that nothing can wake it."""
+        if self._fetch.topics and not self._unknown:
+            return False
+        return all(given.error in _UNKNOWN for topic in self._topics for given in topic.partitions)
 
     def read(self) -> None:
         """Read every partition, in the order of the request, until the limits are used up."""
         fetch = self._fetch
-        self._failed = False
+        self._ends_wait = False
         self._bytes = 0
         self.cold = []
         self._topics = []
@@ -180,10 +195,17 @@ class Reading:
             answers: list[FetchPartitionResponse] = []
             for wanted in topic.partitions:
                 answer = self._read_partition(name, wanted, limit - self._bytes, answers)
-                if answer.error:
-                    self._failed = True
+                if answer.error and not self._was_unknown(topic, answer):
+                    self._ends_wait = True
                 answers.append(answer)
             self._topics.append(FetchTopicResponse(topic.name, topic.topic_id, answers))
+
+    def _was_unknown(self, topic: FetchTopic, answer: FetchPartitionResponse) -> bool:
+        """Whether the metadata did not have this partition when the request came."""
+        key = topic.name, topic.topic_id, answer.partition
+        if self._reply is None and answer.error in _UNKNOWN:
+            self._unknown.add(key)
+        return key in self._unknown
 
     def _read_partition(
         self,
@@ -207,6 +229,7 @@ class Reading:
         if wanted.last_fetched_epoch >= 0:
             diverging = _diverging(partition, wanted)
             if diverging is not None:
+                self._ends_wait = True
                 return diverging
         if not log.log_start_offset <= offset <= log.log_end_offset:
             return _out_of_range(partition, index)
@@ -275,7 +298,7 @@ class Reading:
     def encode(self) -> Buffers:
         """Return the reply's buffers; records are referred to, not copied."""
         request = self._request
-        if self._bytes or self._failed:
+        if self._bytes or self._ends_wait or self._unknown:
             # Inlined: this is the hot path.
             meters = self._context.partitions.meters.by_topic
             for topic, name in zip(self._topics, self._resolved, strict=True):
@@ -381,7 +404,7 @@ class Reading:
         for each, records in zip(cold, found, strict=True):
             answer = self._cold_answer(each, records)
             if answer.error:
-                self._failed = True
+                self._ends_wait = True
             self._bytes += len(answer.records or b"")
             each.answers[each.slot] = answer
         left_s = self._deadline_s - self._context.partitions.loop.time()

@@ -11,6 +11,7 @@ import pytest
 
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fetch import FetchPartition, FetchTopic
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import (
     error_of,
@@ -24,6 +25,12 @@ from tests.unit.broker.raw import (
 from tests.unit.broker.support import NOW_MS, batch
 
 LONG_MS = 60_000
+
+
+def is_parked(context: Running) -> bool:
+    """Whether a fetch waits at the partition."""
+    partition = context.broker.partitions.get("t", 0)
+    return partition is not None and bool(partition.fetches)
 
 
 @pytest.fixture
@@ -80,6 +87,62 @@ async def test_a_deleted_topic_answers_its_waiting_fetches(context: Running) -> 
     answer = await receive_fetch(client)
     error = error_of(answer.topics[0].partitions[0])
     assert error is ErrorCode.unknown_topic_or_partition
+
+
+def elsewhere() -> FetchTopic:
+    """A topic that does not exist, by name or by id."""
+    return FetchTopic("nowhere", uuid.UUID(int=7), [FetchPartition(0, 0, 2**20)])
+
+
+@pytest.mark.parametrize(
+    ("version", "error"),
+    [(12, ErrorCode.unknown_topic_or_partition), (13, ErrorCode.unknown_topic_id)],
+)
+async def test_a_fetch_waits_at_an_idle_partition_beside_an_unknown_one(
+    context: Running, version: int, error: ErrorCode
+) -> None:
+    """Kafka reads only the partitions that its metadata has: the others do not end the wait."""
+    reader, writer = await context.connect(), await context.connect()
+    options: dict[str, Any] = {"topic_id": context.broker.image.topics["t"].topic_id}
+    options |= {"min_bytes": 1, "max_wait_ms": LONG_MS, "more": [elsewhere()]}
+    await send_fetch(reader, version, **options)
+    await until(lambda: is_parked(context))
+    await produce(writer, 9, batch())
+    known, unknown = (await receive_fetch(reader, version)).topics
+    assert values(known.partitions[0].records) == [b"value"]
+    assert error_of(unknown.partitions[0]) is error
+
+
+async def test_a_fetch_of_unknown_partitions_only_is_answered_at_once(context: Running) -> None:
+    client = await context.connect()
+    options: dict[str, Any] = {"min_bytes": 1, "max_wait_ms": LONG_MS, "more": [elsewhere()]}
+    await send_fetch(client, partition=9, **options)
+    answers = [topic.partitions[0] for topic in (await receive_fetch(client)).topics]
+    assert {error_of(answer) for answer in answers} == {ErrorCode.unknown_topic_or_partition}
+
+
+async def test_a_partition_deleted_meanwhile_ends_the_wait_beside_an_unknown_one(
+    context: Running,
+) -> None:
+    client = await context.connect()
+    await send_fetch(client, min_bytes=1, max_wait_ms=LONG_MS, more=[elsewhere()])
+    await until(lambda: is_parked(context))
+    await context.broker.controller.delete_topic(context.broker.image.topics["t"].topic_id)
+    answers = [topic.partitions[0] for topic in (await receive_fetch(client)).topics]
+    assert {error_of(answer) for answer in answers} == {ErrorCode.unknown_topic_or_partition}
+
+
+async def test_an_epoch_that_diverges_ends_the_wait(context: Running) -> None:
+    """The reader has to go back, and does not learn of it later than in Kafka (KIP-595)."""
+    client = await context.connect()
+    await produce(client, 9, batch())
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    partition.state.assign(leader=1, leader_epoch=4, isr=(1,), replicas=(1,))
+    partition.role_changed()
+    await produce(client, 9, batch())
+    found = await fetch(client, offset=2, last_fetched_epoch=0, min_bytes=1, max_wait_ms=LONG_MS)
+    assert tuple(found.diverging_epoch) == (0, 1)
 
 
 async def test_a_lost_connection_leaves_no_fetch_behind(context: Running) -> None:
