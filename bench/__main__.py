@@ -22,7 +22,7 @@ from bench.clients import rows as clients
 from bench.clients.rows import CLIENT_ROWS
 from bench.clients.run import ClientRun
 from bench.javaloads import compiled
-from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
+from bench.peer.kafka import ROOT, PeerUnavailable, jars, java, release
 from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, Row
 from bench.run import Kind, Run
@@ -224,6 +224,7 @@ def main() -> int:
     try:
         if other == "kafka":
             measured.facts["java"] = java_version()
+            measured.facts["kafka"] = release()
         code = measure(arguments, measured, console)
     except PeerUnavailable as reason:
         console.print(f"[red]no peer to measure beside[/red]: {reason}")

@@ -12,7 +12,7 @@ from bench import batch_format, method, plot
 from bench.calls import Calls
 from bench.clients import report as clients_report
 from bench.peer.kafka import ROOT
-from bench.results import Results, WarmUp
+from bench.results import EARLIER_PEER, Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
 from bench.spark import report as spark_report
 from bench.stats import Ratio, ratio
@@ -302,7 +302,8 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         " and its interval (95 %, bootstrap over rounds) says how much.",
         "",
         f"{measured.rounds()} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
-        f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, commit"
+        f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, Apache Kafka"
+        f" {measured.facts.get('kafka', EARLIER_PEER)}, commit"
         f" `{measured.facts.get('commit', 'unknown')[:20]}`, Oncelog"
         f" {measured.facts.get('way', 'interpreted')}.",
         "",

@@ -4,13 +4,16 @@ import json
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from bench.gauges import CpuTime
 from bench.stats import Figures
 
 Samples = dict[str, list[float]]
 """System -> one figure per round."""
+
+EARLIER_PEER: Final = "4.3.1"
+"""The Apache Kafka beside which those runs were made that did not note it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,19 +7,19 @@ cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip
 from bench.peer.kafka import (
     KafkaPeer,
     PeerUnavailable,
+    client_jars,
     connect_jars,
     jars,
     java,
-    old_client_jars,
     streams_jars,
 )
 
 __all__ = [
     "KafkaPeer",
     "PeerUnavailable",
+    "client_jars",
     "connect_jars",
     "jars",
     "java",
-    "old_client_jars",
     "streams_jars",
 ]

@@ -1,6 +1,7 @@
 """Fetches Apache Kafka's jars once per checkout and runs one broker of it as a child process."""
 
 import os
+import re
 import shutil
 import subprocess
 from contextlib import suppress
@@ -12,8 +13,7 @@ from bench.peer.child import BrokerChild, free_port
 ROOT = Path(__file__).resolve().parents[2]
 POM = Path(__file__).with_name("pom.xml")
 CACHE = ROOT / ".cache" / "kafka-peer"
-OLD_CLIENT_POM = Path(__file__).with_name("old-client.xml")
-OLD_CLIENT_CACHE = ROOT / ".cache" / "kafka-client-3.9"
+CLIENT_POM = Path(__file__).with_name("client.xml")
 STREAMS_POM = Path(__file__).with_name("streams.xml")
 STREAMS_CACHE = ROOT / ".cache" / "streams-peer"
 CONNECT_POM = Path(__file__).with_name("connect.xml")
@@ -41,12 +41,16 @@ def jars() -> str:
     return fetch(POM, CACHE)
 
 
-def old_client_jars() -> str:
-    """Class path of the Java client of the 3.9 line alone, which ends transactions the older way.
+def release(pom: Path = POM) -> str:
+    """The version of Apache Kafka that a pom names."""
+    (found,) = re.findall(r"<kafka\.version>(.*)</kafka\.version>", pom.read_text())
+    return str(found)
 
-    Raises `PeerUnavailable`.
-    """
-    return fetch(OLD_CLIENT_POM, OLD_CLIENT_CACHE)
+
+def client_jars(version: str) -> str:
+    """Class path of an older Java client alone (``3.9.2``). Raises `PeerUnavailable`."""
+    folder = ROOT / ".cache" / f"kafka-client-{version}"
+    return fetch(CLIENT_POM, folder, f"-Dclient.version={version}")
 
 
 def streams_jars() -> str:
@@ -59,8 +63,11 @@ def connect_jars() -> str:
     return fetch(CONNECT_POM, CONNECT_CACHE)
 
 
-def fetch(pom: Path, folder: Path) -> str:
-    """Copy what a pom names into a folder, once, with Maven. Raises `PeerUnavailable`."""
+def fetch(pom: Path, folder: Path, *properties: str) -> str:
+    """Copy what a pom names into a folder, once, with Maven. Raises `PeerUnavailable`.
+
+    `properties` are those that the pom leaves open.
+    """
     java()
     stamp = folder / ".complete"
     if stamp.exists() and stamp.stat().st_mtime >= pom.stat().st_mtime:
@@ -72,7 +79,7 @@ def fetch(pom: Path, folder: Path) -> str:
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     try:
         done = subprocess.run(
-            [maven, "-q", "-B", "-f", str(pom), *goal],
+            [maven, "-q", "-B", "-f", str(pom), *properties, *goal],
             capture_output=True,
             text=True,
             timeout=FETCH_TIMEOUT_S,

@@ -6,7 +6,7 @@ from statistics import median
 
 from rich.table import Table
 
-from bench.results import Results
+from bench.results import EARLIER_PEER, Results
 from bench.spark.rows import DRIVER_MEMORY, NOOP, OURS, SPARK, SPARK_ROWS, STREAMS, TUNED
 from bench.stats import Ratio, ratio
 
@@ -121,7 +121,7 @@ def markdown(measured: Results) -> list[str]:
         f"{facts.get('spark', 'PySpark')}, local[2], {DRIVER_MEMORY} of heap, commit"
         f" `{facts.get('spark commit', 'unknown')[:20]}`. The peer is the connector of Spark 4.2.0"
         " with kafka-clients 3.9.2 (the one of 4.3 is not on Maven Central), at least once, with"
-        f" {tuned}; ours has its defaults. Kafka Streams 4.3.1 has two threads and the same"
-        " producer settings.",
+        f" {tuned}; ours has its defaults. Kafka Streams"
+        f" {facts.get('streams', EARLIER_PEER)} has two threads and the same producer settings.",
         "",
     ]

@@ -8,6 +8,7 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
+from bench.peer.kafka import STREAMS_POM, release
 from bench.results import Results, figure_at
 from bench.run import FAILURES, Kind, drive_until_warm, folder, in_turns, settle, started
 from bench.spark import session
@@ -46,6 +47,7 @@ class SparkRun:
         """Measure these. Raises `PeerUnavailable` without the connector's jars."""
         ready()
         self._results.facts["spark"] = f"PySpark {pyspark.__version__}"
+        self._results.facts["streams"] = release(STREAMS_POM)
         with folder() as home, ExitStack() as stack:
             systems = started(self._kinds, home, stack)
             streams = StreamsClient()

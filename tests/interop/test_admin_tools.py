@@ -46,7 +46,7 @@ def row(table: str, *cells: str) -> list[str]:
 
 
 def test_what_may_not_be_changed_is_told(tool: Tool, bootstrap_servers: str) -> None:
-    topic, command = create_topic(bootstrap_servers, 2), "kafka.admin.ConfigCommand"
+    topic, command = create_topic(bootstrap_servers, 2), f"{TOOLS}.ConfigCommand"
     entity = ("--entity-type", "topics", "--entity-name", topic)
     refused = tool(command, "--alter", *entity, "--add-config", "no.such=1")
     assert "Unknown topic config name: no.such" in refused
@@ -59,7 +59,7 @@ def test_what_may_not_be_changed_is_told(tool: Tool, bootstrap_servers: str) -> 
 
 
 def test_kafka_configs_sets_shows_and_deletes_settings_of_a_group(tool: Tool) -> None:
-    group, command = fresh("group"), "kafka.admin.ConfigCommand"
+    group, command = fresh("group"), f"{TOOLS}.ConfigCommand"
     key = "consumer.session.timeout.ms"
     entity = ("--entity-type", "groups", "--entity-name", group)
     assert "Completed updating" in tool(command, "--alter", *entity, "--add-config", f"{key}=50000")

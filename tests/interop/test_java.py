@@ -1,4 +1,4 @@
-"""Apache's Java client, the 3.9 line (transactions version 1) and the 4.3 line (version 2).
+"""Apache's Java client: 3.9.2 (transactions version 1), 4.3.1 and the peer's own (version 2).
 
 Its checks are in `java/Checks.java` and run in one JVM for each version; each is a test here.
 """
@@ -8,16 +8,21 @@ import re
 import subprocess
 import uuid
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from bench.peer import PeerUnavailable, jars, java, old_client_jars
+from bench.peer import PeerUnavailable, client_jars, jars, java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 SOURCE = Path(__file__).with_name("java") / "Checks.java"
-CLASS_PATHS: dict[str, Callable[[], str]] = {"3.9": old_client_jars, "4.3": jars}
+CLASS_PATHS: dict[str, Callable[[], str]] = {
+    "3.9.2": partial(client_jars, "3.9.2"),
+    "4.3.1": partial(client_jars, "4.3.1"),
+    "4.4.0": jars,
+}
 RUN_TIMEOUT_S = 150
 CHECKS = re.findall(r'checks\.put\("([a-z-]+)"(?! \+)', SOURCE.read_text())
 CODECS = [f"codec-{name}" for name in ("none", "gzip", "snappy", "lz4", "zstd")]
@@ -75,7 +80,7 @@ def test_the_epoch_rises_with_each_transaction_of_version_2_alone(
     """EndTxn v5 answers with the next epoch (KIP-890); older clients keep theirs."""
     (line,) = re.findall(r"^epochs \[(.*)\]$", outcome.of(version), re.MULTILINE)
     epochs = [int(each) for each in line.split(", ")]
-    step = 1 if version == "4.3" else 0
+    step = 0 if version == "3.9.2" else 1
     assert [later - earlier for earlier, later in itertools.pairwise(epochs)] == [
         step,
         step,

@@ -4,7 +4,7 @@
 //
 // Runs every check, also after one failed, and prints a line for each:
 // "ok NAME" or "failed NAME: reason". RUN makes names of topics, groups and ids unique.
-// The same source has to compile against the clients 3.9 and 4.3.
+// The same source has to compile against every client that test_java.py names.
 
 import java.time.Duration;
 import java.util.ArrayList;

@@ -18,7 +18,7 @@ import java.lang.reflect.InvocationTargetException;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 import java.util.stream.StreamSupport;
-import org.apache.kafka.common.utils.Exit;
+import org.apache.kafka.common.utils.internals.Exit;
 
 public final class Tools {
     /** Unwinds a tool that asked for the end of its process. */
