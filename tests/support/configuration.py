@@ -95,7 +95,7 @@ NO_EFFECT_HEAD = """
 
 What cannot matter to a lone broker: threads and buffers that Oncelog does not have, replication
 between brokers, quorums of controllers, ZooKeeper, share and streams groups. Such keys are named in
-one line at the start, then passed over: the `server.properties` of Kafka 3.9 and 4.3 starts a
+one line at the start, then passed over: the `server.properties` of Kafka 3.9, 4.3 and 4.4 starts a
 broker. A listener that `controller.listener.names` names is left out.
 
 """

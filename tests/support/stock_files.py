@@ -35,6 +35,13 @@ _KRAFT: Final = _COMMON | {
     "log.segment.bytes": "1073741824",
 }
 
+_KRAFT_4: Final = _KRAFT | {
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "num.recovery.threads.per.data.dir": "2",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+}
+
 STOCK_FILES: Final[dict[str, dict[str, str]]] = {
     "3.9, KRaft": _KRAFT | {"controller.quorum.voters": "1@localhost:9093"},
     "3.9, KRaft with dynamic voters": _KRAFT
@@ -56,13 +63,8 @@ STOCK_FILES: Final[dict[str, dict[str, str]]] = {
         "zookeeper.connection.timeout.ms": "18000",
         "group.initial.rebalance.delay.ms": "0",
     },
-    "4.3": _KRAFT
-    | {
-        "controller.quorum.bootstrap.servers": "localhost:9093",
-        "num.recovery.threads.per.data.dir": "2",
-        "share.coordinator.state.topic.replication.factor": "1",
-        "share.coordinator.state.topic.min.isr": "1",
-    },
+    "4.3": _KRAFT_4,
+    "4.4": _KRAFT_4,
 }
 
 

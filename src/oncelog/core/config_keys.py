@@ -329,6 +329,7 @@ UNSUPPORTED_TOPIC_KEYS: Final = frozenset(
         "leader.replication.throttled.replicas",
         "follower.replication.throttled.replicas",
         "errors.deadletterqueue.group.enable",
+        "max.decompressed.message.bytes",
         "message.format.version",
         "message.downconversion.enable",
     ]

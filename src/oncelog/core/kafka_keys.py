@@ -1,4 +1,4 @@
-"""The keys of Apache Kafka's brokers, 3.9 to 4.3, that Oncelog does not have.
+"""The keys of Apache Kafka's brokers, 3.9 to 4.4, that Oncelog does not have.
 
 There are two kinds. A key that does not matter to a lone broker (threads and buffers that it does
 not have, replication between brokers, quorums, ZooKeeper, unsupported kinds of groups) has no
@@ -92,8 +92,9 @@ PASSED_OVER: Final = (
     *_names("group.consumer.", "assignor.offload.enable regex.refresh.interval.ms"),
     *_names("group.streams.", _GROUP_LIMITS),
     *_names("group.streams.", "initial.rebalance.delay.ms max.standby.replicas"),
-    "group.streams.num.standby.replicas",
-    "errors.deadletterqueue.topic.name.prefix",
+    *_names("group.streams.", "num.standby.replicas assignors rack.aware.assignment.tags"),
+    "group.streams.topology.description.plugin.class",
+    *_names("errors.deadletterqueue.", "topic.name.prefix auto.create.topics.enable"),
     # ZooKeeper, and the secrets that were kept there.
     *_names("zookeeper.", "connect connection.timeout.ms session.timeout.ms set.acl"),
     *_names("zookeeper.", "max.in.flight.requests metadata.migration.enable"),
@@ -147,9 +148,11 @@ REFUSED: Final = (
     ("config.providers", "values are used unchanged, so write them out"),
     ("remote.", _TIERED),
     ("log.local.", _TIERED),
+    ("log.remote.", _TIERED),
     ("max.connection.creation.rate", _RATES),
     ("max.connections.per.ip.overrides", _RATES),
     ("queued.max.request.bytes", _RATES),
+    ("max.decompressed.message.bytes", _RATES),
     ("cordoned.log.dirs", "new partitions go to every data folder"),
     ("transaction.two.phase.commit.enable", "there are no two-phase commits (KIP-939)"),
     ("unstable.", "versions that are not released are not spoken"),
@@ -171,8 +174,11 @@ _HARMLESS: Final = {
     "cordoned.log.dirs": "",
     "create.topic.policy.class.name": "",
     "kafka.metrics.reporters": "",
+    "log.remote.copy.lag.bytes": "-1",
+    "log.remote.copy.lag.ms": "0",
     "max.connection.creation.rate": "2147483647",
     "max.connections.per.ip.overrides": "",
+    "max.decompressed.message.bytes": "2147483639",
     "metric.reporters": "",
     "queued.max.request.bytes": "-1",
     "remote.log.storage.system.enable": "false",

@@ -24,7 +24,7 @@ DAMAGED: Final = 7
 @contextmanager
 def stock_file(folder: Path) -> Iterator[dict[str, str]]:
     """Apache Kafka's server.properties."""
-    (folder / "server.properties").write_text(properties("4.3"))
+    (folder / "server.properties").write_text(properties("4.4"))
     yield {}
 
 

@@ -191,7 +191,7 @@ def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
 
 def test_another_address_is_advertised_too(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
-    file.write_text(properties("4.3"))
+    file.write_text(properties("4.4"))
     config = BrokerConfig(gather(str(file), None, "127.0.0.1:19092", ()))
     assert config.listener == ("127.0.0.1", 19092)
     assert config.advertised_listener is None
