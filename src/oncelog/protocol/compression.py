@@ -2,8 +2,10 @@
 
 The formats written are those of Kafka's clients: gzip with its header, snappy in the Xerial framing
 of snappy-java, lz4 as a frame of independent blocks of 64 KiB without checksums (the Java reader
-does not support dependent blocks), zstd as a frame. Readers accept everything that those formats
-allow, and raw snappy.
+does not support dependent blocks), zstd as a frame. Readers accept what Kafka's readers do, behind
+the first frame too: further members of gzip, and bytes that are no member are ignored; further
+streams of snappy-java, and raw snappy; further and skippable frames of zstd; of lz4 one frame, and
+what follows is ignored. Only a last frame of zstd that is cut is refused here, and not by Java's.
 
 A batch does not contain its decompressed size, so a few bytes could claim any amount of memory.
 Therefore every function that decompresses has a limit on its output.
@@ -20,6 +22,7 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.integers import integers
 from oncelog.core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from oncelog.protocol.batch import CODEC_NAMES
+from oncelog.protocol.lz4_frame import plain_frame
 
 Buffer = bytes | bytearray | memoryview
 
@@ -29,6 +32,7 @@ _INT32: Final = integers(">i")
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + b"\x00\x00\x00\x01\x00\x00\x00\x01"
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
+_XERIAL_MAGIC_START: Final = _XERIAL_MAGIC[:4]
 
 _LZ4_HEADER: Final = bytes.fromhex("04224d18604082")
 """Magic, version 1 with independent blocks, blocks of 64 KiB, and the checksum of those two."""
@@ -42,6 +46,9 @@ _ZSTD_LEVEL: Final = 3
 """Kafka's defaults (`CompressionType`)."""
 
 _GZIP_WINDOW: Final = 31
+_GZIP_MAGIC: Final = b"\x1f\x8b\x08"
+_GZIP_IGNORED_BYTES_MAX: Final = 18
+"""Java looks for no member in so few bytes behind another."""
 _FIRST_GUESS_FACTOR: Final = 4
 _FIRST_GUESS_BYTES_MIN: Final = 16 * 1024
 
@@ -64,13 +71,23 @@ def compress(name: str, data: Buffer, level: int | None = None) -> bytes:
     return _COMPRESSORS[codec_id(name)](data, level)
 
 
-def decompress(name: str, data: Buffer, limit: int = BATCH_DECOMPRESSED_BYTES_MAX) -> bytes:
+def decompress(
+    name: str,
+    data: Buffer,
+    limit: int = BATCH_DECOMPRESSED_BYTES_MAX,
+    *,
+    check_lz4_header: bool = True,
+) -> bytes:
     """Decompress the records of a batch into at most `limit` bytes.
+
+    Without `check_lz4_header` the checksum of an lz4 frame's header may be wrong (format v0).
 
     Raises `ProtocolError`: corrupt_message for bytes that are no such stream, message_too_large for
     one that holds more.
     """
     try:
+        if not check_lz4_header and name == "lz4":
+            return _unpack_frame(plain_frame(bytes(data), check_header=False), limit)
         return _DECOMPRESSORS[codec_id(name)](data, limit)
     except (cramjam.DecompressionError, zlib.error, StructError, IndexError) as error:
         raise ProtocolError(ErrorCode.corrupt_message, f"{name}: {error}") from error
@@ -98,11 +115,24 @@ def _compress_gzip(data: Buffer, level: int | None) -> bytes:
 def _decompress_gzip(data: Buffer, limit: int) -> bytes:
     unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
     out = unpacker.decompress(data, limit + 1)
-    if len(out) > limit:
+    if len(out) <= limit and unpacker.eof and not unpacker.unused_data:
+        return out  # Nearly every batch is one member.
+    members = [out]
+    size = len(out)
+    while size <= limit and unpacker.eof and _is_gzip(rest := unpacker.unused_data):
+        unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+        members.append(unpacker.decompress(rest, limit - size + 1))
+        size += len(members[-1])
+    if size > limit:
         raise _too_large(limit)
     if not unpacker.eof:
         raise zlib.error("stream is cut")
-    return out
+    return b"".join(members)
+
+
+def _is_gzip(rest: bytes) -> bool:
+    """Whether a member follows. Java ignores bytes that begin as none does."""
+    return rest.startswith(_GZIP_MAGIC) and len(rest) > _GZIP_IGNORED_BYTES_MAX
 
 
 def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
@@ -117,12 +147,20 @@ def _compress_snappy(data: Buffer, _level: int | None) -> bytes:
 
 def _decompress_snappy(data: Buffer, limit: int) -> bytes:
     with memoryview(data) as view:
-        if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+        begins = bytes(view[: len(_XERIAL_HEADER)])
+        if len(begins) < len(_XERIAL_HEADER) or not begins.startswith(_XERIAL_MAGIC):
             return _decompress_raw_snappy(view, limit)
         out = []
         total = 0
         position = len(_XERIAL_HEADER)
-        while position < len(view):
+        while position + 4 <= len(view):  # snappy-java ignores up to three bytes at the end.
+            if bytes(view[position : position + 4]) == _XERIAL_MAGIC_START:
+                if bytes(view[position:][: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
+                    break
+                position += len(_XERIAL_HEADER)  # Another stream begins.
+                if position > len(view):
+                    raise ProtocolError(ErrorCode.corrupt_message, "snappy: a header is cut")
+                continue
             size = _INT32.unpack_from(view, position)[0]
             position += 4
             if not 0 < size <= len(view) - position:
@@ -172,7 +210,11 @@ def _thorough_lz4_block(block: bytes, level: int | None) -> bytes:
 
 
 def _decompress_lz4(data: Buffer, limit: int) -> bytes:
-    return _grow(cramjam.lz4.decompress_into, data, limit)
+    return _unpack_frame(plain_frame(bytes(data)), limit)
+
+
+def _unpack_frame(frame: bytes, limit: int) -> bytes:
+    return _grow(cramjam.lz4.decompress_into, frame, limit)
 
 
 def _compress_zstd(data: Buffer, level: int | None) -> bytes:
