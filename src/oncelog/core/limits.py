@@ -110,6 +110,12 @@ it has read until its reply is sent.
 RECOVERY_READ_SIZE_BYTES = 1024 * 1024
 """Bytes read at a time while a segment is scanned."""
 
+MESSAGE_CHECKED_SIZE_BYTES_MAX = 64 * 1024 * 1024
+"""A larger message is not looked at to distinguish another format from damage."""
+
+LATER_FORMAT_BATCHES_COUNT_MAX = 16
+"""So many batches in a row of a format that is not known are none of them damage."""
+
 DAMAGED_PLACES_NAMED_COUNT_MAX = 100
 """Damaged places of a partition that the broker's log names, each once: readers try again forever.
 """

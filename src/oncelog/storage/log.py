@@ -28,7 +28,8 @@ from oncelog.storage.log_cleaning import CleanableLog
 from oncelog.storage.new_log import begin_log
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, Rejection
-from oncelog.storage.recovery import recover, remove_segment_files, rename_segment_files
+from oncelog.storage.recovery import recover
+from oncelog.storage.recovery_files import remove_segment_files, rename_segment_files
 from oncelog.storage.replay import state_before
 from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
 from oncelog.storage.retention import expired_segments_count

@@ -42,6 +42,7 @@ from oncelog.storage.folder_names import (
     parse_folder_name,
     suffixed_name,
 )
+from oncelog.storage.formats import UnknownFormat
 from oncelog.storage.identity import (
     FORMAT_VERSION,
     FolderMismatch,
@@ -84,6 +85,10 @@ class LogFolder:
         """The failure that took the log directory off line, if any."""
         self.was_clean = False
         """Whether the last process closed this folder cleanly."""
+        self.unread: dict[TopicPartition, UnknownFormat] = {}
+        """Partitions whose logs have another format: they are off line, and stay as they are."""
+        self._kept: dict[str, dict[TopicPartition, int]] = {}
+        """What the checkpoints say of those, by file."""
         self.deleted: list[str] = []
         """Partition folders marked as deleted that an earlier process did not remove."""
 
@@ -116,7 +121,8 @@ class LogFolder:
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log in the directory. Blocking.
 
-        `config_for` returns a topic's configs by name. Raises `FolderMismatch`, `StorageFailure`.
+        `config_for` returns a topic's configs by name. A log of another format is `unread`. Raises
+        `FolderMismatch`, `StorageFailure`.
         """
         disk, directory = self._disk, self.directory
         # Before anything changes, so that an unreadable checkpoint is refused.
@@ -133,17 +139,27 @@ class LogFolder:
         noted = points.keys() | starts.keys() | high_watermarks.keys() | cleaned.keys()
         self._gone.update(noted - self._topic_ids.keys())
         for partition in self._topic_ids:
-            self._logs[partition] = PartitionLog.open(
-                disk,
-                self.path_of(partition),
-                partition,
-                config_for(partition.topic),
-                now_ms,
-                self.was_clean,
-                recovery_point=points.get(partition, 0),
-                log_start_offset=starts.get(partition, 0),
-            )
+            try:
+                self._logs[partition] = PartitionLog.open(
+                    disk,
+                    self.path_of(partition),
+                    partition,
+                    config_for(partition.topic),
+                    now_ms,
+                    self.was_clean,
+                    recovery_point=points.get(partition, 0),
+                    log_start_offset=starts.get(partition, 0),
+                )
+            except UnknownFormat as found:
+                self.unread[partition] = found
+                log.error("%s is off line: %s", partition, found)
+                continue
             self._coming.pop(partition, None)
+        self._kept = {
+            RECOVERY_POINTS_NAME: self._of_unread(points),
+            LOG_STARTS_NAME: self._of_unread(starts),
+            HIGH_WATERMARKS_NAME: self._of_unread(high_watermarks),
+        }
         self._is_open = True
         if any(
             held.recovery.lost_tail or held.log_start_offset < starts.get(partition, 0)
@@ -288,6 +304,7 @@ class LogFolder:
     def _rename(self, topic_partition: TopicPartition, suffix: str) -> str:
         """Rename a partition's folder to a name that is free; returns the new path."""
         held = self._logs.pop(topic_partition, None)
+        self.unread.pop(topic_partition, None)
         topic_id = self._topic_ids.pop(topic_partition, None)
         self._gone.add(topic_partition)
         if held is not None:
@@ -332,6 +349,7 @@ class LogFolder:
         with self._checkpoints:
             held = dict(self._logs)
             points = {partition: each.recovery_point for partition, each in held.items()}
+            points |= self._kept_in(RECOVERY_POINTS_NAME)
             self._write(RECOVERY_POINTS_NAME, format_offsets(points))
             self.write_log_starts()
 
@@ -344,7 +362,7 @@ class LogFolder:
         with self._checkpoints:
             held = dict(self._logs)
             starts = {p: each.log_start_offset for p, each in held.items() if each.log_start_offset}
-            starts |= self._coming
+            starts |= self._coming | self._kept_in(LOG_STARTS_NAME)
             if starts != self._written_starts:
                 self._write(LOG_STARTS_NAME, format_offsets(starts))
                 self._written_starts = starts
@@ -352,7 +370,16 @@ class LogFolder:
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoint of high watermarks. Blocking."""
         with self._checkpoints:
-            self._write(HIGH_WATERMARKS_NAME, format_offsets(high_watermarks))
+            kept = self._kept_in(HIGH_WATERMARKS_NAME)
+            self._write(HIGH_WATERMARKS_NAME, format_offsets({**high_watermarks, **kept}))
+
+    def _of_unread(self, noted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {
+            partition: offset for partition, offset in noted.items() if partition in self.unread
+        }
+
+    def _kept_in(self, name: str) -> dict[TopicPartition, int]:
+        return self._of_unread(self._kept.get(name, {}))
 
     def _forget(self, topic_partition: TopicPartition) -> None:
         """Before a name is used again: remove partitions that are gone from the checkpoints.
@@ -392,13 +419,15 @@ class LogFolder:
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and release the directory. Blocking.
 
-        The clean shutdown file is written, unless a log had failed, `clean` is false, or its logs
-        were never opened.
+        The clean shutdown file is written, unless a log had failed, `clean` is false, its logs
+        were never opened, or one that is unread was not closed before.
         """
         try:
             for held in self._logs.values():
                 held.close()
-            if clean and self._is_open and self.failure is None:
+            # Another broker that reads an unread log must recover it if it was not closed.
+            is_closed = self.was_clean or not self.unread
+            if clean and is_closed and self._is_open and self.failure is None:
                 self.checkpoint()
                 content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
                 self._write(CLEAN_SHUTDOWN_NAME, content)

@@ -128,6 +128,16 @@ class LogManager:
         return is_given and all(folder.off_line is None for folder in self.folders)
 
     @property
+    def unread_count(self) -> int:
+        """The count of logs that have another format."""
+        return sum(len(folder.unread) for folder in self.folders)
+
+    def is_unread(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition's log has another format, so that it is off line."""
+        folder = self.folder_of(topic_partition)
+        return folder is not None and topic_partition in folder.unread
+
+    @property
     def off_line_directories(self) -> list[str]:
         """The paths of the log directories that have failed."""
         return [*self.lost, *(f.directory for f in self.folders if f.off_line is not None)]

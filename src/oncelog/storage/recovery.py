@@ -24,6 +24,7 @@ from oncelog.storage.batch_reader import BatchReader, note_run
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
 from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
+from oncelog.storage.formats import refuse_other_formats, require_known
 from oncelog.storage.header_walk import DamagedPlace
 from oncelog.storage.leader_epochs import LeaderEpochs
 from oncelog.storage.placement import PlacedBatch
@@ -31,8 +32,6 @@ from oncelog.storage.recovery_files import (
     believed_end,
     find_segments,
     has_our_files,
-    remove_segment_files,
-    rename_segment_files,
     rewrite,
     set_segment_aside,
 )
@@ -44,7 +43,7 @@ from oncelog.storage.segment_register import SealedSegment
 from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.state_files import StateFiles
 
-__all__ = ["Recovered", "RecoveryReport", "recover", "remove_segment_files", "rename_segment_files"]
+__all__ = ["Recovered", "RecoveryReport", "recover"]
 
 
 @dataclass(slots=True)
@@ -77,16 +76,18 @@ def recover(
     log_start_offset: int,
     rescan: bool = False,
 ) -> Recovered:
-    """Open the folder.
+    """Open the folder. `clean`: the log was closed cleanly and not written since.
 
-    `clean` means that the log was closed cleanly and not written since. With `rescan` every segment
-    is read, and all files that follow from it are written. Raises `StorageFailure`.
+    With `rescan` every segment is read, and all files that follow from it are written. Raises
+    `StorageFailure`; of these `UnknownFormat` means that no `.log` file has changed.
     """
     recovery = _Recovery(disk, directory, config, now_ms, partition)
     try:
         return recovery.run(clean, recovery_point, log_start_offset, rescan)
     except StorageFailure as failure:
         recovery.files.note_failed_sync(failure)
+        for segment in recovery.segments:
+            segment.close()
         raise
 
 
@@ -100,9 +101,10 @@ class _Recovery:
         self._compact = "compact" in config.cleanup_policy
         self._now_ms = now_ms
         self._report = RecoveryReport(partition)
-        self._segments = find_segments(disk, directory, self._report)
-        self._snapshots = Snapshots(disk, directory, self._report.warn)
         self.files = StateFiles(disk, directory)
+        refuse_other_formats(disk, directory, self.files.register)
+        self.segments = find_segments(disk, directory, self._report)
+        self._snapshots = Snapshots(disk, directory, self._report.warn)
         self._is_ours = has_our_files(disk, directory)
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
@@ -114,7 +116,7 @@ class _Recovery:
     def run(
         self, clean: bool, recovery_point: int, log_start_offset: int, rescan: bool
     ) -> Recovered:
-        segments = self._segments
+        segments = self.segments
         failed_path = f"{self._directory}/{FAILED_SYNC_NAME}"
         must_rewrite = self._disk.exists(failed_path)
         clean = clean and not must_rewrite
@@ -144,8 +146,7 @@ class _Recovery:
             self._report.warn(f"the log ends at offset {end}, but {closed_at} was synced")
         start = self._start(log_start_offset, end, clean)
         # A snapshot beyond the end belongs to lost records; the next start would trust it.
-        if any(offset > end for offset in self._snapshots.offsets):
-            self._has_moved = True
+        self._has_moved |= any(offset > end for offset in self._snapshots.offsets)
         self._snapshots.keep_only({segment.base_offset for segment in segments} | {end})
         self._state.epochs.truncate_from_end(end)
         if self.files.register.keep_only(segment.base_offset for segment in segments):
@@ -169,7 +170,7 @@ class _Recovery:
         One beyond the end is wrong after a clean stop, and trusting it would let retention delete
         everything (D14). Otherwise the end may have been lost.
         """
-        first = self._segments[0].base_offset
+        first = self.segments[0].base_offset
         if log_start_offset > end:
             start = first if clean else end
             self._report.warn(
@@ -182,7 +183,7 @@ class _Recovery:
     # ---- what is trusted ----
 
     def _first_to_scan(self, clean: bool, recovery_point: int) -> int:
-        segments = self._segments
+        segments = self.segments
         last = len(segments) - 1
         if clean:
             return last + 1 if self._resume_active(recovery_point) else last
@@ -194,7 +195,7 @@ class _Recovery:
 
     def _resume_active(self, recovery_point: int) -> bool:
         """Use the active segment as it was closed; False if its files have changed since."""
-        active = self._segments[-1]
+        active = self.segments[-1]
         sealed = self.files.register.get(active.base_offset)
         if sealed is None and not (active.size or active.base_offset or recovery_point):
             active.start_indexes()  # Nothing was ever appended, so there was nothing to close.
@@ -222,7 +223,7 @@ class _Recovery:
         """Check the index files of a sealed segment, or rebuild them; returns its `.txnindex`."""
         if slot in self._rebuilt:
             return self._rebuilt[slot]
-        segment = self._segments[slot]
+        segment = self.segments[slot]
         entries = self._trusted(segment, slot)
         if entries is None:
             self._rebuild(slot)
@@ -231,13 +232,13 @@ class _Recovery:
         return entries
 
     def _release(self, slot: int) -> None:
-        if slot < len(self._segments) - 1:
-            self._segments[slot].release()
+        if slot < len(self.segments) - 1:
+            self.segments[slot].release()
 
     def _trusted(self, segment: Segment, slot: int) -> list[AbortedTxn] | None:
         """Return a segment's aborted transactions; None if its index files are not its own."""
         sealed = self.files.register.get(segment.base_offset)
-        is_active = slot == len(self._segments) - 1
+        is_active = slot == len(self.segments) - 1
         is_other = sealed is not None and (
             sealed.size != segment.size
             or sealed.is_damaged
@@ -262,7 +263,7 @@ class _Recovery:
 
     def _rebuild(self, slot: int) -> None:
         """Rebuild the index files of one sealed segment from its own batches."""
-        segment = self._segments[slot]
+        segment = self.segments[slot]
         self._report.rebuilt_segments_count += 1
         self._report.warn(
             f"{segment.path} or its index files are not as they were written; they are rebuilt "
@@ -277,7 +278,7 @@ class _Recovery:
 
     def _state_before(self, slot: int) -> DerivedState:
         """Return the producer state at the start of a segment."""
-        segments = self._segments
+        segments = self.segments
         while True:
             state = DerivedState()
             loaded = self._snapshots.load_newest(segments[slot].base_offset, state.producers)
@@ -314,7 +315,7 @@ class _Recovery:
 
     def _replay(self, first: int) -> None:
         """Load the producer state at the offset where the scan begins, or at the log's end."""
-        segments = self._segments
+        segments = self.segments
         at_most = segments[first].base_offset if first < len(segments) else segments[-1].end_offset
         known = self._state.epochs.entries()
         while True:
@@ -335,7 +336,7 @@ class _Recovery:
 
     def _scan_all(self, first: int, floor: int) -> None:
         """Scan the segments from `first` on; the first bad batch above `floor` ends the log."""
-        segments = self._segments
+        segments = self.segments
         expected = segments[first].base_offset if first < len(segments) else 0
         self._report.to_scan_bytes += sum(segment.size for segment in segments[first:])
         for slot in range(first, len(segments)):
@@ -357,14 +358,14 @@ class _Recovery:
             self._release(slot)
 
     def _seal(self, slot: int) -> None:
-        self.files.seal(self._state, self._segments[slot])
+        self.files.seal(self._state, self.segments[slot])
 
     def _scan(self, slot: int, state: DerivedState, expected: int, floor: int | None) -> bool:
         """Check one segment batch by batch and rebuild its index; return whether it had to be cut.
 
         A bad batch at or above `floor` is cut off; without `floor` none is.
         """
-        segments = self._segments
+        segments = self.segments
         segment = segments[slot]
         following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
         sealed = self.files.register.get(segment.base_offset)
@@ -401,12 +402,13 @@ class _Recovery:
                 was_plain = header.producer_id < 0
                 self._report.scanned(header.length)
                 continue
+            require_known(segment.file, segment.size, position, expected)
             if floor is not None and self._ends_at(reader, position, expected, floor, following):
                 self._cut(segment, position, expected, floor)
                 return expected != following
             end, offset = reader.behind(position, expected)
             if offset is None:
-                offset = following if following is not None else max(expected, floor or 0)
+                offset = following or max(expected, floor or 0)
             self._note_damage(segment, DamagedPlace(position, end, expected, offset))
             state.end_lost(known, expected, offset, self._now_ms)
             position, expected = end, offset
@@ -456,15 +458,14 @@ class _Recovery:
         self._report.cut(segment.path, position, expected, size, why)
 
     def _set_aside_from(self, slot: int) -> None:
-        for segment in reversed(self._segments[slot:]):
+        for segment in reversed(self.segments[slot:]):
             set_segment_aside(self._disk, segment, self._report)
             self._has_moved = True
-        del self._segments[slot:]
+        del self.segments[slot:]
 
     def _note_gap(self, segment: Segment, end_offset: int) -> None:
         """Record that the offsets from `end_offset` to the next segment are in no file."""
-        slot = self._segments.index(segment)
-        following = self._segments[slot + 1].base_offset
+        following = self.segments[self.segments.index(segment) + 1].base_offset
         size = segment.size
         self._note_damage(segment, DamagedPlace(size, size, end_offset, following))
 
@@ -476,7 +477,7 @@ class _Recovery:
 
     def _write_back(self, first: int, recovery_point: int, must_rewrite: bool) -> None:
         """Write back rebuilt files, and sync them and the accepted batches."""
-        segments = self._segments
+        segments = self.segments
         state = self._state
         epochs_changed = state.epochs.changed or not self._epochs_known or must_rewrite
         if epochs_changed:

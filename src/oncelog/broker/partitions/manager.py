@@ -291,6 +291,8 @@ class PartitionManager:
         dropped: list[TopicPartition] = []
         for label in topic.topic_partitions():
             partition = self._partitions.get(label)
+            if self._logs.is_unread(label) and self._logs.topic_id(label) == topic.topic_id:
+                dropped.append(label)
             if partition is not None and partition.state.topic_id == topic.topic_id:
                 del self._partitions[label]
                 dropped.append(label)

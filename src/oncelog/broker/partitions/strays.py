@@ -68,7 +68,7 @@ def unsure_epochs(
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
             if partition.leader == broker_id:
                 held = logs.get(label)
-                if held is None and not logs.has_all:
+                if held is None and (logs.is_unread(label) or not logs.has_all):
                     continue
                 latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
                 if not logs.is_whole(label) or latest > partition.leader_epoch:
@@ -77,11 +77,18 @@ def unsure_epochs(
 
 
 def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
-    """Return partitions that may be in an off-line log directory: they must not be created."""
+    """Return partitions that must not be created.
+
+    They may be in a log directory that is off line, or their log has another format.
+    """
+    has_all = logs.has_all
+    if has_all and not logs.unread_count:
+        return []
     found = []
-    for topic in image.topics.values() if not logs.has_all else ():
+    for topic in image.topics.values():
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
-            if broker_id in partition.replicas and logs.get(label) is None:
+            is_here = broker_id in partition.replicas
+            if is_here and logs.get(label) is None and (logs.is_unread(label) or not has_all):
                 found.append(label)
     return found
 

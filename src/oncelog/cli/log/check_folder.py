@@ -59,6 +59,8 @@ class FolderCheck:
         self.in_use = is_in_use(folder)
         self.was_closed = not self.in_use and os.path.exists(self._path(CLEAN_SHUTDOWN_NAME))
         self._extents: dict[TopicPartition, _Extent] = {}
+        self._unknown: set[TopicPartition] = set()
+        """Partitions whose logs have another format."""
 
     def run(self) -> Iterator[Finding]:
         """Yield all findings: the folder's own files, each partition, then checks across them."""
@@ -128,7 +130,10 @@ class FolderCheck:
             return
         check = PartitionCheck(path, was_closed=self.was_closed, in_use=self.in_use)
         yield from check.run()
-        self._extents[partition] = _Extent(check.survey.start_offset, check.survey.end_offset)
+        if check.is_unknown:
+            self._unknown.add(partition)
+        else:
+            self._extents[partition] = _Extent(check.survey.start_offset, check.survey.end_offset)
         if topics is None:
             return
         noted = parse_partition_metadata(read_file(os.path.join(path, PARTITION_METADATA_NAME)))
@@ -152,6 +157,8 @@ class FolderCheck:
             yield error(path, "", f"{len(data)} bytes that do not parse")
             return
         for partition, offset in offsets.items():
+            if partition in self._unknown:
+                continue  # Its end is not known.
             extent = self._extents.get(partition)
             if extent is None:
                 yield note(path, str(partition), "there is no such folder")

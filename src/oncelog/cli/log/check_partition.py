@@ -20,6 +20,7 @@ from oncelog.cli.log.survey import Survey, SurveyedSegment, Watcher
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import iter_records
+from oncelog.runtime.disk import SystemDisk
 from oncelog.storage.checkpoints import parse_epochs, parse_offsets, parse_partition_metadata
 from oncelog.storage.files import (
     BATCHES_SUFFIX,
@@ -27,6 +28,7 @@ from oncelog.storage.files import (
     PARTITION_METADATA_NAME,
     SNAPSHOT_SUFFIX,
 )
+from oncelog.storage.formats import UnknownFormat, refuse_other_formats
 from oncelog.storage.producer_snapshot import parse_batches, parse_snapshot
 from oncelog.storage.producer_state import ProducerEntry
 from oncelog.storage.segment_register import parse_register
@@ -50,6 +52,8 @@ class PartitionCheck:
         self._record_findings: list[Finding] = []
         self._path = ""
         self._snapshots_seen: set[int] = set()
+        self.is_unknown = False
+        """Whether the log has records of a format that is not read: nothing else is judged."""
 
     def run(self, met: Callable[[SurveyedSegment], None] | None = None) -> Iterator[Finding]:
         """All findings, segment by segment, then those of the folder.
@@ -58,6 +62,11 @@ class PartitionCheck:
         """
         if not self.survey.bases:
             yield error(self._folder, "", "no .log file")
+            return
+        try:
+            refuse_other_formats(SystemDisk(), self._folder)
+        except UnknownFormat as found:
+            yield self._unknown(found.path, found.reason)
             return
         checks: dict[int, IndexChecks] = {}
 
@@ -74,6 +83,10 @@ class PartitionCheck:
                 text = f"begins before the end {previous_end} of the segment before it"
                 yield error(segment.path, f"offset {segment.base_offset}", text)
             previous_end = segment.end_offset
+            for damage in segment.damages:
+                if damage.is_unknown:
+                    yield self._unknown(segment.path, damage.reason)
+                    return
             if segment.damages and met is not None:
                 met(segment)
             yield from (self._damage(segment, damage) for damage in segment.damages)
@@ -84,6 +97,10 @@ class PartitionCheck:
             yield from self._check_snapshot(segment.end_offset)
         yield from self._check_epochs()
         yield from self._check_folder()
+
+    def _unknown(self, path: str, reason: str) -> Finding:
+        self.is_unknown = True
+        return error(path, "", reason)
 
     # ---- batches
 

@@ -212,6 +212,8 @@ def _what(batch: IntactBatch) -> str:
 
 
 def _damage_text(damage: Damage) -> str:
+    if damage.is_unknown:
+        return f"NOT READ: {damage.reason}"
     return f"DAMAGED: {damage.reason} (byte {damage.position}, {damage.size} bytes)"
 
 

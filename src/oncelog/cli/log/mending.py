@@ -179,6 +179,10 @@ def plan_partition(folder: str, *, was_closed: bool) -> PartitionPlan:
                 plan.files_aside.append(finding.path)
         else:
             plan.unmended.append((finding.path, f"{finding.where} {finding.text}".strip()))
+    if check.is_unknown:
+        # What was found before rests on a part of the log only: none of it is to be changed.
+        plan.files_aside.clear()
+        return plan
     bases = check.survey.bases
     aborted = _known_aborted(folder)
     for segment in damaged:

@@ -14,6 +14,7 @@ from typing import BinaryIO, Final, NamedTuple
 from oncelog.core.crc import crc32c
 from oncelog.core.limits import INT32_MAX, RECOVERY_READ_SIZE_BYTES
 from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER_SIZE, MAGIC, BatchHeader
+from oncelog.storage.formats import format_problem, unknown_magic
 from oncelog.storage.header_walk import parse_header
 
 __all__ = ["Damage", "IntactBatch", "read_log"]
@@ -47,6 +48,8 @@ class Damage(NamedTuple):
     """Whether no batch follows, so that nothing but the damaged header tells `next_offset`."""
     is_batch: bool = False
     """Whether it is a sound batch all the same, whose records cannot be read."""
+    is_unknown: bool = False
+    """Whether it is no damage, but of a format that is not read: what follows is not looked at."""
 
 
 def read_log(path: str, base_offset: int) -> Iterator[IntactBatch | Damage]:
@@ -66,6 +69,13 @@ def read_log(path: str, base_offset: int) -> Iterator[IntactBatch | Damage]:
                 position, expected = position + found.length, found.next_offset
                 epoch = found.leader_epoch
                 continue
+            magic = unknown_magic(window.pread, window.size, position, expected)
+            if magic is not None:
+                reason, rest = format_problem(position, magic), window.size - position
+                yield Damage(
+                    position, rest, reason, expected, expected, epoch, is_last=True, is_unknown=True
+                )
+                return
             end = _next_batch(window, position, base_offset, expected)
             # What follows is judged by the last sound batch, for this header may be what is wrong.
             yield _damage(window, position, end, found, base_offset, expected, epoch)
@@ -89,6 +99,10 @@ class _Window:
             self._bytes = self._pread(wanted, position)
             self._start, place = position, 0
         return self._bytes[place : place + length]
+
+    def pread(self, length: int, position: int) -> bytes:
+        """As `read`, with the arguments of a file's."""
+        return self.read(position, length)
 
     def crc(self, position: int, length: int) -> int:
         """CRC-32C of a range that may be larger than the window."""
@@ -122,8 +136,7 @@ def _judge(window: _Window, position: int, base: int, expected: int) -> BatchHea
 
 def _implausible(header: BatchHeader, available: int, base: int, expected: int) -> str | None:
     if header.magic != MAGIC:
-        is_old = header.magic in (0, 1) and header.length > LENGTH_MIN_OLD
-        return f"message format v{header.magic} is not read" if is_old else "no batch header"
+        return "no batch header"
     if header.length < HEADER_SIZE:
         return f"a batch of {header.length} bytes"
     if header.length > available:
@@ -135,10 +148,6 @@ def _implausible(header: BatchHeader, available: int, base: int, expected: int) 
     if header.last_offset - base > INT32_MAX:
         return f"offset {header.last_offset} is too far from the segment's first"
     return None
-
-
-LENGTH_MIN_OLD: Final = 26
-"""An empty message of format v0 with its offset and size."""
 
 
 def _overtakes(window: _Window, position: int, header: BatchHeader, expected: int) -> bool:
