@@ -21,7 +21,10 @@ def test_kafka_reads_the_same_streams_as_we_do(tmp_path: Path) -> None:
         class_path = jars()
     except PeerUnavailable as reason:
         pytest.skip(f"Apache Kafka's classes cannot be had: {reason}")
-    expected = [(*one, f"{len(data)} {zlib.crc32(data)}") for *one, data in READ_AS_BY_KAFKA]
+    expected = [
+        (codec, stream, f"{len(data)} {zlib.crc32(data)}")
+        for codec, stream, data in READ_AS_BY_KAFKA
+    ]
     expected += [(codec, stream, "refused") for codec, stream in REFUSED_AS_BY_KAFKA]
     arguments = []
     for number, (codec, stream, _) in enumerate(expected):

@@ -109,7 +109,7 @@ def lz4_with_all_fields(data: bytes) -> bytes:
     return bytes(packer.finish())
 
 
-READ_AS_BY_KAFKA = [
+READ_AS_BY_KAFKA: list[tuple[str, bytes, bytes]] = [
     ("gzip", compress("gzip", DATA) + compress("gzip", b"more"), DATA + b"more"),
     ("gzip", compress("gzip", b"a") + compress("gzip", b"") + compress("gzip", b"b"), b"ab"),
     ("gzip", compress("gzip", DATA) + b"no member of gzip" * 4, DATA),
@@ -146,7 +146,7 @@ def with_byte(data: bytes, position: int, value: int) -> bytes:
     return bytes(changed)
 
 
-REFUSED_AS_BY_KAFKA = [
+REFUSED_AS_BY_KAFKA: list[tuple[str, bytes]] = [
     ("gzip", compress("gzip", DATA) + compress("gzip", DATA)[:-9]),
     ("snappy", compress("snappy", DATA) + b"abcd"),
     ("snappy", compress("snappy", DATA) + compress("snappy", b"more")[:12]),
