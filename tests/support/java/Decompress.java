@@ -3,7 +3,7 @@ import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import org.apache.kafka.common.compress.Compression;
-import org.apache.kafka.common.utils.BufferSupplier;
+import org.apache.kafka.common.utils.internals.BufferSupplier;
 
 /** Prints for each pair of arguments (codec, file) what Kafka's reader makes of the file. */
 public class Decompress {
