@@ -50,15 +50,6 @@ from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
 from oncelog.group.timers import TimerKey, TimerKind
 
-OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 9
-"""From this OffsetCommit version on an unknown group gets GROUP_ID_NOT_FOUND.
-
-Before, ILLEGAL_GENERATION.
-"""
-
-TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN = 6
-"""The same for TxnOffsetCommit (KIP-1319)."""
-
 AnyCommit: TypeAlias = OffsetCommit | TxnOffsetCommit
 
 
@@ -94,13 +85,7 @@ def _check_commit(group: ClassicGroup | None, event: AnyCommit) -> ErrorCode:
     """Check a commit's member and generation against the group (INV-8)."""
     is_transactional = isinstance(event, TxnOffsetCommit)
     if group is None:
-        if event.generation_id < 0:
-            return ErrorCode.none
-        since = OFFSET_COMMIT_NOT_FOUND_VERSION_MIN
-        if is_transactional:
-            since = TXN_OFFSET_COMMIT_NOT_FOUND_VERSION_MIN
-        is_named = event.version >= since
-        return ErrorCode.group_id_not_found if is_named else ErrorCode.illegal_generation
+        return ErrorCode.none if event.generation_id < 0 else ErrorCode.group_id_not_found
     is_empty = group.state is GroupState.EMPTY
     if event.generation_id < 0 and is_empty:
         return ErrorCode.none

@@ -52,7 +52,8 @@ name means `?`, and `x` is a zero byte: no tagged fields). A compact length usua
 
 An array is a loop in the same function; the variables of its elements' fields begin with the
 array's name. The writer of a response also takes a counter: with two lines before each error code
-it counts those that are not NONE, for the metrics, without another walk over the response.
+it counts those that are not NONE, for the metrics, without another walk over the response, and
+replaces those that this version's clients do not know (`error_versions`).
 This module must not know any message.
 """
 
@@ -67,6 +68,7 @@ from oncelog.core.limits import MESSAGE_BYTES_MAX, MESSAGE_ELEMENTS_COUNT_MAX
 from oncelog.protocol.api import ApiKey, is_flexible
 from oncelog.protocol.codec_reader import ERRORS, ReaderSource
 from oncelog.protocol.codec_writer import MisfitError, WriterSource
+from oncelog.protocol.error_versions import replacements
 from oncelog.protocol.headers import (
     RequestHeader,
     parse_request_header,
@@ -164,7 +166,7 @@ def _request_writer(api: ApiKey, version: int) -> Writer:
 def _response_writer(api: ApiKey, version: int) -> ResponseWriter:
     cls, flexible = response_class(api), is_flexible(api, version)
     title = f"writer of {cls.__name__} v{version}"
-    made = WriterSource(cls, version, flexible=flexible, counts_errors=True)
+    made = WriterSource(cls, version, flexible=flexible, replaced=replacements(api, version))
     return made.source.compiled("write", title)
 
 
@@ -197,7 +199,8 @@ def encode_response(
     """Encode header and body of a response, without the frame's 4-byte size.
 
     `version` is that of the request; `response` is a `response_class(api)`. What an old version
-    cannot carry is left out. The error codes in it but NONE, wherever they stand, are counted in
+    cannot carry is left out, and an error code that its clients do not know is replaced
+    (`error_versions`). The error codes written but NONE, wherever they stand, are counted in
     `errors`, as in Kafka's `errorCounts()`. Raises `MisfitError` for a value that its field cannot
     carry.
     """

@@ -5,7 +5,7 @@ A null value of a field that is not nullable, or a value out of its field's rang
 """
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from oncelog.core.errors import OncelogError
@@ -22,12 +22,18 @@ class MisfitError(OncelogError, ValueError):
 class WriterSource:
     """The source of the function that appends a version of `cls` to a bytearray.
 
-    With `counts_errors` the function also takes a counter, and counts each error code that it
-    writes but NONE. Errors in tagged fields are details of others: Kafka counts none of them.
+    With `replaced` the function also takes a counter. It replaces the error codes other than NONE
+    by this mapping, and counts what it writes. Errors in tagged fields are details of others: Kafka
+    counts none of them.
     """
 
     def __init__(
-        self, cls: type, version: int, *, flexible: bool, counts_errors: bool = False
+        self,
+        cls: type,
+        version: int,
+        *,
+        flexible: bool,
+        replaced: Mapping[int, int] | None = None,
     ) -> None:
         self.source = Source(
             *("write", "out", "message", "errors", "value", "items", "raw", "size"),
@@ -41,13 +47,14 @@ class WriterSource:
         )
         self._version = version
         self._flexible = flexible
-        self._counts_errors = counts_errors
+        self._counts_errors = replaced is not None
+        self._replaced = self.source.constant("replaced", replaced) if replaced else None
         self._out = "out"
         """The variable of the bytearray that is appended to."""
         self._run: list[tuple[str, str]] = []
         """Layout and expression of the fields of fixed size that come next."""
         line, block = self.source.line, self.source.block
-        parameters = "out, message, errors" if counts_errors else "out, message"
+        parameters = "out, message, errors" if self._counts_errors else "out, message"
         with block(f"def write({parameters}):"):
             with block("try:"):
                 self._entity(cls, "message")
@@ -96,7 +103,11 @@ class WriterSource:
             uuid = self._named(value)
             value = f'NO_UUID_BYTES if {uuid} is None else {uuid}.int.to_bytes(16, "big")'
         elif shape.kind == "error_code" and self._counts_errors and self._out == "out":
+            if self._replaced is not None:
+                value = self._named(value)
             with self.source.block(f"if {value}:"):
+                if self._replaced is not None:
+                    self.source.line(f"{value} = {self._replaced}.get({value}, {value})")
                 self.source.line(f"errors[{value}] += 1")
         self._run.append((LAYOUTS[shape.kind], value))
 

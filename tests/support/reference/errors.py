@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import ast
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ADVERTISED, ApiKey, accepts
+from oncelog.protocol.error_versions import KNOWN, replacements
 from tests.support.readers import SOURCES
 
-__all__ = ["DOCUMENT", "document", "named_in_the_sources", "sentences"]
+__all__ = ["DOCUMENT", "document", "named_in_the_sources", "replaced", "sentences"]
 
 DOCUMENT: Final = SOURCES.parents[1] / "docs" / "errors.md"
 ROOMS: Final = (
@@ -44,6 +47,18 @@ succeed later, and Kafka's clients try again by themselves. To a client of ours 
 |---|---|---|
 """
 
+OLDER_HEAD: Final = """
+## Told to older clients
+
+Clients take a code that they do not know for UNKNOWN_SERVER_ERROR, and most give up on that. So
+requests of these versions get another code, the one that Kafka gives where Kafka gives the first.
+Where Kafka answers the newer code to every version, so does a broker of ours
+(`protocol/error_versions.py` lists both).
+
+| Request | Versions | Instead of | The code |
+|---|---|---|---|
+"""
+
 OTHERS_HEAD: Final = """
 ## Never given
 
@@ -61,12 +76,25 @@ def sentences() -> dict[ErrorCode, str]:
     return {ErrorCode[name]: sentence for name, sentence in found.items()}
 
 
+def replaced() -> Iterator[tuple[ApiKey, str, ErrorCode, ErrorCode]]:
+    """Each code that older versions of an API do not get, those versions, and what they get."""
+    for api, known in KNOWN.items():
+        announced = ADVERTISED[api]
+        served = [v for v in range(announced.min, announced.max + 1) if accepts(api, v)]
+        for code in known:
+            old = [version for version in served if code in replacements(api, version)]
+            if old:
+                span = f"{old[0]}-{old[-1]}" if len(old) > 1 else f"{old[0]}"
+                yield api, span, code, replacements(api, old[0])[code]
+
+
 def named_in_the_sources() -> set[ErrorCode]:
-    """The errors that the rooms of a broker name."""
+    """The errors that the rooms of a broker name, but in the table of replacements."""
     return {
         ErrorCode[node.attr]
         for room in ROOMS
         for path in (SOURCES / room).rglob("*.py")
+        if path.name != "error_versions.py"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)
         and isinstance(node.value, ast.Name)
@@ -80,7 +108,11 @@ def document() -> str:
     given = sentences()
     rows = [_row(code, sentence) for code, sentence in sorted(given.items())]
     others = [_row(code) for code in sorted(set(ErrorCode) - given.keys())]
-    return HEAD + "".join(rows) + OTHERS_HEAD + "".join(others)
+    older = [
+        f"| {api.title} | {span} | {code.name.upper()} | {told.name.upper()} |\n"
+        for api, span, code, told in replaced()
+    ]
+    return "".join((HEAD, *rows, OLDER_HEAD, *older, OTHERS_HEAD, *others))
 
 
 def _row(code: ErrorCode, sentence: str = "") -> str:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 from bench.peer.in_loop import broker_in_loop
 from oncelog.broker.broker import Broker
+from oncelog.core.errors import ErrorCode
 from oncelog.protocol import codec
 from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.error_versions import KNOWN, OLDEST_CODE_MAX
 
 __all__ = ["Client", "running"]
 
@@ -84,3 +86,12 @@ async def running(
             yield context
         finally:
             await context.close()
+        assert list(undecided(broker)) == []
+
+
+def undecided(broker: Broker) -> Iterator[str]:
+    """Newer error codes that the broker has answered, and whose API's clients may not know them."""
+    for (key, version), meter in broker.dispatcher.meters.items():
+        for code in meter.errors:
+            if code > OLDEST_CODE_MAX and code not in KNOWN.get(ApiKey(key), {}):
+                yield f"{ApiKey(key).name} v{version}: {ErrorCode(code).name}"

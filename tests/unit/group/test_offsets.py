@@ -74,12 +74,10 @@ def test_a_commit_without_a_member_is_taken_only_while_the_group_is_empty() -> N
     assert c.commit(1) is ErrorCode.none
 
 
-def test_a_commit_to_a_group_that_does_not_exist_names_that_from_version_9_on() -> None:
+def test_a_member_cannot_commit_to_a_group_that_does_not_exist() -> None:
     c = Context()
-    assert c.commit(1, "m", 3, version=8) is ErrorCode.illegal_generation
-    assert c.commit(1, "m", 3, version=9) is ErrorCode.group_id_not_found
-    assert c.txn_commit(1, 7, "m", 3, version=5) is ErrorCode.illegal_generation
-    assert c.txn_commit(1, 7, "m", 3, version=6) is ErrorCode.group_id_not_found
+    assert c.commit(1, "m", 3) is ErrorCode.group_id_not_found
+    assert c.txn_commit(1, 7, "m", 3) is ErrorCode.group_id_not_found
 
 
 def test_a_commit_of_a_fenced_static_member_is_refused() -> None:

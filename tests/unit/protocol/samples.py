@@ -1,14 +1,20 @@
 """Random messages: nulls, empty and long values, tags present and absent."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
+from oncelog.protocol.error_versions import KNOWN
 from oncelog.protocol.fields import OWN_TAGS, FieldShape, shapes
 
-ERRORS = tuple(ErrorCode)
+REPLACED = {
+    code for known in KNOWN.values() for code, row in known.items() if row.below is not None
+}
+ERRORS = tuple(code for code in ErrorCode if code not in REPLACED)
+"""Those that a response carries in every version (`oncelog.protocol.error_versions`)."""
+
 LENGTHS = (0, 1, 2, 3, 8, 126, 127, 128, 300)
 """Around 127 a compact length takes a second byte."""
 
@@ -78,3 +84,17 @@ _PRIMITIVES: dict[str, Callable[[Random], Any]] = {
     "string": _text,
     "bytes": _bytes,
 }
+
+
+def errors_in(message: Any, version: int) -> Iterator[ErrorCode]:
+    """Every error code of a message but NONE, and but those in tagged fields."""
+    cls: type = type(message)
+    for shape in shapes(cls, version):
+        value = getattr(message, shape.name)
+        if shape.tag is not None or value is None:
+            continue
+        if shape.kind == "error_code" and value is not ErrorCode.none:
+            yield value
+        elif shape.inner is not None:
+            for nested in value if shape.is_array or shape.is_single else (value,):
+                yield from errors_in(nested, version)

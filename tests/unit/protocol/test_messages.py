@@ -1,7 +1,6 @@
 """What the versions of a message have in common, and where they differ."""
 
 from collections import Counter
-from collections.abc import Iterator
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -20,7 +19,6 @@ from oncelog.protocol.codec import (
     request_class,
     response_class,
 )
-from oncelog.protocol.fields import shapes
 from oncelog.protocol.messages import (
     describe_transactions,
     list_transactions,
@@ -36,7 +34,7 @@ from oncelog.protocol.messages.find_coordinator import Coordinator
 from oncelog.protocol.messages.leave_group import MemberIdentity
 from tests.unit.protocol.damage import check_damage
 from tests.unit.protocol.judge import CASES, NAMES
-from tests.unit.protocol.samples import sample
+from tests.unit.protocol.samples import errors_in, sample
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)
@@ -52,20 +50,6 @@ def test_a_message_is_framed_with_its_header(api: ApiKey, version: int) -> None:
     correlation_id, offset = parse_response_header(api, version, frame)
     assert correlation_id == 8
     assert parse_response(api, version, frame, offset) == response
-
-
-def errors_in(message: Any, version: int) -> Iterator[ErrorCode]:
-    """Every error code of a message but NONE, and but those in tagged fields."""
-    cls: type = type(message)
-    for shape in shapes(cls, version):
-        value = getattr(message, shape.name)
-        if shape.tag is not None or value is None:
-            continue
-        if shape.kind == "error_code" and value is not ErrorCode.none:
-            yield value
-        elif shape.inner is not None:
-            for nested in value if shape.is_array or shape.is_single else (value,):
-                yield from errors_in(nested, version)
 
 
 @pytest.mark.parametrize(("api", "version"), CASES, ids=NAMES)

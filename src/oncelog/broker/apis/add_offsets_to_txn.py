@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, ProducerEpoch, ProducerId, TopicPartition
@@ -43,7 +42,7 @@ def handle(
     )
 
     def convert(result: AddPartitionsResult) -> AddOffsetsToTxnResponse:
-        return _response(fenced_for_old(result.error, request.version, since=2))
+        return _response(result.error)
 
     return context.transactions.ask(body.transactional_id, event, convert, _response)
 

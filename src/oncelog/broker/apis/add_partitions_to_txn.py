@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -99,8 +98,6 @@ def _response(
             answers = []
             for index in topic.partitions:
                 error = outcome[TopicPartition(topic.name, index)]
-                if error is not ErrorCode.none:
-                    error = fenced_for_old(error, request.version, since=2)
                 answers.append(
                     schema.AddPartitionsToTxnPartitionResult(
                         partition_index=index, partition_error_code=error

@@ -27,11 +27,8 @@ async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Del
     """Delete the valid topics and return an error for each of the others."""
     wanted = request.body.topics
     if not context.config.get_bool("delete.topic.enable"):
-        # Clients below version 3 do not know TOPIC_DELETION_DISABLED.
-        disabled = (
-            ErrorCode.topic_deletion_disabled if request.version >= 3 else ErrorCode.invalid_request
-        )
-        results = [_result(t.name, t.topic_id, disabled, None) for t in wanted]
+        error = ErrorCode.topic_deletion_disabled
+        results = [_result(t.name, t.topic_id, error, None) for t in wanted]
         return DeleteTopicsResponse(responses=tuple(results))
     image = context.image
     resolved = [

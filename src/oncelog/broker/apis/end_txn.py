@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
@@ -40,11 +39,10 @@ def handle(
     )
 
     def convert(result: EndTxnResult) -> EndTxnResponse:
-        error = result.error
-        if error is not ErrorCode.none:
-            error = fenced_for_old(error, request.version, since=2)
         return EndTxnResponse(
-            error_code=error, producer_id=result.producer_id, producer_epoch=result.producer_epoch
+            error_code=result.error,
+            producer_id=result.producer_id,
+            producer_epoch=result.producer_epoch,
         )
 
     def refuse(error: ErrorCode) -> EndTxnResponse:

@@ -22,6 +22,7 @@ are read as those of a full request. Known gaps: fetches of followers; preferred
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -67,8 +68,8 @@ def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[
     if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
         begun = context.partitions.fetch_sessions.begin(fetch, version, context.clock.now_ms())
         if isinstance(begun, ErrorCode):
-            request.meter.errors[begun] += 1
-            return encode_fetch_response(version, request.correlation_id, [], error=begun)
+            error = request.meter.told(begun)
+            return encode_fetch_response(version, request.correlation_id, [], error=error)
         if begun is not None:
             session = begun
             fetch = fetch._replace(topics=begun.topics)
@@ -305,14 +306,14 @@ class Reading:
                 meter = meters.get(name)
                 for given in topic.partitions:
                     if given.error:
-                        request.meter.errors[given.error] += 1
+                        self._tell(topic.partitions, given)
                     elif given.records and meter is not None:
                         meter.bytes_out += len(given.records)
         if self._session is None:
             return encode_fetch_response(request.version, request.correlation_id, self._topics)
         answer = self._session.answer(self._topics, self._context.clock.now_ms())
         if answer.error:
-            request.meter.errors[answer.error] += 1
+            request.meter.told(answer.error)
         return encode_fetch_response(
             request.version,
             request.correlation_id,
@@ -320,6 +321,16 @@ class Reading:
             error=answer.error,
             session_id=answer.session_id,
         )
+
+    def _tell(
+        self, answers: Sequence[FetchPartitionResponse], given: FetchPartitionResponse
+    ) -> None:
+        """Count a partition's error, and replace one that the client's version does not know."""
+        error = ErrorCode(given.error)
+        told = self._request.meter.told(error)
+        if told is not error:
+            assert isinstance(answers, list)
+            answers[answers.index(given)] = given._replace(error=told)
 
     def wait(self) -> Pending[Buffers]:
         """Park the request until there is enough, or until its wait time has passed."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from oncelog.broker.apis.responses import fenced_for_old
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -70,8 +69,7 @@ def _transactional(
     )
 
     def convert(result: InitProducerIdResult) -> InitProducerIdResponse:
-        error = fenced_for_old(result.error, request.version, since=4)
-        return _response(error, result.producer_id, result.producer_epoch)
+        return _response(result.error, result.producer_id, result.producer_epoch)
 
     return context.transactions.ask(
         transactional_id, event, convert, lambda error: _response(error, -1, -1)

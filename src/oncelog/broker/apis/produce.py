@@ -23,7 +23,7 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
-from oncelog.protocol.batch import BatchHeader, read_header
+from oncelog.protocol.batch import CODEC_MASK, BatchHeader, read_header
 from oncelog.protocol.produce import (
     ProducePartitionResponse,
     ProduceRequest,
@@ -44,7 +44,11 @@ Answer: TypeAlias = "Buffers | Pending[Buffers | None] | None"
 
 _TRANSACTIONAL_BIT = 0x10
 _ATTRIBUTES_LOW_BYTE = 22
+_ZSTD = 4
 _HEADER_SIZE = 61
+
+_ZSTD_SINCE = 7
+"""Batches of older versions may not be compressed with ZStandard (KIP-110)."""
 
 _TV2_SINCE = 12
 
@@ -164,10 +168,10 @@ def _append(
         outcomes: list[ProducePartitionResponse] = []
         for index, records in topic.partitions:
             partition = None if name is None else partitions.get(name, index)
-            error = _check(partition, records, acks, refused, verified)
+            error = _check(partition, records, acks, request.version, refused, verified)
             if error is not ErrorCode.none:
                 failed = True
-                outcomes.append(_counted(request, _refusal(context, name, index, error)))
+                outcomes.append(_told(request, _refusal(context, name, index, error)))
                 continue
             assert partition is not None
             assert records is not None
@@ -176,7 +180,7 @@ def _append(
             )
             if result.error is not ErrorCode.none:
                 failed = True
-                outcomes.append(_counted(request, _refused(index, result)))
+                outcomes.append(_told(request, _refused(index, result)))
                 continue
             is_far = partition.state.high_watermark <= result.last_offset
             if is_far if acks == -1 else partition.is_syncing:
@@ -200,12 +204,15 @@ def _check(
     partition: Partition | None,
     records: memoryview | None,
     acks: int,
+    version: int,
     refused: Mapping[TopicPartition, ErrorCode],
     verified: frozenset[Partition],
 ) -> ErrorCode:
     """Return the error that keeps a batch from its log, before the log's own checks."""
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
+    if version < _ZSTD_SINCE and _is_zstd(records):
+        return ErrorCode.unsupported_compression_type
     if refused and partition.topic_partition in refused:
         return refused[partition.topic_partition]
     state = partition.state
@@ -224,11 +231,19 @@ def _check(
     return ErrorCode.none
 
 
-def _counted(
+def _is_zstd(records: memoryview | None) -> bool:
+    """Whether a batch says that it is compressed with ZStandard."""
+    return (
+        records is not None
+        and len(records) >= _HEADER_SIZE
+        and records[_ATTRIBUTES_LOW_BYTE] & CODEC_MASK == _ZSTD
+    )
+
+
+def _told(
     request: Request[memoryview], refusal: ProducePartitionResponse
 ) -> ProducePartitionResponse:
-    request.meter.errors[refusal.error] += 1
-    return refusal
+    return refusal._replace(error=request.meter.told(ErrorCode(refusal.error)))
 
 
 def _refusal(
@@ -271,11 +286,11 @@ def _wait(
         for key, error in outcomes.items():
             if error is not ErrorCode.none:
                 place = waiting[key]
-                request.meter.errors[error] += 1
+                told = request.meter.told(error)
                 outcome_list = topics[place.topic_slot].partitions
                 assert isinstance(outcome_list, list)
                 index = outcome_list[place.slot].index
-                outcome_list[place.slot] = ProducePartitionResponse(index, error)
+                outcome_list[place.slot] = ProducePartitionResponse(index, told)
         return encode_produce_response(request.version, request.correlation_id, topics)
 
     # The records are in the log: waiting for replicas must not retain the frame.
@@ -292,7 +307,7 @@ def refuse_all(
     request: Request[memoryview], produce: ProduceRequest, error: ErrorCode
 ) -> Buffers | None:
     """Build the reply with one error for every partition of the request."""
-    request.meter.errors[error] += sum(len(topic.partitions) for topic in produce.topics)
+    told = request.meter.told(error, sum(len(topic.partitions) for topic in produce.topics))
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
         return None
@@ -300,7 +315,7 @@ def refuse_all(
         ProduceTopicResponse(
             topic.name,
             topic.topic_id,
-            [ProducePartitionResponse(index, error) for index, _ in topic.partitions],
+            [ProducePartitionResponse(index, told) for index, _ in topic.partitions],
         )
         for topic in produce.topics
     ]

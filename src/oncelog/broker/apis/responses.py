@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 
-__all__ = ["absent", "each_once", "fenced_for_old"]
+__all__ = ["absent", "each_once"]
 
 T = TypeVar("T")
 
@@ -34,10 +34,3 @@ def absent(image: MetadataImage, topic: str, index: int) -> ErrorCode:
         return ErrorCode.unknown_topic_or_partition
     # Its log directory has been offline since the start.
     return ErrorCode.kafka_storage_error if held.offline_replicas else _NOT_LEADER
-
-
-def fenced_for_old(error: ErrorCode, version: int, since: int) -> ErrorCode:
-    """Replace PRODUCER_FENCED by INVALID_PRODUCER_EPOCH for clients before `since` (KIP-588)."""
-    if error is ErrorCode.producer_fenced and version < since:
-        return ErrorCode.invalid_producer_epoch
-    return error

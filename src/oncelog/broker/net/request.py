@@ -17,8 +17,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.error_versions import replacements
 from oncelog.protocol.headers import RequestHeader
 
 __all__ = [
@@ -68,7 +70,7 @@ class Request(Generic[Body]):
 
     Until its reply is sent, the request has its place in the connection's order: it waits for
     `pending`, then `reply` has the buffers. `begun_s` is the time of its arrival, if requests are
-    timed; a handler that encodes its reply itself counts its errors in `meter`.
+    timed; a handler that encodes its reply itself passes its errors through `RequestMeter.told`.
     """
 
     __slots__ = (
@@ -137,6 +139,12 @@ class RequestMeter:
         self.time_us = 0
         self.buckets = [0] * TIME_BUCKETS_COUNT
         """The count of requests by duration: the bit length of its microseconds."""
+
+    def told(self, error: ErrorCode, count: int = 1) -> ErrorCode:
+        """Count an error of replies that the handler encodes; return what this version is told."""
+        error = replacements(self.api.key, self.version).get(error, error)
+        self.errors[error] += count
+        return error
 
     def took(self, elapsed_s: float) -> None:
         """Count the time from a request's arrival to its reply."""
