@@ -107,7 +107,7 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        """The current metadata.
+        """The metadata that this broker has applied.
 
         The image is immutable: keep it across an await only when an older view is wanted.
         """
@@ -188,7 +188,9 @@ class Broker:
         )
         exits.callback(self.partitions.close)
         self.producer_ids = ProducerIds(self.store)
-        markers = MarkerWriter(self.partitions, lambda: self.controller.image, self.stop_because)
+        markers = MarkerWriter(
+            self.partitions, lambda: self.controller.known.image, self.stop_because
+        )
         self.transactions = transaction_coordinator(
             config,
             self.partitions,
@@ -199,7 +201,12 @@ class Broker:
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()
         self.groups = group_coordinator(
-            config, self.partitions, self.producer_ids, lambda: self.image, self.meters.groups
+            config,
+            self.partitions,
+            self.producer_ids,
+            lambda: self.image,
+            lambda: self.controller.known.image,
+            self.meters.groups,
         )
         exits.callback(self.groups.close)
         self.mover = PartitionMover(
@@ -253,7 +260,7 @@ class Broker:
         await self.metrics.start(address)
 
     async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
-        """The image became another; returns the topics that could not be made.
+        """Apply a step of the metadata.
 
         Partitions follow first, then the coordinators that live on them. Returns the topics that
         could not be made.

@@ -1,8 +1,9 @@
 """The controller's shell on a broker: it stores decisions and follows the store's feed.
 
-`image` is the broker's view; its revision only increases, and `follow` is called with each step.
-The image includes our own write before its caller gets the reply, so a client that created a topic
-can use it at once.
+`known.image` is what the store says; its revision only increases, and `follow` is called with each
+step. `image` is what the broker has applied, and the only source of what it answers: a leader or
+coordinator that it names serves. Both include our own write before its caller gets the reply, so a
+client that created a topic can use it at once.
 
 A single broker claims the controller epoch at start. The controller package decides what a topic
 may look like.
@@ -20,12 +21,19 @@ from typing import Any, TypeVar
 
 from oncelog.broker.finalized import finalize
 from oncelog.broker.group_configs import GroupConfigDecision, warn_of, write_group_config
+from oncelog.broker.known_metadata import KnownMetadata
 from oncelog.broker.topic_creation import write_topics
 from oncelog.controller import features, layout
-from oncelog.controller.contents import Contents
-from oncelog.controller.epochs import raise_epochs, without_leader
+from oncelog.controller.epochs import raise_epochs
 from oncelog.controller.group_configs import GroupConfigOutcome
-from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, TopicImage
+from oncelog.controller.image import (
+    BrokerImage,
+    ImageDelta,
+    MetadataImage,
+    TopicImage,
+    once_applied,
+    while_applying,
+)
 from oncelog.controller.topics import (
     CreationDefaults,
     TopicOutcome,
@@ -52,7 +60,6 @@ from oncelog.metadata.store import (
     ControllerFenced,
     MetadataStore,
     Stored,
-    StoreFailure,
     Write,
 )
 from oncelog.runtime.disk import StorageFailure
@@ -69,9 +76,9 @@ Follow = Callable[[ImageDelta], Awaitable[Mapping[TopicId, StorageFailure]]]
 
 
 class ControllerShell:
-    """Creates and deletes topics; owns the broker's metadata image.
+    """Creates and deletes topics; owns the broker's metadata images.
 
-    `follow` is called with each step of the image, from `start` on, and returns which topics it
+    `follow` is called with each step of what is known, from `start` on, and returns which topics it
     could not make. A creation that fails is undone before its caller gets the error.
     """
 
@@ -82,18 +89,18 @@ class ControllerShell:
         follow: Follow,
         rng: random.Random,
     ) -> None:
+        self._broker_id = config.get_int("node.id")
+        self.known = KnownMetadata(store, self._broker_id)
         self.image = MetadataImage(cluster_id="")
         self.epoch = -1
         self._config = config
-        self._broker_id = config.get_int("node.id")
         self._store = store
         self._rng = rng
         self._tell = follow
-        self._contents = Contents()
-        self._off_line: set[TopicPartition] = set()
+        self._told = self.image
+        """The image of what is known that `follow` was called with last."""
         self._unmade: dict[TopicId, StorageFailure] = {}
         """Topics that could not be made whole, until their creation is taken back."""
-        self._self_image: BrokerImage | None = None
         # Keeps images in the order of revisions when a writer and the feed follow at the same time.
         self._following = asyncio.Lock()
         self._changes: set[asyncio.Task[Any]] = set()
@@ -120,8 +127,9 @@ class ControllerShell:
             raise FolderMismatch(
                 f"the data folder belongs to cluster {cluster_id}, the metadata to {named}"
             )
-        self.image = MetadataImage(cluster_id=cluster_id)
-        await self._read()
+        self.known.belongs_to(cluster_id)
+        await self.known.read()
+        self.image = self.known.image
 
     async def start(
         self,
@@ -136,33 +144,32 @@ class ControllerShell:
         self.epoch = await claim_controller(self._store)
         level = self._config.get("transaction.version")
         levels = {} if level is None else {features.TRANSACTION_VERSION: as_int(level)}
-        if demanded := features.demanded_updates(self._contents.features, levels):
+        if demanded := features.demanded_updates(self.known.contents.features, levels):
             await finalize(self._store, demanded, self.epoch)
-            await self._read()
+            await self.known.read()
         await self._raise_epochs(latest_epochs)
-        self._off_line.update(off_line)
-        self._publish(self.image.revision)
+        self.known.off_line.update(off_line)
+        self.known.renew()
+        # Before it is applied, because no request comes until this has returned.
+        self.image = self._told = self.known.image
         warn_of(self._config, self.image.group_configs)
         empty = MetadataImage(cluster_id=self.image.cluster_id)
-        unmade = await self._tell(self.image.delta_from(empty))
+        async with self._following:
+            unmade = await self._tell(self.image.delta_from(empty))
         for failure in unmade.values():
             raise failure
 
     def take_off_line(self, partitions: Iterable[TopicPartition]) -> None:
         """Mark partitions of a failed log directory as without a leader, until a restart.
 
-        Only the image changes. The next start finds the directory's state again.
+        Only the images change, at once. The next start finds the directory's state again.
         """
-        self._off_line.update(partitions)
-        task = asyncio.get_running_loop().create_task(self._tell_off_line())
+        self.known.off_line.update(partitions)
+        self.known.renew()
+        self.image = self.known.shown(self.image)
+        task = asyncio.get_running_loop().create_task(self._follow_on())
         self._changes.add(task)
         task.add_done_callback(self._changes.discard)
-
-    async def _tell_off_line(self) -> None:
-        async with self._following:
-            before = self.image
-            self._publish(before.revision)
-            self._unmade |= await self._tell(self.image.delta_from(before))
 
     async def directories(self) -> frozenset[str]:
         """Directory ids of the data folders that this broker had, as last noted."""
@@ -199,7 +206,7 @@ class ControllerShell:
                 await self._store.write_all(writes, controller_epoch=self.epoch)
             except Conflict:
                 continue
-            await self._read()
+            await self.known.read()
             log.info("began a new leader epoch in %d partitions", len(latest_epochs))
             return
         if names:
@@ -210,7 +217,7 @@ class ControllerShell:
     ) -> features.UpdateOutcome:
         """Finalize other levels of features; they are in effect when this returns."""
         await self._follow()
-        outcome = features.decide_update(self._contents.features, updates)
+        outcome = features.decide_update(self.known.contents.features, updates)
         if outcome.error or validate_only:
             return outcome
         return await self._to_the_end(self._finalize(updates))
@@ -221,10 +228,10 @@ class ControllerShell:
         return outcome
 
     def announce(self, host: str, port: int) -> None:
-        """Add this broker's address to the metadata image."""
+        """Add this broker's address to the metadata images."""
         rack = self._config.get_str("broker.rack")
-        self._self_image = BrokerImage(self._broker_id, host, port, rack)
-        self._publish(self.image.revision)
+        self.known.announce(BrokerImage(self._broker_id, host, port, rack))
+        self.image = self.known.shown(self.image)
 
     async def run(self) -> None:
         """Follow the feed until cancelled."""
@@ -236,15 +243,18 @@ class ControllerShell:
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; what could be created can be used when this returns.
 
-        Several are stored and made in one step, because each step waits for the disk.
+        So can those that existed already. Several are stored and made in one step, because each
+        step waits for the disk.
         """
         outcomes: list[TopicOutcome] = []
         for begin in range(0, len(topics), TOPICS_CREATED_TOGETHER_COUNT_MAX):
             part = topics[begin : begin + TOPICS_CREATED_TOGETHER_COUNT_MAX]
             fresh_id = partial(fresh_uuid, self._rng)
-            decided = decide_creations(self.image, part, fresh_id, self._defaults())
+            decided = decide_creations(self.known.image, part, fresh_id, self._defaults())
             if not validate_only and any(outcome.topic for outcome in decided):
                 decided = await self._to_the_end(self._store_topics(decided))
+            elif any(outcome.error is ErrorCode.topic_already_exists for outcome in decided):
+                await self._follow()
             outcomes += decided
         return outcomes
 
@@ -285,9 +295,10 @@ class ControllerShell:
             except ControllerFenced as error:
                 return TopicOutcome(name, ErrorCode.not_controller, str(error))
             await self._follow()
-            failure = self._unmade.pop(outcome.topic.topic_id, None)
+            failure = self._unmade.get(outcome.topic.topic_id)
             if failure is not None:
                 await self._undo(path, stored)
+                self._unmade.pop(outcome.topic.topic_id, None)
                 return TopicOutcome(name, ErrorCode.kafka_storage_error, str(failure))
             log.info("changed topic %s", name)
             for warning in topic_warnings(outcome.topic.config):
@@ -430,9 +441,10 @@ class ControllerShell:
         topic = stored.topic
         if topic is None:
             return stored
-        failure = self._unmade.pop(topic.topic_id, None)
+        failure = self._unmade.get(topic.topic_id)
         if failure is not None:
             await self._delete(topic)
+            self._unmade.pop(topic.topic_id, None)
             return TopicOutcome(topic.name, ErrorCode.kafka_storage_error, str(failure))
         if not topic.is_internal:
             for warning in topic_warnings(topic.config):
@@ -449,49 +461,29 @@ class ControllerShell:
         """Apply the store's changes since our image."""
         # The feed waits outside the lock, so that a writer is never held up by it.
         if wait_ms:
-            await self._store.changes(self.image.revision, wait_ms=wait_ms)
-        # Once the image has moved, all must follow it, also if the caller is cancelled.
+            await self._store.changes(self.known.image.revision, wait_ms=wait_ms)
+        # Once what is known has moved, all must follow it, also if the caller is cancelled.
         await self._to_the_end(self._follow_on())
 
     async def _follow_on(self) -> None:
         async with self._following:
-            before = self.image
-            if await self._read():
-                self._unmade |= await self._tell(self.image.delta_from(before))
+            await self.known.read()
+            # It may move again meanwhile: an address is announced, a folder goes off line.
+            while self.known.image is not self._told:
+                await self._apply_known()
 
-    async def _read(self) -> bool:
-        """Bring the image up to the store. False when it was there already."""
-        changes = await self._store.changes(self.image.revision)
-        if changes.revision == self.image.revision:
-            return False
-        for path, value in changes.entries:
-            try:
-                self._contents.take(path, value)
-            except (ValueError, LookupError, TypeError) as error:
-                raise StoreFailure(
-                    f"the metadata at {path} is damaged ({error}): put back a copy of "
-                    "metadata.sqlite, or delete that row and create the topic again"
-                ) from error
-        self._publish(changes.revision)
-        return True
+    async def _apply_known(self) -> None:
+        """Have the broker apply what is known, and then answer from it.
 
-    def _shown_topics(self) -> Iterable[TopicImage]:
-        if not self._off_line:
-            return self._contents.topics.values()
-        return [
-            without_leader(topic, self._off_line, self._broker_id)
-            for topic in self._contents.topics.values()
-        ]
-
-    def _publish(self, revision: int) -> None:
-        brokers = (self._self_image,) if self._self_image is not None else ()
-        self.image = MetadataImage(
-            cluster_id=self.image.cluster_id,
-            revision=revision,
-            topics=self._shown_topics(),
-            brokers=brokers,
-            controller_id=self._broker_id,
-            deleted=self._contents.deleted,
-            features=self._contents.features,
-            group_configs=self._contents.group_configs,
-        )
+        What is deleted is named no more from the beginning; what is new or changed is named once
+        its partitions are served and its coordinators ready.
+        """
+        target, before = self.known.image, self._told
+        delta = target.delta_from(before)
+        self._told = target
+        self.image = while_applying(delta, self.image)
+        unmade = await self._tell(delta)
+        for topic in (*delta.created, *delta.changed):
+            self._unmade.pop(topic.topic_id, None)
+        self._unmade |= unmade
+        self.image = self.known.shown(once_applied(target, self.image, self._unmade))

@@ -1,20 +1,29 @@
 """Defines the metadata image: brokers and topics, as one immutable value per revision of the store.
 
-A broker holds one image and replaces it whole when the change feed reports a change (D9). Topic ids
-are identity, names are labels: a topic that was deleted and created again under its name appears in
-a delta as deleted and created.
+A broker holds the image of what it knows and the one of what it has applied, and replaces each
+whole (D9). `while_applying` and `once_applied` make the second one. Topic ids are identity, names
+are labels: a topic that was deleted and created again under its name appears in a delta as deleted
+and created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from oncelog.controller.features import all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 
-__all__ = ["BrokerImage", "ImageDelta", "MetadataImage", "PartitionImage", "TopicImage"]
+__all__ = [
+    "BrokerImage",
+    "ImageDelta",
+    "MetadataImage",
+    "PartitionImage",
+    "TopicImage",
+    "once_applied",
+    "while_applying",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +140,24 @@ class MetadataImage:
             return None
         return topic.partitions[index]
 
+    def copy(
+        self,
+        *,
+        topics: Iterable[TopicImage] | None = None,
+        brokers: Iterable[BrokerImage] | None = None,
+    ) -> MetadataImage:
+        """Return this image with other topics or brokers."""
+        return MetadataImage(
+            cluster_id=self.cluster_id,
+            revision=self.revision,
+            topics=self.topics.values() if topics is None else topics,
+            brokers=self.brokers.values() if brokers is None else brokers,
+            controller_id=self.controller_id,
+            deleted=self.deleted,
+            features=self.features,
+            group_configs=self.group_configs,
+        )
+
     def delta_from(self, before: MetadataImage) -> ImageDelta:
         """Return the changes of topics since `before`."""
         deleted, created, changed = [], [], []
@@ -144,3 +171,28 @@ class MetadataImage:
             elif old is not topic and old != topic:
                 changed.append(topic)
         return ImageDelta(tuple(deleted), tuple(created), tuple(changed))
+
+
+def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
+    """Return what may be answered while a broker that has `applied` applies `delta`.
+
+    What it deletes is named no more from the beginning, what it brings not before the end.
+    """
+    if not delta.deleted:
+        return applied
+    gone = {topic.topic_id for topic in delta.deleted}
+    return applied.copy(topics=[t for t in applied.topics.values() if t.topic_id not in gone])
+
+
+def once_applied(
+    target: MetadataImage, applied: MetadataImage, unmade: Collection[TopicId]
+) -> MetadataImage:
+    """Return what may be answered once `target` is applied, except for topics that are `unmade`.
+
+    Such a topic stays as it was in `applied`.
+    """
+    if not unmade:
+        return target
+    kept = [t for t in target.topics.values() if t.topic_id not in unmade]
+    kept += [t for t in applied.topics.values() if t.topic_id in unmade]
+    return target.copy(topics=kept)

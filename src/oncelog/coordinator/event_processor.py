@@ -18,6 +18,9 @@ Rules for queued requests (D7):
   (timers) wait without a limit.
 - A request whose append is written but not committed is answered after `append_wait_ms_max`, if
   that is given. The append stays in flight, and its id pending.
+- A request that comes during the load is held and decided after it, in the order of arrival; after
+  the same time, or if `REQUESTS_HELD_BY_LOAD_COUNT_MAX` are held, it gets
+  COORDINATOR_LOAD_IN_PROGRESS. It has met no transition.
 - `drop` removes a request whose connection closed. Its append is not cancelled: the record may be
   committed already.
 - The shard remembers which transition a parked request waits for: `CoordinatorShard.park` and
@@ -31,7 +34,7 @@ order in which they were appended.
 from collections import deque
 from collections.abc import Collection, Iterator
 from enum import Enum, auto
-from typing import Generic, NamedTuple
+from typing import Generic
 
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
@@ -46,6 +49,7 @@ from oncelog.coordinator.shard import (
     ResultT,
     Token,
 )
+from oncelog.coordinator.waiting import HeldByLoad, InFlight, Queued
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
@@ -65,30 +69,6 @@ class CoordinatorState(Enum):
     RESIGNED = auto()
 
 
-class _Queued(Generic[EventT]):
-    """An event that waits for its id. `over` means decided, answered or dropped."""
-
-    __slots__ = ("deadline_ms", "event", "id", "over", "token")
-
-    def __init__(self, event: EventT, token: Token | None, id_: str, deadline_ms: int) -> None:
-        self.event = event
-        self.token = token
-        self.id = id_
-        self.deadline_ms = deadline_ms
-        self.over = False
-
-
-class _InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
-    """A decision whose records are not committed yet, and its event."""
-
-    append: Append
-    decision: Decision[EventT, ResultT, EffectT]
-    event: EventT
-    token: Token | None
-    parked: _Queued[EventT] | None
-    is_answered: bool = False  # It timed out; no reply goes to `token`.
-
-
 class EventProcessor(Generic[EventT, ResultT, EffectT]):
     """Decides the events of one shard, in order. Not thread-safe: one task owns it."""
 
@@ -106,11 +86,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self._queue_wait_ms_max = min(queue_wait_ms_max, append_wait_ms_max or queue_wait_ms_max)
         self._delayed: deque[tuple[int, int]] = deque()  # (deadline, append id)
         self._next_append_id = 0
-        self._in_flight: dict[int, _InFlight[EventT, ResultT, EffectT]] = {}
+        self._in_flight: dict[int, InFlight[EventT, ResultT, EffectT]] = {}
         self._pending: dict[str, int] = {}
-        self._queues: dict[str, deque[_Queued[EventT]]] = {}
-        self._by_token: dict[Token, _Queued[EventT]] = {}
-        self._deadlines: deque[_Queued[EventT]] = deque()
+        self._queues: dict[str, deque[Queued[EventT]]] = {}
+        self._by_token: dict[Token, Queued[EventT]] = {}
+        self._deadlines: deque[Queued[EventT]] = deque()
+        self._held = HeldByLoad[EventT](self._queue_wait_ms_max)
 
     # Replay: from the first record of the internal partition to the end, then activate.
 
@@ -137,8 +118,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         )
         self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
 
-    def activate(self, now_ms: int) -> Output[ResultT, EffectT]:
-        """Start to serve requests.
+    def activate(self, now_ms: int, first: EventT | None = None) -> Output[ResultT, EffectT]:
+        """Start to serve requests: `first`, an event without a request, then those that were held.
 
         The output resumes unfinished work, such as the markers of a `Prepare*` state.
         """
@@ -150,26 +131,32 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             not decision.records and not decision.wait, "activation appends and waits for nothing"
         )
         _release(output, decision)
+        if first is not None:
+            self._take(first, None, now_ms, output)
+        for event, token in self._held.take():
+            self._take(event, token, now_ms, output)
         return output
 
     # Serving.
 
     def submit(self, event: EventT, token: Token | None, now_ms: int) -> Output[ResultT, EffectT]:
-        """Accept one event: decide it now, or queue it behind the transition of its id."""
+        """Accept one event: decide it now, or queue it behind the transition of its id.
+
+        During the load a request is held, and an event without a request is lost.
+        """
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
-        elif token is not None:
+        elif token is not None and not (
+            self.state is CoordinatorState.LOADING and self._held.add(event, token, now_ms)
+        ):
             self._refuse(event, token, self._unavailable(), now_ms, output)
         return output
 
     def look(self, event: EventT, now_ms: int) -> ResultT:
         """Answer a question that never waits for an id, and changes nothing."""
-        context = EventContext(now_ms, _LOOK, self._fresh_producer_id)
-        if self.state is CoordinatorState.ACTIVE:
-            decision = self.shard.decide(event, context)
-        else:
-            decision = self.shard.failed(event, self._unavailable(), context)
+        require(self.state is CoordinatorState.ACTIVE, "only a loaded shard is looked at")
+        decision = self.shard.decide(event, EventContext(now_ms, _LOOK, self._fresh_producer_id))
         if decision.records or decision.wait or len(decision.replies) != 1:
             raise InvariantViolation(f"{type(event).__name__} is no question (D2)")
         return decision.replies[0].value
@@ -239,6 +226,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         """Answer the requests that waited too long, then submit the shard's due events."""
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is not CoordinatorState.ACTIVE:
+            for event, token in self._held.take(now_ms):
+                self._refuse(event, token, self._unavailable(), now_ms, output)
             return output
         if self._deadlines:
             self._refuse_overdue(now_ms, output)
@@ -254,7 +243,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         Every other call may change it.
         """
         if self.state is not CoordinatorState.ACTIVE:
-            return None
+            return self._held.next_deadline_ms()
         while self._deadlines and self._deadlines[0].over:
             self._deadlines.popleft()
         while self._delayed and self._delayed[0][1] not in self._in_flight:
@@ -267,9 +256,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return earliest_ms
 
     def drop(self, token: Token) -> None:
-        """Remove a request whose connection closed: if it is parked it is never decided (D7)."""
+        """Remove a request whose connection closed: if it waits it is never decided (D7)."""
         if self.state is CoordinatorState.RESIGNED:
             return
+        self._held.drop(token)
         queued = self._by_token.get(token)
         if queued is not None:
             self._finish(queued)
@@ -285,6 +275,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
         waiting += [(q.event, q.token) for q in self._waiting()]
+        waiting += self._held.take()
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
         _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
@@ -336,7 +327,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         token: Token | None,
         now_ms: int,
         output: Output[ResultT, EffectT],
-        queued: _Queued[EventT] | None,
+        queued: Queued[EventT] | None,
     ) -> bool:
         """Decide one event and start its append.
 
@@ -367,7 +358,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         decision: Decision[EventT, ResultT, EffectT],
         event: EventT,
         token: Token | None,
-        parked: _Queued[EventT] | None,
+        parked: Queued[EventT] | None,
         now_ms: int,
         output: Output[ResultT, EffectT],
     ) -> None:
@@ -378,10 +369,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
                 raise InvariantViolation(f"{decision.id}: two transitions in flight (D2)")
             self._pending[decision.id] = append_id
         append = Append(append_id, decision.records, decision.producer, now_ms)
-        self._in_flight[append_id] = _InFlight(append, decision, event, token, parked)
+        self._in_flight[append_id] = InFlight(append, decision, event, token, parked)
         output.appends.append(append)
 
-    def _remove_in_flight(self, append_id: int) -> _InFlight[EventT, ResultT, EffectT]:
+    def _remove_in_flight(self, append_id: int) -> InFlight[EventT, ResultT, EffectT]:
         """Remove an append from those in flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
         if flight is None:
@@ -400,8 +391,8 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def _queue(
         self, event: EventT, token: Token | None, id_: str, now_ms: int, first: bool
-    ) -> _Queued[EventT]:
-        queued = _Queued(event, token, id_, now_ms + self._queue_wait_ms_max)
+    ) -> Queued[EventT]:
+        queued = Queued(event, token, id_, now_ms + self._queue_wait_ms_max)
         queue = self._queues.setdefault(id_, deque())
         if first:
             queue.appendleft(queued)
@@ -412,7 +403,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._deadlines.append(queued)
         return queued
 
-    def _finish(self, queued: _Queued[EventT]) -> None:
+    def _finish(self, queued: Queued[EventT]) -> None:
         """Remove a queued event that was decided, answered or dropped.
 
         Its entry in `_deadlines` is skipped when it falls due.
@@ -453,7 +444,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             context = self._context(flight.token, now_ms)
             _release(output, self.shard.timed_out(flight.event, context))
 
-    def _waiting(self) -> Iterator[_Queued[EventT]]:
+    def _waiting(self) -> Iterator[Queued[EventT]]:
         """Yield the queued events, each id's in order of arrival."""
         for queue in self._queues.values():
             yield from queue

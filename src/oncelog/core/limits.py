@@ -142,12 +142,18 @@ RECORD_BATCH_SIZE_BYTES_MAX = 2**31 - 1
 
 PARKED_REQUEST_WAIT_MS_MAX = 5_000
 """A coordinator's request waits this long for a transition in progress, then it is answered by
-CONCURRENT_TRANSACTIONS (D7). The request timeout is 30 s in Kafka's clients, 60 s in librdkafka.
+CONCURRENT_TRANSACTIONS (D7), and as long for a load, then by COORDINATOR_LOAD_IN_PROGRESS. The
+request timeout is 30 s in Kafka's clients, 60 s in librdkafka.
 """
 
 PARKED_REQUESTS_PER_ID_COUNT_MAX = 100
 """Events that may queue behind one id's transition; its one producer sends a request per partition
 leader at most.
+"""
+
+REQUESTS_HELD_BY_LOAD_COUNT_MAX = 1_000
+"""Requests that wait for the load of one coordinator's partition; all are decided in one turn of
+the event loop, in about 100 ms.
 """
 
 IDLE_SWEEP_MS_MAX = 30_000

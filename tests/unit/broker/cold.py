@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,8 +83,10 @@ class Cold:
 
 
 @asynccontextmanager
-async def cold_broker(folder: Path, **settings: str) -> AsyncIterator[Cold]:
-    """A broker on `folder`; settings with underscores for dots."""
+async def cold_broker(
+    folder: Path, *, held: Collection[Lane] = (), **settings: str
+) -> AsyncIterator[Cold]:
+    """A broker on `folder`; settings with underscores for dots. `held` is so from its start."""
     config = {
         "listeners": "PLAINTEXT://127.0.0.1:0",
         "log.dirs": str(folder),
@@ -92,6 +94,7 @@ async def cold_broker(folder: Path, **settings: str) -> AsyncIterator[Cold]:
         "transaction.state.log.num.partitions": "1",
     } | {key.replace("_", "."): value for key, value in settings.items()}
     disk = ColdDisk()
+    disk.held.update(held)
     broker = Broker(BrokerConfig(config), disk=disk)
     await broker.start()
     cold = Cold(broker, disk)

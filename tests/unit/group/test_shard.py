@@ -33,11 +33,12 @@ REQUESTS = [
 
 
 @pytest.mark.parametrize("event", REQUESTS, ids=lambda event: type(event).__name__)
-def test_before_activation_and_after_resignation_every_request_is_refused(
+def test_after_a_long_load_and_after_resignation_every_request_is_refused(
     event: GroupEvent,
 ) -> None:
     processor = processor_of(GroupCoordinatorShard(GroupConfig()))
-    loading: Any = processor.submit(event, 1, 0).replies[0].value
+    assert not processor.submit(event, 1, 0).replies
+    loading: Any = processor.tick(PARKED_REQUEST_WAIT_MS_MAX).replies[0].value
     processor.activate(0)
     processor.resign(0)
     resigned: Any = processor.submit(event, 2, 0).replies[0].value
@@ -50,7 +51,8 @@ def test_before_activation_and_after_resignation_every_request_is_refused(
 
 def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
     processor = processor_of(GroupCoordinatorShard(GroupConfig()))
-    output = processor.submit(e.Heartbeat("g", 1, "m"), 1, 0)
+    processor.submit(e.Heartbeat("g", 1, "m"), 1, 0)
+    output = processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
     assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
     processor.activate(0)
     processor.resign(0)

@@ -5,6 +5,7 @@ import pytest
 from oncelog.coordinator import Reply
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.transaction.events import (
     AddPartitions,
     DescribeTransaction,
@@ -37,11 +38,12 @@ def error_of(reply: Reply[TransactionResult]) -> object:
 
 
 @pytest.mark.parametrize("request_", REQUESTS)
-def test_while_loading_and_after_resigning_every_request_is_answered(
+def test_after_a_long_load_and_after_resigning_every_request_is_answered(
     request_: TransactionEvent,
 ) -> None:
     processor = processor_of(TransactionCoordinatorShard(0))
-    (loading,) = processor.submit(request_, 1, 0).replies
+    assert not processor.submit(request_, 1, 0).replies
+    (loading,) = processor.tick(PARKED_REQUEST_WAIT_MS_MAX).replies
     assert error_of(loading) is E.coordinator_load_in_progress
     processor.activate(0)
     processor.resign(0)

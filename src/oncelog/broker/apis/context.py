@@ -52,7 +52,7 @@ class Context:
 
     @property
     def image(self) -> MetadataImage:
-        """The current metadata.
+        """The metadata that this broker has applied: what it names, it serves.
 
         The image is immutable: keep it across an await only when an older view is wanted.
         """

@@ -1,8 +1,9 @@
 """Handles FindCoordinator (10), versions 0-6: returns the broker that coordinates an id.
 
 The id is a group's (type 0) or a transactional id (type 1). Its coordinator is the leader of the
-internal topic's partition that the id hashes to; the topic is created on first use. Gap: share
-groups (type 2) get INVALID_REQUEST.
+internal topic's partition that the id hashes to; the topic is created on first use. A broker that
+would refuse is not named: an id whose shard cannot be loaded gets COORDINATOR_NOT_AVAILABLE. Gap:
+share groups (type 2) get INVALID_REQUEST.
 """
 
 from __future__ import annotations
@@ -61,6 +62,11 @@ def _find(context: Context, topic: TopicImage, key: str) -> Coordinator:
     leader = context.image.brokers.get(topic.partitions[index].leader)
     if leader is None:
         return _failed(key, ErrorCode.coordinator_not_available, "No leader at the moment.")
+    is_group = topic.name == CONSUMER_OFFSETS_TOPIC
+    is_damaged = context.groups.is_damaged if is_group else context.transactions.is_damaged
+    if leader.broker_id == context.broker_id and is_damaged(key):
+        text = f"The log of {topic.name}-{index} could not be loaded."
+        return _failed(key, ErrorCode.coordinator_not_available, text)
     return Coordinator(
         key=key,
         node_id=leader.broker_id,

@@ -1,7 +1,7 @@
 """Handles ListGroups (16), versions 0-5: lists the groups that this broker coordinates.
 
-Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848) ignore case. While any
-shard is being loaded the reply is COORDINATOR_LOAD_IN_PROGRESS, also where another is missing. As
+Filters by state (version 4 on, KIP-518) and type (version 5 on, KIP-848) ignore case. The reply
+waits for shards that are being loaded; after a limit it is COORDINATOR_LOAD_IN_PROGRESS. As
 in Kafka the groups of a shard whose log is damaged or off line are left out. Gap: none known.
 """
 

@@ -126,9 +126,13 @@ def group_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     image: Callable[[], MetadataImage],
+    known: Callable[[], MetadataImage],
     meter: GroupMeter,
 ) -> GroupRuntime:
-    """Build the group coordinator. It receives deleted topics, whose offsets it deletes."""
+    """Build the group coordinator. It receives deleted topics, whose offsets it deletes.
+
+    `image` returns the applied metadata. A topic that is not in `known` either was deleted.
+    """
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
         from oncelog.broker.coordination.topics import topics_of
@@ -154,7 +158,7 @@ def group_coordinator(
         # store.
         from oncelog.group.events import TopicsKnown
 
-        return TopicsKnown({name: topic.topic_id for name, topic in image().topics.items()})
+        return TopicsKnown({name: topic.topic_id for name, topic in known().topics.items()})
 
     return CoordinatorRuntime(
         CONSUMER_OFFSETS_TOPIC,

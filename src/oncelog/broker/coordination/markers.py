@@ -36,16 +36,20 @@ log = logging.getLogger(__name__)
 
 
 class MarkerWriter:
-    """Executes the effects of the transaction coordinator."""
+    """Executes the effects of the transaction coordinator.
+
+    `known` returns the newest metadata: a partition that is not in it was deleted. One that is in
+    it and not served yet gets its marker later (INV-4).
+    """
 
     def __init__(
         self,
         partitions: PartitionManager,
-        image: Callable[[], MetadataImage],
+        known: Callable[[], MetadataImage],
         stop_because: Callable[[BaseException], None],
     ) -> None:
         self._partitions = partitions
-        self._image = image
+        self._known = known
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
 
@@ -68,7 +72,7 @@ class MarkerWriter:
             self._stop_because(error)
 
     def _send(self, coordinator: TransactionContext, markers: SendMarkers) -> None:
-        image = self._image()
+        image = self._known()
         living: list[TopicPartition] = []
         deleted: list[TopicPartition] = []
         for topic_partition in markers.partitions:

@@ -143,11 +143,11 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
             self._arm(deadline_ms)
 
-    def activate(self) -> None:
-        """Serve requests after the load."""
+    def activate(self, first: EventT | None = None) -> None:
+        """Serve after the load: the event `first`, then the requests that came meanwhile."""
         self.partition.on_marker = self._marker_committed
         now_ms = self._runtime.clock.now_ms()
-        self._run(self.processor.activate(now_ms), now_ms)
+        self._run(self.processor.activate(now_ms, first), now_ms)
 
     def resign(self) -> None:
         """Answer every waiting request with NOT_COORDINATOR: leadership is lost."""
@@ -294,8 +294,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     ) -> ResponseT | Pending[ResponseT]:
         """Submit a request to the shard of `id_`; return a promise of `convert(result)`.
 
-        Where this broker does not lead that shard it returns `refuse(NOT_COORDINATOR)`. Dropping
-        the promise drops the request while it is undecided (D7).
+        A load holds it. Where this broker does not lead that shard it returns
+        `refuse(NOT_COORDINATOR)`. Dropping the promise drops an undecided request (D7).
         """
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         if coordinator is None:
@@ -303,9 +303,16 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         return coordinator.ask(event, Pending(convert, holds_back=holds_back))
 
     def look(self, id_: str, event: EventT) -> ResultT | None:
-        """Answer a question about `id_` that never waits; None where its shard is not led here."""
+        """Answer a question about `id_` that never waits; None where its shard does not serve."""
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
-        return None if coordinator is None else coordinator.look(event)
+        if coordinator is None or coordinator.processor.state is not CoordinatorState.ACTIVE:
+            return None
+        return coordinator.look(event)
+
+    def is_damaged(self, id_: str) -> bool:
+        """Whether the shard of `id_` is led here and cannot serve, as its log is damaged."""
+        led = self._coordinators.get(coordinator_partition(id_, self._partition_count))
+        return led is not None and led.processor.state is CoordinatorState.RESIGNED
 
     def ask_all(self, event: EventT) -> list[Pending[AnswerT]]:
         """Submit a request to every shard led here (for ListGroups); each promises its result."""
@@ -317,8 +324,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     def has_shards_of(self, topic: TopicImage | None, broker_id: int) -> bool:
         """Whether there is a shard for each partition of the internal topic that is this broker's.
 
-        A partition without a leader, because its data folder is off line, is so too: no other
-        broker answers for its ids. Those that other brokers lead do not count.
+        Those without a leader, as their data folder is off line, are: no other broker answers.
         """
         return topic is None or all(
             index in self._coordinators
@@ -335,10 +341,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         )
 
     def broadcast(self, event: EventT) -> None:
-        """Submit an event without a request to every active shard.
-
-        A shard that is being loaded gets `after_load` instead.
-        """
+        """Submit an event without a request to every active shard; a load ends by `after_load`."""
         for coordinator in list(self._coordinators.values()):
             if coordinator.processor.state is CoordinatorState.ACTIVE:
                 coordinator.submit(event)
@@ -420,7 +423,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self._failure.cancel()
 
     def report(self, error: Exception) -> None:
-        """End `run`, and with it the broker, with this error: a shard cannot continue."""
+        """End `run`, and with it the broker: a shard cannot continue."""
         if not self._failure.done():
             self._failure.set_result(error)
 
@@ -428,7 +431,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         """Replay the log, then serve.
 
         A damaged log is not served, and none of it is dropped: the shard resigns, so that its ids
-        get NOT_COORDINATOR as in Kafka, until the log is repaired.
+        have no coordinator until the log is repaired.
         """
         async with self._load_turn:
             try:
@@ -444,9 +447,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
                 coordinator.resign()
                 _tell_of_damage(coordinator.partition, error)
                 return
-            coordinator.activate()
-            if self._after_load is not None:
-                coordinator.submit(self._after_load())
+            coordinator.activate(None if self._after_load is None else self._after_load())
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:

@@ -203,13 +203,13 @@ async def test_segments_that_retention_takes_are_removed_after_their_delay(
 async def test_a_request_that_is_cancelled_while_a_topic_is_created_leaves_it_whole(
     tmp_path: Path,
 ) -> None:
-    """The image has moved: its partitions follow, though nobody waits for them."""
+    """What is known has moved: its partitions follow, though nobody waits for them."""
     async with noting(tmp_path) as broker:
         controller = broker.broker.controller
         gate = threading.Event()
         broker.disk.refuses = lambda asked, path: asked == "mkdir" and not gate.wait(10)
         making = asyncio.create_task(controller.create_topics([TopicToCreate("t", COUNT)]))
-        await until(lambda: controller.image.topic("t") is not None)
+        await until(lambda: controller.known.image.topic("t") is not None)
         following = asyncio.create_task(controller.change_topic("t", unchanged))
         for task in (making, following):
             await asyncio.sleep(0)

@@ -13,6 +13,7 @@ import pytest
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.cli.log.mending import plan_partition
 from oncelog.coordinator.event_processor import CoordinatorState
+from oncelog.coordinator.waiting import HeldByLoad
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
@@ -211,6 +212,7 @@ async def test_a_list_says_that_a_shard_is_being_loaded_whichever_other_is_damag
     async with prepared(tmp_path, topic) as context:
         shards = coordinator(context, topic)._coordinators
         shards[loading].processor.state = CoordinatorState.LOADING
+        shards[loading].processor._held = HeldByLoad(0)
         shards[1 - loading].processor.state = CoordinatorState.RESIGNED
         listed = await (await context.connect()).ask(api)
         assert listed.error_code is ErrorCode.coordinator_load_in_progress

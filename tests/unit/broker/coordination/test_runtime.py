@@ -25,6 +25,7 @@ from oncelog.coordinator.shard import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
+from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.core.pending import unchanged
 from oncelog.runtime.disk import Disk, SystemDisk
 from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
@@ -237,17 +238,31 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
     assert log.transaction_is_open(PRODUCER, EPOCH)
 
 
-async def test_a_new_leader_replays_the_log_and_meanwhile_says_so(tmp_path: Path) -> None:
+async def test_a_new_leader_replays_the_log_and_then_decides_requests(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     for key in (b"a", b"b", b"c"):
         bench.ask(Put("id", key))
     bench.elect_again()
-    refused = bench.ask(Put("id", b"d"))
-    assert refused.result is ErrorCode.coordinator_load_in_progress
+    held, gone = bench.ask(Put("id", b"d")), bench.ask(Put("id", b"gone"))
+    gone.drop()
+    assert bench.runtime.look("id", Put("id")) is None
     await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"b", b"c", b"known"]
-    assert bench.ask(Put("id", b"d")).result == b"d"
+    assert bench.machines[1].applied == [b"a", b"b", b"c", b"known", b"d"]
+    assert held.result == b"d"
+
+
+async def test_a_request_is_refused_when_its_load_has_taken_too_long(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    bench.elect_again()
+    held = bench.ask(Put("id", b"b"))
+    bench.clock.at_ms += PARKED_REQUEST_WAIT_MS_MAX
+    bench.runtime.clock_moved()
+    assert held.result is ErrorCode.coordinator_load_in_progress
+    await bench.runtime.loaded()
+    assert bench.machines[1].applied == [b"a", b"known"]
 
 
 async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
     async with running(tmp_path) as context:
         store: Any = context.broker.store
         context.broker.controller._tell = nobody_follows
-        context.broker.controller._contents = DeafContents()
+        context.broker.controller.known.contents = DeafContents()
         version = (await store.get("/topics/t")).version
         await store.compare_and_set("/topics/t", value, version)
     with pytest.raises(Exception, match=r"the metadata at /topics/t is damaged .*put back a copy"):
