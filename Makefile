@@ -39,8 +39,9 @@ demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kill
 QUICK := $(addprefix tests/unit/,core protocol replication coordinator transaction group controller storage \
 	client/machines) tests/scenarios
 
-quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 15 seconds)
-	@$(BIN)/python -m pytest -q -n $(JOBS) -m "not slow" --hypothesis-profile quick $(QUICK) $(ARGS)
+quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 20 seconds)
+	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n $(JOBS) -p tests.support.quick \
+		-m "not slow and not alone and not soak" --hypothesis-profile quick $(QUICK) $(ARGS)
 
 test: $(STAMP) ## unit, interop, crash and Spark tests, interpreted (under 10 minutes with JOBS=2)
 	@ONCELOG_COMPILED=0 $(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)

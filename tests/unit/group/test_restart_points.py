@@ -290,6 +290,7 @@ def first_ticks(kind: type[Member]) -> dict[Hashable, tuple[int, frozenset[Hasha
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "states"),
     [

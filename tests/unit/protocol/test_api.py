@@ -1,5 +1,7 @@
 from typing import Any
 
+import pytest
+
 from oncelog.protocol.api import ADVERTISED, ApiKey, VersionRange, accepts, is_flexible
 from tests.unit.protocol.judge import kio_class
 
@@ -30,6 +32,7 @@ def test_an_unknown_api_is_not_accepted() -> None:
     assert not accepts(999, 0)
 
 
+@pytest.mark.slow
 def test_flexible_versions_are_those_of_the_schema() -> None:
     for api, versions in ADVERTISED.items():
         for version in range(versions.min, versions.max + 1):

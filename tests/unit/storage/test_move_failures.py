@@ -109,6 +109,7 @@ def fails_at(at: int, kind: FaultKind, folder: str, times: int, *, power: bool) 
 KINDS = [FaultKind.WRITE, FaultKind.FSYNC, FaultKind.NAMES]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("folder", [SOURCE, TARGET])
 @pytest.mark.parametrize("times", [AT_ONCE, FOR_EVER])
@@ -148,6 +149,7 @@ def full_sync(machine: Machine) -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("power", [False, True])
 @pytest.mark.parametrize("fail", [full_checkpoint, full_sync])
 def test_a_death_at_any_operation_of_a_move_that_fails_loses_nothing(

@@ -229,6 +229,7 @@ def test_a_level_changes_what_is_written_but_not_the_records(codec: str) -> None
         assert [record.key for record in iter_records(each, 0, header)] == keys
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("codec", ["gzip", "lz4", "zstd"])
 def test_what_unpacks_to_too_much_is_refused_in_bounded_memory(codec: str) -> None:
     size = LOOKED_INTO_BYTES_MAX * 2
