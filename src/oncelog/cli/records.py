@@ -94,7 +94,7 @@ def _headers_text(headers: Headers) -> bytes:
     if not headers:
         return b"NO_HEADERS"
     return b",".join(
-        name.encode() + b":" + (NULL if value is None else value) for name, value in headers
+        _name_bytes(name) + b":" + (NULL if value is None else value) for name, value in headers
     )
 
 
@@ -108,11 +108,18 @@ def format_json(record: ConsumerRecord) -> bytes:
             "timestamp": record.timestamp_ms,
             "key": _to_json(record.key),
             "value": _to_json(record.value),
-            "headers": [[name, _to_json(value)] for name, value in record.headers],
+            "headers": [
+                [_to_json(_name_bytes(name)), _to_json(value)] for name, value in record.headers
+            ],
         },
         ensure_ascii=False,
         separators=(",", ":"),
     ).encode()
+
+
+def _name_bytes(name: str) -> bytes:
+    """A header's name as it is in the record: any bytes."""
+    return name.encode("utf-8", "surrogateescape")
 
 
 def _to_json(data: bytes | None) -> object:
@@ -256,10 +263,16 @@ def _headers(given: Any) -> Headers:
         raise RecordError('"headers" is neither an object nor a list of pairs')
     headers = []
     for pair in pairs:
-        if not isinstance(pair, list | tuple) or len(pair) != 2 or not isinstance(pair[0], str):
+        if not isinstance(pair, list | tuple) or len(pair) != 2 or not _is_name(pair[0]):
             raise RecordError('"headers" holds something that is no [name, value] pair')
-        headers.append((pair[0], _from_json(pair[1])))
+        name = pair[0] if isinstance(pair[0], str) else _from_json(pair[0]) or b""
+        text = name if isinstance(name, str) else name.decode("utf-8", "surrogateescape")
+        headers.append((text, _from_json(pair[1])))
     return tuple(headers)
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) or (isinstance(value, dict) and value.keys() == {"base64"})
 
 
 def _integer(given: dict[str, Any], name: str) -> int | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from oncelog.core.limits import INT64_MAX
-from oncelog.protocol.record import NO_TIMESTAMP, Record
+from oncelog.protocol.record import NO_TIMESTAMP, Record, name_bytes
 
 __all__ = ["checked_record"]
 
@@ -58,7 +58,7 @@ def _header(header: tuple[str, bytes | None]) -> tuple[str, bytes | None]:
         raise TypeError(f"headers must be pairs of a name and bytes or None, not {header!r}")
     name, content = header
     try:
-        name.encode()
+        name_bytes(name)
     except UnicodeEncodeError:
         raise ValueError("a header's name must be text that UTF-8 can encode") from None
     return name, content if content is None else bytes(content)

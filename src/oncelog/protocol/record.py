@@ -55,6 +55,7 @@ RECORD_SIZE_MIN: Final = 7
 _new = tuple.__new__
 
 Headers = Sequence[tuple[str, bytes | None]]
+"""Names and contents. See `header_name` for names that are not UTF-8."""
 
 
 class Record(NamedTuple):
@@ -160,11 +161,25 @@ def _varint(value: int) -> bytes:
     return _SMALL[value] if 0 <= value < _SMALL_COUNT else varint(value)
 
 
+def header_name(raw: bytes) -> str:
+    """The name of a header. Bytes that are not UTF-8 become surrogate escapes (PEP 383).
+
+    Kafka stores any bytes, and its Java clients read a replacement character for them: a record
+    that they copy has another name. `name_bytes` returns the bytes as they were.
+    """
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def name_bytes(name: str) -> bytes:
+    """The bytes of a header's name. Raises `UnicodeEncodeError` for other surrogates."""
+    return name.encode("utf-8", "surrogateescape")
+
+
 def header_bytes(headers: Headers) -> bytes:
     """The end of a record: the count of its headers, and each one's name and content."""
     parts = [_varint(len(headers))]
     for name, content in headers:
-        raw = name.encode()
+        raw = name_bytes(name)
         parts.append(_varint(len(raw)))
         parts.append(raw)
         if content is None:
@@ -222,7 +237,7 @@ def _iter_unpacked(data: bytes, header: BatchHeader) -> Iterator[Record]:
             if not 0 <= end <= len(data) or size < 0:
                 raise _corrupt(f"record of {size} bytes")
             record = _read_record(data, start, end, header)
-        except (IndexError, StructError, UnicodeDecodeError) as error:
+        except (IndexError, StructError) as error:
             raise _corrupt(f"record: {error}") from error
         except ProtocolError as error:
             raise _corrupt(error.message) from error
@@ -266,7 +281,7 @@ def _read_headers(data: bytes, position: int, end: int) -> tuple[Headers, int]:
         if name is None:
             raise _corrupt("header without a key")
         content, position = _read_bytes(data, position, end)
-        headers.append((name.decode(), content))
+        headers.append((header_name(name), content))
     return tuple(headers), position
 
 

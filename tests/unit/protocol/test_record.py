@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
-from oncelog.protocol.batch import CODEC_NAMES, HEADER, HEADER_SIZE, check_crc, read_header
+from oncelog.protocol.batch import (
+    CODEC_NAMES,
+    HEADER,
+    HEADER_SIZE,
+    check_crc,
+    read_header,
+    renew_crc,
+)
 from oncelog.protocol.record import (
     EndMarker,
     Record,
@@ -163,3 +170,24 @@ def test_a_count_that_the_bytes_cannot_hold_is_refused_at_once() -> None:
     with pytest.raises(ProtocolError) as caught:
         list(iter_records(data, 0, header))
     assert caught.value.code is ErrorCode.corrupt_message
+
+
+NAME = b"\xff na\x80me \xc3"
+"""No UTF-8; Kafka stores it as any other name."""
+
+
+def with_such_a_name() -> bytearray:
+    batch = build_batch([Record(0, 1, b"k", b"v", (("n" * len(NAME), b"c"), ("plain", None)))])
+    at = batch.index(b"n" * len(NAME))
+    batch[at : at + len(NAME)] = NAME
+    renew_crc(batch, 0, len(batch))
+    return batch
+
+
+def test_a_headers_name_that_is_no_utf_8_keeps_its_bytes() -> None:
+    batch = with_such_a_name()
+    (record,) = read_all(batch)
+    (name, content), other = record.headers
+    assert (name.encode("utf-8", "surrogateescape"), content) == (NAME, b"c")
+    assert other == ("plain", None)
+    assert build_batch([record]) == batch

@@ -10,6 +10,7 @@ from oncelog.protocol.batch import HEADER, iter_headers, read_header, renew_crc,
 from oncelog.protocol.record import Record, build_batch, iter_records
 from tests.support.examples import examples
 from tests.support.scratch import scratch_folder
+from tests.unit.protocol.test_record import with_such_a_name
 from tests.unit.storage.context import NOW_MS, LogContext, batch
 
 
@@ -110,3 +111,17 @@ def test_a_record_beyond_all_times_does_not_make_an_answer_fail(tmp_path: Path) 
     renew_crc(data, 0, len(data))
     ctx.append_well(data)
     assert found_at(ctx, INT64_MAX) == (INT64_MAX, 0)
+
+
+def test_a_lookup_reads_records_whose_headers_have_other_names_than_text(tmp_path: Path) -> None:
+    ctx = LogContext(tmp_path / "t-0")
+    ctx.append_well(with_such_a_name())
+    named = build_batch([Record(0, NOW_MS + i, b"k", b"v", (("name", b""),)) for i in range(3)])
+    for _ in range(3):
+        at = named.index(b"name")
+        named[at : at + 4] = b"\xff\xfe\x80\xc3"
+    renew_crc(named, 0, len(named))
+    ctx.append_well(named)
+    found = ctx.log.offset_for_timestamp(NOW_MS + 1)
+    assert found is not None
+    assert found.offset == 2, "not the first one of the batch"

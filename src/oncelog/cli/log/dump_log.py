@@ -15,7 +15,7 @@ from oncelog.cli.output import Column
 from oncelog.core.errors import ProtocolError
 from oncelog.core.limits import INT64_MAX
 from oncelog.protocol.batch import CODEC_NAMES
-from oncelog.protocol.record import Record, iter_records
+from oncelog.protocol.record import Record, iter_records, name_bytes
 
 __all__ = ["DumpOptions", "log_sheet"]
 
@@ -176,7 +176,10 @@ def _record_row(
         if decoded is not None:
             key, value = decoded.key, decoded.value
             what = "tombstone" if value is None else what
-    headers: Value = {name: _header_text(content) for name, content in record.headers}
+    headers: Value = {
+        str(_header_text(name_bytes(name))): _header_text(content)
+        for name, content in record.headers
+    }
     producer_id = _or_none(header.producer_id)
     return [record.offset, _or_none(record.timestamp), key, value, headers, producer_id, what]
 

@@ -16,6 +16,7 @@ from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, Origin, PartitionLog
 from tests.support import data_folder
 from tests.unit.cli.log.conftest import Oncelog
+from tests.unit.protocol.test_record import with_such_a_name
 
 SECOND = "00000000000000000025"
 
@@ -147,3 +148,18 @@ async def test_the_folder_of_a_running_broker_is_verified_and_said_to_be_in_use(
         assert result.exit_code == 0, result.stdout
         assert "a broker is using this folder" in result.stderr
         assert before == contents(folder)
+
+
+def test_a_header_with_any_bytes_as_its_name_is_sound_and_shown(
+    log: Oncelog, tmp_path: Path
+) -> None:
+    folder = tmp_path / "t-0"
+    partition = TopicPartition("t", 0)
+    held = PartitionLog.open(SystemDisk(), str(folder), partition, LogConfig(), 1)
+    held.append(with_such_a_name(), leader_epoch=0, now_ms=1)
+    held.close()
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {'A' * 22}\n")
+    assert errors(folder) == []
+    shown = log("dump", folder / "00000000000000000000.log", "--records", "--json")
+    (row,) = [json.loads(line) for line in shown.stdout.splitlines()]
+    assert row["headers"] == {r"\xff na\x80me \xc3": "c", "plain": None}
