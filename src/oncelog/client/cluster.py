@@ -335,6 +335,30 @@ class Cluster:
         """
         if not self.metadata.is_fresh(topic_partition.topic):
             await self._refresh_one(topic_partition.topic)
+        return self._known_leader(topic_partition)
+
+    async def leaders(
+        self, partitions: Iterable[TopicPartition]
+    ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, ClientError]]:
+        """Return the leaders of partitions, and the errors of those without one.
+
+        Each topic's metadata is requested at most once. Raises `ConnectionLostError`.
+        """
+        wanted = list(partitions)
+        refused: dict[str, ClientError] = {}
+        for name in dict.fromkeys(tp.topic for tp in wanted):
+            if not self.metadata.is_fresh(name):
+                refused |= await self.refresh([name])
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, ClientError] = {}
+        for tp in wanted:
+            try:
+                found[tp] = self._known_leader(tp)
+            except RetriableError as error:
+                failed[tp] = refused.get(tp.topic, error)
+        return found, failed
+
+    def _known_leader(self, topic_partition: TopicPartition) -> int:
         leader = self.metadata.leader(topic_partition)
         if leader is None:
             self.metadata.mark_stale(topic_partition.topic)

@@ -6,6 +6,7 @@ visible (INV-3); this shell's only state is each partition's position. It has no
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,27 +15,32 @@ from typing import Any, Literal
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import (
+    ClientError,
     FatalError,
     IllegalStateError,
     OffsetOutOfRangeError,
     Operation,
     RetriableError,
     classify,
+    most_severe,
 )
 from oncelog.client.fetching import fetch_from
 from oncelog.client.group_offsets import commit_offsets
-from oncelog.client.machines.fetching import Aborted, records_of, visible_batches
+from oncelog.client.machines.failures import ReadFailures
+from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import fetch_offsets
-from oncelog.client.validation import truncation, validate
+from oncelog.client.validation import truncation, validate, validate_each
 from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
 __all__ = ["Consumer"]
+
+log = logging.getLogger("oncelog.client")
 
 IsolationLevel = Literal["read_committed", "read_uncommitted"]
 OffsetReset = Literal["earliest", "latest", "none"]
@@ -102,6 +108,7 @@ class Consumer:
         self._positions: dict[TopicPartition, Position | None] = {}
         # A partition is fetched again only when all its fetched records were returned.
         self._fetched: dict[TopicPartition, _Fetched] = {}
+        self._failures = ReadFailures(retry_timeout_ms)
 
     async def start(self) -> None:
         """Connect. Raises `ConnectionLostError` if no broker answers for `retry_timeout_ms`."""
@@ -201,7 +208,11 @@ class Consumer:
 
         The list is empty if there are none for `timeout_ms`. The records of a partition are in
         offset order. Raises `OffsetOutOfRangeError` when the position is out of range and
-        `auto_offset_reset` is "none".
+        `auto_offset_reset` is "none", and `FatalError` (corrupt_message), with topic, partition and
+        offset, at a batch that cannot be read: `seek` past it. A partition whose leader answers
+        with an error is tried again, and named in a warning; after ``retry_timeout_ms`` this
+        raises `RetriableError`. None of these keeps the other partitions from being read: their
+        records are returned first.
         """
         if not self._positions:
             raise IllegalStateError("no partitions are assigned")
@@ -214,10 +225,13 @@ class Consumer:
             if left_ms <= 0 and attempt:
                 return []
             try:
-                await self._resolve_positions(max(0.0, left_ms))
-                await self._fetch_all(max(0, min(self._wait_ms, int(left_ms))))
+                await self._read(max(0, min(self._wait_ms, int(left_ms))))
                 attempt = max(attempt, 1)
             except RetriableError:
+                if (
+                    overdue := self._failures.overdue(self._cluster.clock.monotonic_ms())
+                ) is not None:
+                    raise overdue from None
                 attempt += 1
                 delay_ms = self._cluster.backoff.delay_ms(attempt)
                 await self._cluster.clock.sleep(max(0.0, min(delay_ms, left_ms)))
@@ -290,13 +304,12 @@ class Consumer:
             text = f"no offset for {', '.join(map(str, partitions))} and no reset policy"
             raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range, text)
         where = requests.EARLIEST if self._reset == "earliest" else requests.LATEST
-        found = await list_offsets(
-            self._cluster,
-            dict.fromkeys(partitions, where),
-            self._isolation,
-            timeout_ms,
-        )
-        self._positions.update({tp: _position(at) for tp, at in found.items()})
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        try:
+            wanted = dict.fromkeys(partitions, where)
+            await list_offsets(self._cluster, wanted, self._isolation, timeout_ms, found)
+        finally:
+            self._positions.update({tp: _position(at) for tp, at in found.items()})
 
     async def _go_on(
         self, topic_partition: TopicPartition, before: Position, found: Position | Diverged
@@ -309,22 +322,51 @@ class Consumer:
         elif self._reset == "none":
             raise truncation(topic_partition, before, found)
         elif found.epoch == NO_EPOCH:
-            await self._reset_positions([topic_partition], self._retry_timeout_ms)
+            await self._reset_positions([topic_partition], 0)
         else:
             self._positions[topic_partition] = Position(found.end_offset, found.epoch)
 
-    async def _fetch_all(self, wait_ms: int) -> None:
+    async def _read(self, wait_ms: int) -> None:
+        """Find positions and fetch, once. Errors are raised only if there are no records."""
+        errors: list[ClientError] = []
+        try:
+            await self._resolve_positions(0)
+        except ClientError as error:
+            errors.append(error)
+        failed = {tp: e for e in errors for tp, at in self._positions.items() if at is None}
+        try:
+            failed |= await self._fetch_all(wait_ms)
+        except ClientError as error:
+            errors.append(error)
+            failed |= dict.fromkeys(self._positions, error)
+        now_ms = self._cluster.clock.monotonic_ms()
+        for tp in self._positions:
+            if tp not in failed:
+                self._failures.succeeded(tp)
+            elif self._failures.failed(tp, failed[tp], now_ms):
+                log.warning("%s cannot be read: %s; trying again", tp, failed[tp])
+        errors += failed.values()
+        if errors and not self._fetched:
+            raise most_severe(errors)
+
+    async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
+        """Fetch what is due, and return the errors of single partitions."""
         due = {
             tp: position
             for tp, position in self._positions.items()
             if tp not in self._fetched and position is not None
         }
-        for tp, found in (await validate(self._cluster, due)).items():
-            await self._go_on(tp, due[tp], found)
+        checked, failed = await validate_each(self._cluster, due)
+        for tp, found in checked.items():
+            try:
+                await self._go_on(tp, due[tp], found)
+            except ClientError as error:
+                failed[tp] = error
+        leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
+        failed |= without
         by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        for tp in due:
+        for tp, node_id in leaders.items():
             if position := self._positions.get(tp):
-                node_id = await self._cluster.leader(tp)
                 wanted = _wanted(tp, position, self._partition_bytes)
                 by_node.setdefault(node_id, {})[tp] = wanted
         answers = await asyncio.gather(
@@ -336,33 +378,50 @@ class Consumer:
             ),
             return_exceptions=True,
         )
-        for answer in answers:
-            if not isinstance(answer, BaseException):
-                await self._accept(answer)
-        for answer in answers:
-            if isinstance(answer, BaseException):
+        for asked, answer in zip(by_node.values(), answers, strict=True):
+            if isinstance(answer, ClientError):
+                failed |= dict.fromkeys(asked, answer)
+            elif isinstance(answer, BaseException):
                 raise answer
+            else:
+                failed |= await self._accept(answer)
+        return failed
 
-    async def _accept(self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]) -> None:
+    async def _accept(
+        self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]
+    ) -> dict[TopicPartition, ClientError]:
+        failed: dict[TopicPartition, ClientError] = {}
         for topic_partition, answer in answers:
             position = self._positions.get(topic_partition)
-            if position is None:
-                continue
-            if answer.diverging_epoch is not None:
-                found = compare(position, *answer.diverging_epoch, position.validated)
-                await self._go_on(topic_partition, position, found)
-                continue
-            try:
-                fetched = self._visible(topic_partition, position, answer)
-            except OffsetOutOfRangeError:
-                await self._reset_positions([topic_partition], self._retry_timeout_ms)
-                continue
-            self._positions[topic_partition] = Position(
-                fetched.next_offset, fetched.leader_epoch, position.validated
-            )
-            if records := deque(records_of(fetched, position.offset)):
-                held = _Fetched(records, position.offset, position.epoch)
-                self._fetched[topic_partition] = held
+            if position is not None:
+                try:
+                    await self._accept_one(topic_partition, position, answer)
+                except ClientError as error:
+                    failed[topic_partition] = error
+        return failed
+
+    async def _accept_one(
+        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
+    ) -> None:
+        if answer.diverging_epoch is not None:
+            found = compare(position, *answer.diverging_epoch, position.validated)
+            await self._go_on(topic_partition, position, found)
+            return
+        try:
+            fetched = self._visible(topic_partition, position, answer)
+        except OffsetOutOfRangeError:
+            await self._reset_positions([topic_partition], 0)
+            return
+        records, bad = read_records(fetched, position.offset)
+        reached = Position(fetched.next_offset, fetched.leader_epoch, position.validated)
+        if bad is not None:
+            if not records:
+                raise unreadable(topic_partition, bad)
+            reached = Position(bad.offset, records[-1].leader_epoch, position.validated)
+        self._positions[topic_partition] = reached
+        if records:
+            held = _Fetched(deque(records), position.offset, position.epoch)
+            self._fetched[topic_partition] = held
 
     def _visible(
         self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
@@ -371,7 +430,7 @@ class Consumer:
         if code is not ErrorCode.none:
             if code.retriable:
                 self._cluster.metadata.mark_stale(topic_partition.topic)
-            raise classify(code, Operation.OTHER, f"{topic_partition} at offset {position.offset}")
+            raise classify(code, Operation.FETCH, f"{topic_partition} at offset {position.offset}")
         aborted = None
         if self._isolation == READ_COMMITTED:
             aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
@@ -380,8 +439,8 @@ class Consumer:
             visible = visible_batches(
                 records, position.offset, aborted, check_crcs=self._check_crcs
             )
-        except ProtocolError as error:
-            raise FatalError(error.code, f"{topic_partition}: {error.message}") from error
+        except BadBatch as bad:
+            raise unreadable(topic_partition, bad) from bad
         return FetchedPartition(
             topic_partition,
             visible.batches,
@@ -411,6 +470,12 @@ class Consumer:
         if self._group_id is None:
             raise IllegalStateError("the consumer has no group_id")
         return self._group_id
+
+
+def unreadable(topic_partition: TopicPartition, bad: BadBatch) -> FatalError:
+    """Return the error of a batch that cannot be read, with its place."""
+    text = f"{topic_partition} cannot be read at offset {bad.offset}: {bad.message}"
+    return FatalError(bad.code, text)
 
 
 def _position(at: OffsetAndMetadata) -> Position:

@@ -10,6 +10,7 @@ Every error has the protocol's `code`. `classify` has the whole table; it is a p
 code and the operation.
 """
 
+from collections.abc import Iterable
 from enum import Enum
 
 from oncelog.client.values import OffsetAndMetadata
@@ -30,6 +31,7 @@ __all__ = [
     "Operation",
     "RetriableError",
     "classify",
+    "most_severe",
 ]
 
 
@@ -142,6 +144,8 @@ class Operation(Enum):
     TRANSACTIONAL_PRODUCE = "transactional produce"
     TRANSACTION = "transaction"
     """A call to the transaction coordinator, or an offset commit in a transaction."""
+    FETCH = "fetch"
+    """A read of records."""
     OTHER = "other"
 
 
@@ -170,6 +174,9 @@ _ABORTABLE_CALL = frozenset(
 )
 """Errors of a coordinator call, or an offset commit, after which a new transaction can begin."""
 
+_RETRIED_FETCH = frozenset({ErrorCode.unknown_server_error})
+"""Answers to a fetch that Kafka's consumer retries although they are not retriable by code."""
+
 _FATAL_PRODUCE = frozenset(
     {
         ErrorCode.invalid_producer_id_mapping,
@@ -190,9 +197,12 @@ def classify(code: ErrorCode, operation: Operation, message: str = "") -> Client
     Source: KIP-588, KIP-890, KIP-1050. INVALID_PRODUCER_EPOCH from a produce means that the
     coordinator aborted the transaction by timeout or that another producer took over: abortable,
     because the next request to the coordinator decides which. From the coordinator itself it is
-    fatal.
+    fatal. A fetch that is answered CORRUPT_MESSAGE names damage on the broker's disk, which a retry
+    finds again; UNKNOWN_SERVER_ERROR is tried again, as by Kafka's consumer.
     """
-    if code.retriable:
+    if operation is Operation.FETCH and code is ErrorCode.corrupt_message:
+        return FatalError(code, message)
+    if code.retriable or (operation is Operation.FETCH and code in _RETRIED_FETCH):
         return RetriableError(code, message)
     if operation is Operation.TRANSACTIONAL_PRODUCE:
         if code is ErrorCode.producer_fenced:
@@ -206,3 +216,9 @@ def classify(code: ErrorCode, operation: Operation, message: str = "") -> Client
     if code is ErrorCode.offset_out_of_range:
         return OffsetOutOfRangeError(code, message)
     return FatalError(code, message)
+
+
+def most_severe(errors: Iterable[ClientError]) -> ClientError:
+    """Return the first error that no retry can cure, else the first. There must be one."""
+    found = list(errors)
+    return next((each for each in found if not isinstance(each, RetriableError)), found[0])

@@ -62,7 +62,7 @@ async def fetch_from(
     except ProtocolError as error:
         raise FatalError(error.code, error.message) from error
     if response.error is not ErrorCode.none:
-        raise classify(response.error, Operation.OTHER, "fetch")
+        raise classify(response.error, Operation.FETCH, "fetch")
     name_of = {topic_id: name for name, topic_id in ids.items()}
     answers = [
         (TopicPartition(topic.name or name_of[topic.topic_id], p.partition), p)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import ConnectionLostError, Operation, classify
+from oncelog.client.errors import ConnectionLostError, Operation, classify, most_severe
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -21,20 +21,23 @@ async def list_offsets(
     timestamps: Mapping[TopicPartition, int],
     isolation_level: int,
     timeout_ms: float,
+    found: dict[TopicPartition, OffsetAndMetadata] | None = None,
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Offset and leader epoch for each partition.
 
     Of the log's start or end, or of the first record at or after a time (-1: none).
 
     Asks again, of the right leaders, until `timeout_ms` is over. Raises `RetriableError` then.
+    `found`, if given, also has the answers that came before an error: one partition without a
+    leader does not keep the others from being asked.
     """
-    found: dict[TopicPartition, OffsetAndMetadata] = {}
+    found = {} if found is None else found
 
     async def call() -> None:
         by_node: dict[int, dict[TopicPartition, int]] = {}
-        for tp, timestamp in timestamps.items():
-            if tp not in found:
-                by_node.setdefault(await cluster.leader(tp), {})[tp] = timestamp
+        leaders, failed = await cluster.leaders(tp for tp in timestamps if tp not in found)
+        for tp, node_id in leaders.items():
+            by_node.setdefault(node_id, {})[tp] = timestamps[tp]
         for node_id, wanted in by_node.items():
             request = requests.list_offsets_request(
                 wanted, isolation_level, cluster.request_timeout_ms
@@ -50,8 +53,12 @@ async def list_offsets(
                     tp = TopicPartition(str(topic.name), int(p.partition_index))
                     if p.error_code is not ErrorCode.none:
                         cluster.metadata.mark_stale(tp.topic)
-                        raise classify(p.error_code, Operation.OTHER, str(tp))
+                        failed[tp] = classify(p.error_code, Operation.OTHER, str(tp))
+                        continue
                     found[tp] = OffsetAndMetadata(int(p.offset), "", int(p.leader_epoch))
+
+        if failed:
+            raise most_severe(failed.values())
 
     await cluster.retrying(call, timeout_ms)
     return found

@@ -162,12 +162,13 @@ async def _read_on(
         raise RetriableError(code, f"{topic_partition} at offset {offset}")
     if code is not ErrorCode.none:
         cluster.metadata.mark_stale(topic_partition.topic)
-        raise classify(code, Operation.OTHER, f"{topic_partition} at offset {offset}")
+        raise classify(code, Operation.FETCH, f"{topic_partition} at offset {offset}")
     records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
     try:
         next_offset = decided.read(records, offset)
     except ProtocolError as error:
-        raise FatalError(error.code, f"{topic_partition}: {error.message}") from error
+        text = f"{topic_partition} from offset {offset} on: {error.message}"
+        raise FatalError(error.code, text) from error
     if next_offset <= offset:
         raise RetriableError(ErrorCode.unknown_server_error, f"{topic_partition} brings nothing")
     return next_offset

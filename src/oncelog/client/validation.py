@@ -7,7 +7,14 @@ from collections.abc import Mapping
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import ConnectionLostError, LogTruncationError, Operation, classify
+from oncelog.client.errors import (
+    ClientError,
+    ConnectionLostError,
+    LogTruncationError,
+    Operation,
+    classify,
+    most_severe,
+)
 from oncelog.client.machines.positions import (
     NO_EPOCH,
     Diverged,
@@ -22,7 +29,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.offset_for_leader_epoch import EpochEndOffset
 
-__all__ = ["truncation", "validate"]
+__all__ = ["truncation", "validate", "validate_each"]
 
 OPEN_TO_CONSUMERS_SINCE = 3
 """Older versions of OffsetForLeaderEpoch need the right to act as a broker."""
@@ -35,10 +42,24 @@ async def validate(
 
     Raises `RetriableError` when a leader is not known or does not answer.
     """
+    checked, failed = await validate_each(cluster, positions)
+    if failed:
+        raise most_severe(failed.values())
+    return checked
+
+
+async def validate_each(
+    cluster: Cluster, positions: Mapping[TopicPartition, Position]
+) -> tuple[dict[TopicPartition, Position | Diverged], dict[TopicPartition, ClientError]]:
+    """Do as `validate`, and return the errors of single partitions beside the others' positions.
+
+    Raises `ConnectionLostError`.
+    """
     checked: dict[TopicPartition, Position | Diverged] = {}
     unsure: dict[int, dict[TopicPartition, tuple[Position, Leadership]]] = {}
-    for tp, position in positions.items():
-        node_id = await cluster.leader(tp)
+    leaders, failed = await cluster.leaders(positions)
+    for tp, node_id in leaders.items():
+        position = positions[tp]
         now = cluster.metadata.leadership(tp)
         known = under(position, now)
         if known is None:
@@ -46,16 +67,19 @@ async def validate(
         else:
             checked[tp] = known
     for node_id, wanted in unsure.items():
-        for tp, (epoch, end_offset) in (await _ends(cluster, node_id, wanted)).items():
+        for tp, end in (await _ends(cluster, node_id, wanted)).items():
             position, now = wanted[tp]
-            checked[tp] = compare(position, epoch, end_offset, now)
-    return checked
+            if isinstance(end, ClientError):
+                failed[tp] = end
+            else:
+                checked[tp] = compare(position, *end, now)
+    return checked, failed
 
 
 async def _ends(
     cluster: Cluster, node_id: int, wanted: Mapping[TopicPartition, tuple[Position, Leadership]]
-) -> dict[TopicPartition, tuple[int, int]]:
-    """(epoch, end offset) of the largest epoch up to each position's."""
+) -> dict[TopicPartition, tuple[int, int] | ClientError]:
+    """(epoch, end offset) of the largest epoch up to each position's, or the error."""
     connection = await cluster.connection(node_id)
     version = connection.support.newest_common(ApiKey.OFFSET_FOR_LEADER_EPOCH)
     if version is None or version < OPEN_TO_CONSUMERS_SINCE:
@@ -76,11 +100,11 @@ async def _ends(
 
 def _end(
     cluster: Cluster, topic: str, answer: EpochEndOffset
-) -> tuple[TopicPartition, tuple[int, int]]:
+) -> tuple[TopicPartition, tuple[int, int] | ClientError]:
     tp = TopicPartition(topic, int(answer.partition))
     if answer.error_code is not ErrorCode.none:
         cluster.metadata.mark_stale(topic)
-        raise classify(answer.error_code, Operation.OTHER, str(tp))
+        return tp, classify(answer.error_code, Operation.OTHER, str(tp))
     return tp, (int(answer.leader_epoch), int(answer.end_offset))
 
 

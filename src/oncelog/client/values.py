@@ -65,7 +65,10 @@ class OffsetAndMetadata(NamedTuple):
 class ConsumerRecord(NamedTuple):
     """One record as read. `timestamp_type` is 0 for CreateTime, 1 for LogAppendTime.
 
-    `leader_epoch` is the epoch of the leader that wrote it, -1 when unknown.
+    `leader_epoch` is the epoch of the leader that wrote it, -1 when unknown. Names of headers that
+    are not UTF-8 have surrogate escapes for the other bytes (PEP 383): a producer that is given the
+    name writes its bytes, and ``name.encode("utf-8", "surrogateescape")`` returns them. A record
+    from before Kafka 0.10 has the time -1.
     """
 
     topic: str

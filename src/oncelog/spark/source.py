@@ -94,7 +94,8 @@ class OncelogSource(DataSource):
     def schema(self) -> str:
         """Return the columns of Spark's Kafka source.
 
-        `headers` is null for a record without headers.
+        `headers` is null for a record without headers. A name that is not UTF-8 has replacement
+        characters, as from Spark's own source. A record from before Kafka 0.10 has the time -1.
         """
         return SCHEMA_DDL + HEADERS_DDL if self._options.include_headers else SCHEMA_DDL
 

@@ -22,7 +22,7 @@ from oncelog.client.consumer import Consumer
 from oncelog.client.errors import FatalError, OffsetOutOfRangeError, RetriableError
 from oncelog.client.settings import Role
 from oncelog.client.values import FetchedPartition
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.spark.background import StoppableLoop
 from oncelog.spark.codecs import DecodedRecords, decode_batches
@@ -119,7 +119,7 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
     rows = size = 0
     for offset, batches in _RangeFetcher(options, wanted).fetches():
         # A batch may begin below the requested offset with deleted records.
-        for records in decode_batches(batches, offset, wanted.end):
+        for records in _decoded(wanted, offset, batches):
             if not len(records):
                 continue
             parts.append(records)
@@ -130,6 +130,14 @@ def read_range(options: SourceOptions, schema: StructType, wanted: OffsetRange) 
                 parts, rows, size = [], 0, 0
     if parts:
         yield _to_arrow(parts, arrow_schema, wanted)
+
+
+def _decoded(wanted: OffsetRange, offset: int, batches: Any) -> Iterator[DecodedRecords]:
+    try:
+        yield from decode_batches(batches, offset, wanted.end)
+    except ProtocolError as error:
+        text = f"{wanted.topic_partition} cannot be read from offset {offset} on: {error.message}"
+        raise PipelineError(text) from error
 
 
 class _RangeFetcher:
@@ -217,6 +225,8 @@ class _RangeFetcher:
 
     def _check_patience(self, what: str) -> None:
         timeout_ms = self._options.poll_timeout_ms
+        if self._waits_since_s is None:
+            logger.warning("%s %s; trying again", self._wanted.topic_partition, what)
         if self._waited_s() * 1000 >= timeout_ms:
             raise PipelineError(
                 f"{self._wanted.topic_partition} {what}; waited {timeout_ms} ms "

@@ -62,6 +62,10 @@ class ScriptedBroker:
         self.topic_id = TOPIC_ID
         self.records: dict[int, bytes] = {}
         """What a fetch at an offset gets, in every partition."""
+        self.refused: dict[int, ErrorCode] = {}
+        """What a fetch of a partition gets instead, until it is removed here."""
+        self.leaderless: set[int] = set()
+        """Partitions that metadata names no leader of."""
         self.aborted: list[tuple[int, int]] = []
         self.end_offset = 0
         self.leader_epoch = 0
@@ -158,7 +162,9 @@ class ScriptedBroker:
         )
         return FetchPartitionResponse(
             asked.partition,
-            error or self._epoch_error(asked.current_leader_epoch),
+            error
+            or self.refused.get(asked.partition)
+            or self._epoch_error(asked.current_leader_epoch),
             high_watermark=self.end_offset,
             last_stable_offset=self.end_offset,
             log_start_offset=0,
@@ -255,7 +261,7 @@ class ScriptedBroker:
         partitions = tuple(
             metadata.MetadataResponsePartition(
                 partition_index=i,
-                leader_id=1,
+                leader_id=-1 if i in self.leaderless else 1,
                 leader_epoch=self.leader_epoch,
             )
             for i in range(PARTITION_COUNT)

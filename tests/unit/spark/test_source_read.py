@@ -226,6 +226,22 @@ def test_a_broker_that_stays_away_is_an_error_that_names_the_timeout(read: Readi
     assert len(log.asked) == 7
 
 
+def test_records_that_are_none_are_an_error_that_names_their_place(read: Reading) -> None:
+    log = Log()
+    changed = bytearray(log.batches)
+    changed[57:61] = (9).to_bytes(4, "big")
+    log.batches = bytes(changed)
+    with pytest.raises(PipelineError, match="t-0 cannot be read from offset 3 on: "):
+        read(log, 3)
+
+
+def test_a_retry_is_said_once(read: Reading, caplog: pytest.LogCaptureFixture) -> None:
+    refused = RetriableError(ErrorCode.kafka_storage_error, "t-0 at offset 0")
+    assert read(Log(answers=[refused, refused, refused])) == list(range(10))
+    (said,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    assert "t-0 cannot be read at offset 0: KAFKA_STORAGE_ERROR" in said.getMessage()
+
+
 @pytest.fixture
 def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[Any, Any]]:
     """The connections of a worker process that has none yet."""

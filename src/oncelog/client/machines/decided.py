@@ -5,8 +5,9 @@ high watermark, control batches included, and decides each record of its key by 
 record's own transaction. So it depends on no other producer. It is pure.
 """
 
+from oncelog.client.machines.fetching import iter_batches
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.protocol.batch import BatchHeader, check_crc, iter_headers
+from oncelog.protocol.batch import BatchHeader, check_crc
 from oncelog.protocol.record import iter_records, read_end_marker
 
 __all__ = ["DecidedValue"]
@@ -36,15 +37,15 @@ class DecidedValue:
         A batch cut off at the end is ignored. Raises `ProtocolError` for a damaged one.
         """
         next_offset = position
-        for start, header in iter_headers(buffer, allow_partial=True):
-            if not check_crc(buffer, start, header):
+        for data, start, header in iter_batches(buffer):
+            if not check_crc(data, start, header):
                 text = f"the batch at offset {header.base_offset} has another CRC than it says"
                 raise ProtocolError(ErrorCode.corrupt_message, text)
             next_offset = max(next_offset, header.next_offset)
             # Most batches are the ends of other producers' transactions.
             is_other = header.is_control and header.producer_id not in self._open
             if header.next_offset > position and not is_other:
-                self._take(buffer, start, header)
+                self._take(data, start, header)
         return next_offset
 
     def _take(self, buffer: Buffer, start: int, header: BatchHeader) -> None:
