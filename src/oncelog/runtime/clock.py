@@ -2,14 +2,52 @@
 
 Wall time stamps records and ages them; monotonic time measures waits. Other modules must not
 call `time` or `asyncio.sleep`, so that the same code runs on virtual time in the simulation (D3).
+
+Tests replace the time of their process (freezegun, time-machine) while a broker and clients run in
+it. Ours keep the machine's, because confluent-kafka and clients in other processes do.
 """
 
 import asyncio
-import time
+import sys
 from collections.abc import Callable
-from typing import Protocol
+from importlib.util import find_spec, module_from_spec
+from typing import Any, Protocol
 
-__all__ = ["Clock", "SteadyClock", "SystemClock", "stopwatch"]
+__all__ = ["Clock", "SteadyClock", "SystemClock", "monotonic_s", "stopwatch"]
+
+
+def _copy_of_time() -> Any:
+    """Return a second instance of the module `time`, with functions of its own.
+
+    freezegun replaces the functions in the first one, and all names of loaded modules that refer to
+    them. It does not find these, even if time was frozen before this module was imported.
+    """
+    spec = find_spec("time")
+    assert spec is not None
+    assert spec.loader is not None
+    copy = module_from_spec(spec)
+    spec.loader.exec_module(copy)
+    return copy
+
+
+_time = _copy_of_time()
+monotonic_s: Callable[[], float] = _time.monotonic
+"""Seconds of the machine's monotonic clock."""
+_time_ns: Callable[[], int] = _time.time_ns
+
+
+def _now_beside_time_machine_ns() -> int:
+    """Nanoseconds since 1970 (UTC).
+
+    time-machine replaces the C code of all instances, and lets others around it in this way.
+    """
+    hatch = getattr(sys.modules["time_machine"], "escape_hatch", None)
+    try:
+        # An import that is under way has none yet.
+        return _time_ns() if hatch is None else hatch.time.time_ns()
+    except ValueError:
+        # Time is not replaced now.
+        return _time_ns()
 
 
 class Clock(Protocol):
@@ -38,11 +76,13 @@ class SystemClock:
 
     def now_ms(self) -> int:
         """Wall time in milliseconds since 1970 (UTC)."""
-        return time.time_ns() // 1_000_000
+        if "time_machine" in sys.modules:
+            return _now_beside_time_machine_ns() // 1_000_000
+        return _time_ns() // 1_000_000
 
     def monotonic_ms(self) -> float:
         """Milliseconds of the monotonic clock."""
-        return time.monotonic() * 1000.0
+        return monotonic_s() * 1000.0
 
     async def sleep(self, delay_ms: float) -> None:
         """Sleep on the running event loop."""
@@ -52,11 +92,11 @@ class SystemClock:
 def stopwatch(clock: Clock) -> Callable[[], float]:
     """Return a function that returns monotonic seconds of `clock`, for short durations.
 
-    For a `SystemClock` it is `time.monotonic` itself, so that timing a request calls no Python
+    For a `SystemClock` it is `monotonic_s` itself, so that timing a request calls no Python
     function.
     """
     if type(clock) is SystemClock:
-        return time.monotonic
+        return monotonic_s
     return lambda: clock.monotonic_ms() / 1000.0
 
 

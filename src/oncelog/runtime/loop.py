@@ -2,6 +2,8 @@
 
 import asyncio
 
+from oncelog.runtime.clock import monotonic_s
+
 __all__ = ["new_event_loop"]
 
 
@@ -10,5 +12,8 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
     try:
         import uvloop
     except ImportError:
-        return asyncio.new_event_loop()
+        loop = asyncio.new_event_loop()
+        # asyncio's own asks the module `time`, which tests replace; uvloop asks the system.
+        loop.time = monotonic_s  # type: ignore[method-assign]
+        return loop
     return uvloop.new_event_loop()

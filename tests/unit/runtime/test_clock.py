@@ -1,5 +1,15 @@
+import asyncio
+import importlib.util
+import sys
+import time
+
+import freezegun
+import pytest
+
 from oncelog.runtime import SystemClock
 from oncelog.runtime.clock import SteadyClock, stopwatch
+from oncelog.runtime.loop import new_event_loop
+from tests.support.frozen import FREEZERS, PAST, Freezer
 
 
 class HandClock:
@@ -47,3 +57,40 @@ def test_a_stopwatch_shows_the_seconds_of_the_monotonic_clock() -> None:
     clock.wall_ms -= 9999
     assert watch() - begun_s == 1.5
     assert stopwatch(SystemClock())() > 0
+
+
+@pytest.mark.parametrize("freezer", FREEZERS.values(), ids=FREEZERS)
+def test_a_frozen_process_does_not_freeze_the_system_clock(freezer: Freezer) -> None:
+    clock = SystemClock()
+    watch = stopwatch(clock)
+    before_ms, since_s = clock.now_ms(), watch()
+    with freezer(PAST):
+        assert time.time() == PAST.timestamp()
+        assert 0 <= clock.now_ms() - before_ms < 60_000
+        monotonic_ms = clock.monotonic_ms()
+        while clock.monotonic_ms() == monotonic_ms:
+            pass
+        assert watch() > since_s
+        assert SteadyClock(clock).now_ms() >= before_ms - 1
+
+
+def test_a_clock_that_is_imported_while_time_is_frozen_is_the_systems() -> None:
+    name, real_s = "oncelog.runtime.clock", time.time()
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    with freezegun.freeze_time(PAST):
+        again = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(again)
+        assert again.SystemClock().now_ms() / 1000 > real_s - 1
+
+
+@pytest.mark.parametrize("freezer", FREEZERS.values(), ids=FREEZERS)
+@pytest.mark.parametrize("installed", [{}, {"uvloop": None}], ids=["uvloop", "asyncio"])
+def test_a_loop_of_ours_sleeps_while_time_is_frozen(
+    freezer: Freezer, installed: dict[str, None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, module in installed.items():
+        monkeypatch.setitem(sys.modules, name, module)
+    with freezer(PAST), asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(SystemClock().sleep(1))
