@@ -15,6 +15,7 @@ from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER, HEADER_SIZE
 from oncelog.protocol.compression import compress
 from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.wire import varint
+from tests.support.old_formats import later_batch, message_set
 
 CODECS = ("none", "none", "gzip", "snappy", "lz4", "zstd")
 BOMB_BYTES = 8 * 1024 * 1024
@@ -22,6 +23,13 @@ BOMB_BYTES = 8 * 1024 * 1024
 
 _LENGTH_AT, _MAGIC_AT, _CRC_AT, _ATTRIBUTES_AT, _COUNT_AT = 8, 16, 17, 21, 57
 _BASE_TIMESTAMP_AT = 27
+
+_HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
+    (),
+    (),
+    (("h", b"1"), ("h", None)),
+    (("\udcff\udc80 no text", b""),),
+)
 
 Producer = tuple[int, int]
 """Its id and epoch, (-1, -1) for none."""
@@ -31,7 +39,13 @@ def good(r: random.Random, producer: Producer) -> bytes:
     """A batch that a broker takes (unless its producer is fenced or out of sequence)."""
     now_ms = time.time_ns() // 1_000_000
     records = [
-        Record(index, now_ms + index, r.choice((None, b"k", b"key")), r.choice((None, b"value")))
+        Record(
+            index,
+            now_ms + index,
+            r.choice((None, b"k", b"key")),
+            r.choice((None, b"value")),
+            r.choice(_HEADERS),
+        )
         for index in range(r.choice((1, 1, 2, 7)))
     ]
     producer_id, epoch = producer
@@ -103,7 +117,7 @@ def bombs(size_bytes: int = BOMB_BYTES) -> tuple[bytes, ...]:
         packed = (
             gzip.compress(data, 1),
             bytes(cramjam.snappy.compress_raw(data)),
-            bytes(cramjam.lz4.compress(data)),
+            compress("lz4", data),
             bytes(cramjam.zstd.compress(data)),
         )
         made += [around(body, codec, count) for codec, body in enumerate(packed, 1)]
@@ -162,6 +176,30 @@ def _two(r: random.Random, batch: bytearray) -> None:
     batch += bytes(batch) if r.random() < 0.5 else r.randbytes(30)
 
 
+def _more_frames(r: random.Random, batch: bytearray) -> None:
+    """Something behind the first frame of a codec: another one, a part of it, or garbage."""
+    codec = r.choice(CODECS[2:])
+    record = b"\x0c\0\0\0\1\1\0"
+    frame = compress(codec, record * r.choice((0, 1, 3)))
+    more = r.choice((frame, frame[: r.randrange(len(frame))], r.randbytes(r.choice((1, 5, 40)))))
+    skippable = bytes.fromhex("502a4d18") + b"\3\0\0\0abc"
+    body = r.choice((b"", b"", skippable)) + frame + more * r.choice((1, 2))
+    batch[:] = around(body, CODEC_NAMES.index(codec), r.choice((1, 3, 4, 6)))
+
+
+def _old_format(r: random.Random, batch: bytearray) -> None:
+    """A message set from before Kafka 0.11, sound or with a byte changed, alone or behind v2."""
+    old = message_set(r.choice((0, 1)), r.choice((0, 7)), r.choice((1, 3)), r.choice(CODECS[1:5]))
+    if r.random() < 0.5:
+        old[r.randrange(len(old))] ^= 1 << r.randrange(8)
+    batch[:] = r.choice((old, bytes(batch) + old, old + bytes(batch)))
+
+
+def _later_format(r: random.Random, batch: bytearray) -> None:
+    later = later_batch(r.choice((0, 5)), r.choice((1, 3)), crc_of_v2=r.random() < 0.5)
+    batch[:] = r.choice((later, bytes(batch) + later, later * 2))
+
+
 def _codec_garbage(r: random.Random, batch: bytearray) -> None:
     batch[:] = around(r.randbytes(r.choice((0, 1, 5, 80))), r.randrange(8), r.choice((1, 3)))
 
@@ -210,6 +248,9 @@ _FAULTS: tuple[Callable[[random.Random, bytearray], None], ...] = (
     _cut,
     _garbage,
     _two,
+    _more_frames,
+    _old_format,
+    _later_format,
     _codec_garbage,
     _bomb,
     _lying_times,

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.client.machines.fetching import visible_batches
 from oncelog.core.errors import ProtocolError
 from oncelog.protocol.batch import check_crc, iter_headers, read_header
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
@@ -18,6 +19,8 @@ from oncelog.spark.codecs import (
     decode_batches,
     encode_batches,
 )
+from tests.support.old_formats import fields, message_set
+from tests.unit.protocol.test_record import with_such_a_name
 
 NO_HEADERS = ()
 Headers = list[tuple[str, bytes | None]]
@@ -184,3 +187,26 @@ def test_garbage_in_place_of_records_never_does_worse_than_a_protocol_error(garb
     except ProtocolError:
         return
     assert len(decoded) <= 3
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+@pytest.mark.parametrize("magic", [0, 1])
+def test_messages_from_before_kafka_0_11_become_columns(magic: int, codec: str) -> None:
+    """The client gives them to Spark as batches of v2."""
+    data = bytes(message_set(magic, 4, 6, codec))
+    fetched = visible_batches(data, 5, None)
+    (found,) = decode_batches(fetched.batches, 5, 9)
+    rows = zip(
+        found.offsets.tolist(),
+        found.timestamps_ms.tolist(),
+        found.keys.to_pylist(),
+        found.values.to_pylist(),
+        strict=True,
+    )
+    assert list(rows) == [fields(offset, magic) for offset in range(5, 9)]
+
+
+def test_a_headers_name_that_is_no_utf_8_has_replacement_characters() -> None:
+    (found,) = decode_batches(with_such_a_name(), 0, 1)
+    (headers,) = found.headers.to_pylist()
+    assert [header["key"] for header in headers] == ["\ufffd na\ufffdme \ufffd", "plain"]
