@@ -26,7 +26,6 @@ from oncelog.broker.coordination.coordinators import (
 )
 from oncelog.broker.coordination.markers import MarkerWriter
 from oncelog.broker.coordination.meters import CoordinatorMeters
-from oncelog.broker.coordination.offset_connections import OffsetConnections
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
@@ -233,7 +232,6 @@ class Broker:
             transactions=self.transactions,
             groups=self.groups,
             meters=self.meters,
-            offset_connections=OffsetConnections(),
             server=self.server,
             rng=self.rng,
         )

@@ -222,11 +222,6 @@ TRANSACTION_SWEEP_CONTINUE_MS = 50
 PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
 """Producers (and partitions) checked for idleness before other work runs; 0.4 us each."""
 
-OFFSET_CONNECTIONS_REMEMBERED_COUNT_MAX = 10_000
-"""Producer epochs per broker, of TV1 and by partition of `__consumer_offsets`, whose connections
-are remembered so that late offsets are recognized.
-"""
-
 PRODUCERS_COUNT_MAX = 500_000
 """Producers that all partitions of a broker remember together; one takes 0.4 kB after its first
 batch, 1.2 kB after its fifth, so 0.6 GB in all.

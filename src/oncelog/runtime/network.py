@@ -9,6 +9,7 @@ of Kafka.
 import asyncio
 import errno
 import os
+import select
 import socket
 import ssl
 from collections.abc import Callable, Iterable
@@ -24,8 +25,12 @@ __all__ = [
     "Network",
     "ProtocolFactory",
     "SystemNetwork",
+    "has_hung_up",
     "occupy",
 ]
+
+_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+"""Linux tells that the peer has closed its half; elsewhere only that both are closed."""
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 
@@ -151,6 +156,15 @@ def _bound(host: str, port: int) -> socket.socket | None:
         bound.close()
         raise
     return bound
+
+
+def has_hung_up(descriptor: int) -> bool:
+    """Whether the peer of a connection has closed it, also while bytes before that are unread."""
+    if descriptor < 0:
+        return False
+    poll = select.poll()
+    poll.register(descriptor, _HUNG_UP)
+    return bool(poll.poll(0))
 
 
 def occupy(descriptors: Iterable[int]) -> None:

@@ -4,10 +4,6 @@ The first partition begins the transaction. A verify-only request changes nothin
 
 While the previous transaction is still ending, an add waits (D7). Producer id and epoch are checked
 only after that: under TV2 the producer may use the id that COMPLETE assigns (KAFKA-18660).
-
-A late add of a TV1 client, on a connection older than one on which the same producer has ended a
-transaction since, gets INVALID_TXN_STATE like a late EndTxn (`end_txn.is_late`). It would open a
-transaction that no client ends, and whose timeout fences the healthy producer.
 """
 
 from dataclasses import replace
@@ -16,7 +12,6 @@ from oncelog.coordinator.shard import Decision, EventContext, answer, replies_to
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
-from oncelog.transaction.end_txn import is_late
 from oncelog.transaction.events import (
     AddPartitions,
     AddPartitionsResult,
@@ -39,8 +34,6 @@ def decide(
         return refuse(event, ErrorCode.invalid_producer_id_mapping, context)
     if event.verify_only:
         return _verify(metadata, event, context)
-    if _identity_error(metadata, event) is None and is_late(store, event):
-        return refuse(event, ErrorCode.invalid_txn_state, context)
     if metadata.state.is_prepared and (event.parked is None or not event.parked.met_open):
         resume = park(store, event) if event.parked is None else event
         return Decision(id=event.transactional_id, wait=True, resume=resume)

@@ -18,14 +18,15 @@ An end under TV1 bumps no epoch. After it, the epoch before the current one belo
 that a takeover fenced. Kafka treats its request as a retry and returns the successor's producer id
 and epoch, so that its next record joins the successor's transaction; we fence it (INV-5).
 
-TV1: all transactions of a producer share one epoch, so a delayed EndTxn can end the next one. The
-protocol allows two checks:
+TV1: all transactions of a producer share one epoch, so a delayed EndTxn can end the next one. Only
+what is proved late is refused:
 
 - A request that had to wait belongs to the transaction that it found. If another is open
   afterwards, the reply is CONCURRENT_TRANSACTIONS.
-- A client that times out ends its transaction again on a newer connection and never returns to the
-  old one. So an EndTxn on a connection older than one that has ended a transaction of this producer
-  is late and gets INVALID_TXN_STATE. The same rule holds for requests that add partitions.
+- A request whose connection was closed before it was decided is dropped (D7).
+
+The age of a connection proves nothing: a client may use several, and return to any of them. So an
+EndTxn that comes late on an open connection ends the open transaction, as in Kafka.
 """
 
 from dataclasses import replace
@@ -36,7 +37,6 @@ from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     AbortTimedOut,
-    AddPartitions,
     EndTxn,
     EndTxnResult,
     Parked,
@@ -74,15 +74,6 @@ def park(store: TransactionStore, event: EndTxn) -> EndTxn:
     return replace(event, parked=Parked(store.volatile[event.transactional_id].ordinal))
 
 
-def is_late(store: TransactionStore, event: EndTxn | AddPartitions) -> bool:
-    """Whether a TV1 request arrives on a connection that its client has abandoned.
-
-    That is so once an EndTxn of the same producer arrived on a newer connection. Connection 0 is
-    unknown and never late.
-    """
-    return 0 < event.connection < store.volatile[event.transactional_id].end_connection
-
-
 def _decide_tv1(
     store: TransactionStore,
     metadata: TransactionMetadata,
@@ -95,19 +86,15 @@ def _decide_tv1(
         return answer(context, EndTxnResult(ErrorCode.producer_fenced))
     if metadata.state is _S.EMPTY:
         return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
-    volatile = store.volatile[event.transactional_id]
     if metadata.state is not _S.ONGOING:
         if (metadata.state in _COMMITTED) != event.commit:
             return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
-        volatile.end_connection = max(volatile.end_connection, event.connection)
         if metadata.state.is_prepared:
             return _wait(store, event)
         return answer(context, EndTxnResult(ErrorCode.none))
-    if event.parked is not None and event.parked.ordinal != volatile.ordinal:
+    ordinal = store.volatile[event.transactional_id].ordinal
+    if event.parked is not None and event.parked.ordinal != ordinal:
         return answer(context, EndTxnResult(ErrorCode.concurrent_transactions))
-    if is_late(store, event):
-        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
-    volatile.end_connection = max(volatile.end_connection, event.connection)
     prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
     return _end(store, prepared, context, tells_ids=False)
 

@@ -4,9 +4,6 @@ They are plain frozen values; the handlers make events from requests and replies
 Results carry the newest error codes; handlers map them down for old versions (KIP-588:
 PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH for InitProducerId < 4, EndTxn < 2, AddOffsetsToTxn
 and AddPartitionsToTxn < 2).
-
-`connection` numbers the client connections of a broker in the order in which they were accepted,
-from 1; 0 is unknown. It serves only to refuse late requests of TV1 (see `end_txn`).
 """
 
 from collections.abc import Mapping
@@ -81,8 +78,7 @@ class AddPartitions:
     Also AddOffsetsToTxn, with the group's offsets partition.
 
     `verify_only` asks whether they are in it already (KIP-890). `transaction_version` is 2 for the
-    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1. `connection` is the
-    client's own to the coordinator; requests of partition leaders have none.
+    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1.
     """
 
     transactional_id: str
@@ -91,7 +87,6 @@ class AddPartitions:
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
     transaction_version: int = 1
-    connection: int = 0
     parked: Parked | None = None
 
 
@@ -107,7 +102,6 @@ class EndTxn:
     producer_epoch: ProducerEpoch
     commit: bool
     transaction_version: int = 1
-    connection: int = 0
     parked: Parked | None = None
 
 

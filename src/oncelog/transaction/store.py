@@ -11,8 +11,7 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
   it found (D7).
 - `VolatileState.markers_left`, `refused`: which partitions still owe a marker, and which of them
   refuse it. After a fail-over all markers are sent again.
-- `VolatileState.end_connection`, `inits`, `cause`: the connection of the last EndTxn, the waiting
-  InitProducerIds, the reason of the last fencing.
+- `VolatileState.inits`, `cause`: the waiting InitProducerIds, the reason of the last fencing.
 - `VolatileState.markers_told_ms`, `is_warned`: what was logged already. `lives`: recent steps.
 - `_proposed`: the moves that produced records in flight.
 - `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
@@ -79,7 +78,6 @@ class VolatileState:
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
     markers_told_ms: int = 0
     is_warned: bool = False
-    end_connection: int = 0
     inits: dict[Token, int] = field(default_factory=dict)
     cause: str | None = None
 
@@ -250,8 +248,6 @@ class TransactionStore:
             self.ongoing[id_] = None
         else:
             self.ongoing.pop(id_, None)
-        if after.state is TransactionState.EMPTY:
-            volatile.end_connection = 0
         is_wide = len(after.partitions) > LIFE_PARTITIONS_PER_STEP_COUNT_MAX
         life.append(wide_move(after, before) if is_wide else after)
         if self.to_complete.deadlines:

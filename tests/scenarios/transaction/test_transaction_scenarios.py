@@ -163,16 +163,13 @@ class Narrator(Context):
             timeout_ms = int(options.get("timeout", 60_000))
             keeps, two_phase = "keep-prepared" in plain, "two-phase" in plain
             return InitProducerId(id_, timeout_ms, producer_id, epoch, keeps, two_phase)
-        connection = int(options.get("connection", 0))
         if verb == "end":
             commit = plain == ["commit"]
-            return EndTxn(id_, producer_id, epoch, commit, version, connection)
+            return EndTxn(id_, producer_id, epoch, commit, version)
         if verb == "describe":
             return DescribeTransaction(id_)
         partitions = tuple(_partition(word) for word in plain)
-        return AddPartitions(
-            id_, producer_id, epoch, partitions, verb == "verify", version, connection
-        )
+        return AddPartitions(id_, producer_id, epoch, partitions, verb == "verify", version)
 
     def _keep_moves(self, seen_log: int, *, fences: bool) -> None:
         """The moves that the log has made, by way of the fence where nobody asked for the end."""

@@ -163,7 +163,6 @@ class Context:
         epoch: int | None = None,
         verify_only: bool = False,
         version: int | None = None,
-        connection: int = 0,
     ) -> int:
         now = self.metadata
         return self.send(
@@ -174,7 +173,6 @@ class Context:
                 partitions or (P0,),
                 verify_only,
                 self.version if version is None else version,
-                connection,
             )
         )
 
@@ -189,7 +187,6 @@ class Context:
         producer_id: int | None = None,
         epoch: int | None = None,
         version: int | None = None,
-        connection: int = 0,
     ) -> int:
         now = self.metadata
         return self.send(
@@ -199,7 +196,6 @@ class Context:
                 now.producer_epoch if epoch is None else ProducerEpoch(epoch),
                 commit,
                 self.version if version is None else version,
-                connection,
             )
         )
 

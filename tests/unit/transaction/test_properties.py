@@ -99,11 +99,10 @@ class CrashingCoordinator(RuleBasedStateMachine):
         commit=st.booleans(),
         step=st.sampled_from([0, 0, 0, -1]),
         version=st.sampled_from([1, 2]),
-        connection=st.integers(0, 2),
     )
-    def end(self, id_: str, commit: bool, step: int, version: int, connection: int) -> None:
+    def end(self, id_: str, commit: bool, step: int, version: int) -> None:
         producer = self._ids_of(id_, step)
-        self.context.send(EndTxn(id_, *producer, commit, version, connection))
+        self.context.send(EndTxn(id_, *producer, commit, version))
 
     @precondition(lambda self: self.context.sent)
     @rule(back=st.integers(0, 5))
@@ -123,7 +122,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
         for partition in PARTITIONS[:2]:
             self.add(IDS[0], partition, 0, False, version)
             self.commit_all()
-        self.end(IDS[0], commit, 0, version, 0)
+        self.end(IDS[0], commit, 0, version)
 
     @rule()
     def commit_all(self) -> None:

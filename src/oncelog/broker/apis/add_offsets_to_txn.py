@@ -2,7 +2,7 @@
 
 The partition of `__consumer_offsets` that stores the group joins the transaction, so that the end
 marker is written there too (INV-6). Before version 2 a fenced producer gets INVALID_PRODUCER_EPOCH
-(KIP-588). A late request, on a connection that its client has abandoned, gets INVALID_TXN_STATE.
+(KIP-588).
 """
 
 from __future__ import annotations
@@ -38,7 +38,6 @@ def handle(
         ProducerId(body.producer_id),
         ProducerEpoch(body.producer_epoch),
         (partition,),
-        connection=request.connection.id,
     )
 
     def convert(result: AddPartitionsResult) -> AddOffsetsToTxnResponse:

@@ -4,8 +4,7 @@ Clients use versions up to 3. From version 4 on brokers send it to brokers, in b
 
 All partitions of a transaction are added, or none: an unknown partition gets
 UNKNOWN_TOPIC_OR_PARTITION and the others OPERATION_NOT_ATTEMPTED. Before version 2 a fenced
-producer gets INVALID_PRODUCER_EPOCH (KIP-588). A client's late request, on a connection that it has
-abandoned, gets INVALID_TXN_STATE.
+producer gets INVALID_PRODUCER_EPOCH (KIP-588).
 """
 
 from __future__ import annotations
@@ -66,15 +65,13 @@ def _start(
         if unknown:
             outcome = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)
             return then(outcome | dict.fromkeys(unknown, ErrorCode.unknown_topic_or_partition))
-    is_of_broker = request.version >= _BROKERS_SINCE
     event = AddPartitions(
         wanted.transactional_id,
         ProducerId(wanted.producer_id),
         ProducerEpoch(wanted.producer_epoch),
         partitions,
         verify_only=wanted.verify_only,
-        transaction_version=2 if is_of_broker else 1,
-        connection=0 if is_of_broker else request.connection.id,
+        transaction_version=2 if request.version >= _BROKERS_SINCE else 1,
     )
 
     def answered(result: AddPartitionsResult) -> AnswerT:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.controller import ControllerShell
 from oncelog.broker.coordination.meters import CoordinatorMeters
-from oncelog.broker.coordination.offset_connections import OffsetConnections
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
@@ -30,8 +29,7 @@ class Context:
     """The parts of a broker that handlers use.
 
     `logs` holds the log directories and `mover` moves partitions between them; `server` counts
-    connections and requests, `meters` what the coordinators do; `offset_connections` recognizes
-    late offsets of transactions; `rng` makes fresh ids.
+    connections and requests, `meters` what the coordinators do; `rng` makes fresh ids.
     """
 
     broker_id: int
@@ -46,7 +44,6 @@ class Context:
     transactions: TransactionRuntime
     groups: GroupRuntime
     meters: CoordinatorMeters
-    offset_connections: OffsetConnections
     server: Server
     rng: random.Random
 

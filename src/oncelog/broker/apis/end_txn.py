@@ -35,7 +35,6 @@ def handle(
         ProducerEpoch(body.producer_epoch),
         commit=body.committed,
         transaction_version=2 if request.version >= _TV2_SINCE else 1,
-        connection=request.connection.id,
     )
 
     def convert(result: EndTxnResult) -> EndTxnResponse:

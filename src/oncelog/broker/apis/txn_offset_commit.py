@@ -4,8 +4,7 @@ The group coordinator writes the offsets as a batch of the producer's transactio
 makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
 or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
 the group, the request gets INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH where that end fenced the
-producer. Generation and member are checked when given (KIP-447). A late request of a TV1 client, on
-a connection that it has abandoned, gets INVALID_TXN_STATE.
+producer. Generation and member are checked when given (KIP-447).
 """
 
 from __future__ import annotations
@@ -61,15 +60,6 @@ def handle(
     if partition is None or not partition.state.is_leader:
         return _refuse(request, ErrorCode.not_coordinator, unknown)
     log = partition.log
-    is_open = log.transaction_is_open(body.producer_id, body.producer_epoch)
-    if request.version < TV2_SINCE and context.offset_connections.is_late(
-        index,
-        body.producer_id,
-        body.producer_epoch,
-        request.connection.id,
-        is_open=is_open,
-    ):
-        return _refuse(request, ErrorCode.invalid_txn_state, unknown)
     support = (
         TransactionSupportedOperation.ADD
         if request.version >= TV2_SINCE
@@ -90,9 +80,9 @@ def handle(
             bumps_epoch=support is TransactionSupportedOperation.ADD,
             now_ms=context.clock.now_ms(),
         )
-        return _commit(context, request, index, offsets, unknown, permit)
+        return _commit(context, request, offsets, unknown, permit)
 
-    if is_open:
+    if log.transaction_is_open(body.producer_id, body.producer_epoch):
         return then({})
     return verify_and(
         context.transactions,
@@ -135,7 +125,6 @@ def _offsets(
 def _commit(
     context: Context,
     request: Request[TxnOffsetCommitRequest],
-    index: int,
     offsets: tuple[OffsetToCommit, ...],
     unknown: Outcome,
     permit: Verification,
@@ -156,10 +145,6 @@ def _commit(
 
     def convert(result: OffsetCommitResult) -> TxnOffsetCommitResponse:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
-        if request.version < TV2_SINCE and ErrorCode.none in outcome.values():
-            context.offset_connections.took(
-                index, body.producer_id, body.producer_epoch, request.connection.id
-            )
         return _response(request, {**outcome, **unknown})
 
     return context.groups.ask(

@@ -33,6 +33,7 @@ from oncelog.core.limits import (
 )
 from oncelog.core.pending import Pending
 from oncelog.runtime.framed import grow
+from oncelog.runtime.network import has_hung_up
 
 __all__ = ["Acceptor", "ServerConnection", "Starter"]
 
@@ -75,7 +76,6 @@ class ServerConnection(asyncio.BufferedProtocol):
     """The broker's end of a connection."""
 
     def __init__(self, acceptor: Acceptor, starter: Starter, read_buffer: ReadBuffer) -> None:
-        self.id = 0
         self.peer_host = ""
         self.peer_port = 0
         self.client_software = ""
@@ -256,7 +256,14 @@ class ServerConnection(asyncio.BufferedProtocol):
         return True
 
     def _run_queue(self) -> None:
-        """Start queued requests until one holds back the rest."""
+        """Start queued requests until one holds back the rest.
+
+        None is started once the peer has closed the connection, even where the loop has not read so
+        far: its client may have sent them again elsewhere, and gone on (D7).
+        """
+        if self._queue and has_hung_up(self.descriptor):
+            self.close()
+            return
         self._in_turn = True
         try:
             while (
@@ -423,9 +430,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     @property
     def descriptor(self) -> int:
         """The socket's descriptor; -1 without one."""
-        if self._transport is None:
-            return -1
-        return int(self._transport.get_extra_info("socket").fileno())
+        transport = self._transport
+        socket = None if transport is None else transport.get_extra_info("socket")
+        return -1 if socket is None else int(socket.fileno())
 
     def fail(self, reason: str) -> None:
         """Close because of what the peer did, with one log line."""

@@ -47,12 +47,8 @@ Body = TypeVar("Body")
 
 
 class Peer(Protocol):
-    """The part of the connection's interface that handlers use.
+    """The part of the connection's interface that handlers use."""
 
-    `id` rises with each connection that the broker accepts.
-    """
-
-    id: int
     peer_host: str
     client_software: str
 

@@ -7,7 +7,6 @@ frames or APIs.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import socket
 from collections import Counter
@@ -62,7 +61,6 @@ class Server:
         self._per_ip_max = config.get_int("max.connections.per.ip")
         self._idle_ms_max = config.get_int("connections.max.idle.ms")
         self._per_ip: Counter[str] = Counter()
-        self._ids = itertools.count(1)
         self._listener: Listener | None = None
 
     async def start(self, starter: Starter, announce: Callable[[str, int], None]) -> None:
@@ -101,7 +99,6 @@ class Server:
             )
             return False
         self.opened_count += 1
-        connection.id = next(self._ids)
         self.connections[connection] = None
         self._per_ip[host] += 1
         return True

@@ -144,19 +144,6 @@ async def test_an_unknown_partition_keeps_the_whole_request_from_being_added(
     assert await producing.add("nowhere") == [ErrorCode.unknown_topic_or_partition]
 
 
-async def test_what_partition_leaders_ask_for_is_late_on_no_connection(context: Running) -> None:
-    """Neither the add of another broker, nor that of a TV2 Produce."""
-    leader = await context.connect()
-    await leader.ask(ApiKey.API_VERSIONS)
-    producing = await started(context)
-    await producing.add()
-    assert await producing.end(commit=True) is ErrorCode.none
-    asking = Producing(leader, producing.producer_id, producing.epoch)
-    assert await asking.produce(12) is ErrorCode.none
-    assert await producing.end(commit=True) is ErrorCode.none
-    assert await asking.add(version=5) == [ErrorCode.none]
-
-
 @pytest.mark.parametrize("was_there", [False, True])
 async def test_inv3_a_partition_made_while_another_is_verified_is_not_taken_for_verified(
     context: Running, was_there: bool
