@@ -26,6 +26,7 @@ __all__ = [
     "HeartbeatAsked",
     "History",
     "Joined",
+    "LateRequest",
     "Logged",
     "OffsetsCommitRefused",
     "OffsetsCommitted",
@@ -184,6 +185,15 @@ class TransactionUnknown(Event):
 
     transaction: int
     error: str
+
+
+@dataclass(frozen=True, slots=True)
+class LateRequest(Event):
+    """A request may arrive from now on whose answer its client no longer waits for.
+
+    `who` is the client, or its process where the network delivered the bytes of a closed
+    connection.
+    """
 
 
 # --- consumers ---------------------------------------------------------------------------

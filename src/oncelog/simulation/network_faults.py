@@ -15,6 +15,7 @@ from typing import Literal
 
 from oncelog.simulation.links import FaultHandle, LinkFault, Links
 from oncelog.simulation.pipe import Pipe
+from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.trace import Trace
 from oncelog.simulation.transport import SimulatedConnection
@@ -53,7 +54,9 @@ class NetworkFaults:
         self.counts: Counter[str] = Counter()
         self.connections: dict[int, SimulatedConnection] = {}
         """The connections with an open end, by id, oldest first."""
-        self._wire = Wire(scheduler, rng, trace, self.counts)
+        self.on_late: list[Callable[[Process], None]] = []
+        """Called with a client that has closed a connection, when bytes of it reach the server."""
+        self._wire = Wire(scheduler, rng, trace, self.counts, self.on_late)
         self._links = Links(rng)
         self._lasting: list[FaultHandle] = []
         self._arms: list[_Arm] = []

@@ -103,6 +103,7 @@ KINDS: dict[type[Event], EventLook] = dict(
             lambda e: f"T{e.transaction} {'commit' if e.commit else 'abort'}?",
         ),
         _row(h.TransactionEnded, "diamond", "ended", _outcome),
+        _row(h.LateRequest, "caret", "quiet", lambda _: "a request comes late"),
         _row(h.TransactionUnknown, "diamond", "unknown", lambda e: f"T{e.transaction} unknown"),
         _row(h.Positioned, "caret", "quiet", lambda e: f"{e.topic_partition} at {e.offset}"),
         _row(

@@ -188,6 +188,10 @@ class SimulatedTransport(asyncio.Transport):
 
     def receive(self, data: bytes) -> int:
         """See `End`."""
+        peer = self._connection.client
+        if peer.is_closing() and peer is not self:
+            for told in self._connection.wire.on_late:
+                told(peer.process)
         try:
             if self._stream is not None:
                 self._stream.data_received(data)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum, auto
 from typing import Protocol
@@ -68,3 +69,5 @@ class Wire:
     rng: random.Random
     trace: Trace
     counts: Counter[str]
+    on_late: list[Callable[[Process], None]]
+    """Called with a client that has closed a connection, when bytes of it reach the server."""

@@ -25,6 +25,7 @@ from oncelog.simulation.history import (
     BrokerStarted,
     Event,
     History,
+    LateRequest,
     Logged,
     Watermarks,
 )
@@ -60,6 +61,9 @@ class World:
         self.trace = Trace(lambda: self.scheduler.now_s, keep=keep_trace)
         self.history = History(self.trace.event)
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
+        self.network.on_late.append(
+            lambda client: self.record(LateRequest(self.now_s, client.name))
+        )
         self.store = SimulatedStore(plan.rng("store"), self.trace)
         self._processes: list[Process] = []
         self._watchers: list[tuple[str, Callable[[Process, Event], None]]] = []

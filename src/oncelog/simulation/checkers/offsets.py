@@ -11,6 +11,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence, Tracked
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.late_requests import LateRequests
 from oncelog.simulation.history import (
     OffsetsCommitRefused,
     OffsetsCommitted,
@@ -58,6 +59,8 @@ class _GroupCommits:
     """All commits of one partition by one group."""
 
     commits: list[_Commit] = field(default_factory=list)
+    disturbed: list[tuple[float, float, str]] = field(default_factory=list)
+    """Of each transaction that a late request may have met: when, when the next began, and why."""
     by_offset: dict[int, list[_Commit]] = field(default_factory=dict)
     sure_times: list[float] = field(default_factory=list)
     sure: list[_Commit] = field(default_factory=list)
@@ -72,6 +75,13 @@ class _GroupCommits:
         for commit in seen:
             last = self.sure[-1] if self.sure else commit
             self.sure.append(commit if commit.append_from_s >= last.append_from_s else last)
+
+    def disturbance(self, after_s: float, at_s: float) -> str:
+        """Return why a late request may have changed the offset since the commit at `after_s`."""
+        for from_s, over_s, why in self.disturbed:
+            if from_s <= at_s and after_s <= over_s:
+                return why
+        return ""
 
     def latest(self, at_s: float) -> _Commit | None:
         """Return the last appended of the commits that were visible by then."""
@@ -89,7 +99,8 @@ def offsets_with_transactions(evidence: Evidence) -> Iterator[Anomaly]:
     that real time allows: accepted commits count from their response, those in doubt at any time or
     never, those in flight either way, and refused or aborted ones never. So offsets go back only by
     an explicit commit. Partitions of topics that were deleted are left out. Excused: power or
-    damage took newer commits, or a marker, of the internal topics.
+    damage took newer commits, or a marker, of the internal topics; a late EndTxn or TxnOffsetCommit
+    of a TV1 client.
     """
     excuses = Excuses(evidence)
     lanes = _lanes(evidence)
@@ -159,10 +170,12 @@ def _lanes(evidence: Evidence) -> _Lanes:
                     answer.at_s if answer is not None and is_void else NEVER,
                 )
             )
+    of_client: dict[str, set[tuple[str, TopicPartition]]] = defaultdict(set)
     for txn in evidence.transactions.values():
         is_void = txn.outcome == "aborted" or txn.ending_s == NEVER
         for event in txn.offsets:
             for partition, offset in event.offsets.items():
+                of_client[txn.client].add((event.group_id, partition))
                 lanes[event.group_id, partition].commits.append(
                     _Commit(
                         offset,
@@ -174,6 +187,11 @@ def _lanes(evidence: Evidence) -> _Lanes:
                         min(txn.ended_s, event.at_s),
                     )
                 )
+    late = LateRequests(evidence)
+    for txn in evidence.transactions.values():
+        disturbed_s = late.disturbed_s(txn) if txn.client in of_client else NEVER
+        for key in of_client[txn.client] if disturbed_s < NEVER else ():
+            lanes[key].disturbed.append((disturbed_s, late.over_s(txn), late.excuse(txn)))
     for lane in lanes.values():
         lane.index()
     return lanes
@@ -250,6 +268,7 @@ def _judge(
         allowed = excuses.offsets(min(c.void_s for c in void), answered_s)
     if latest is not None and what in _REPLACED:
         allowed = excuses.offsets(latest.visible_from_s, answered_s)
+    allowed = allowed or lane.disturbance(after_s, answered_s)
     yield found(
         "INV-6",
         what,
@@ -273,9 +292,10 @@ def copies(evidence: Evidence) -> Iterator[Anomaly]:
     no record of the source is copied twice, none below the committed offset is missing, and none at
     or above it is copied (INV-6 seen from the records). Left out are records that a reader of the
     job skipped, and jobs whose output was partly deleted or could not be read. Excused: a loss of
-    power or damage that took source, offsets and output apart.
+    power or damage that took source, offsets and output apart; a late request of a TV1 client.
     """
-    excuses = Excuses(evidence)
+    excuses, late = Excuses(evidence), LateRequests(evidence)
+    disturbed: dict[str, str] = {}
     jobs: dict[str, dict[TopicPartition, dict[int, list[Tracked]]]] = {}
     clients: dict[str, set[str]] = defaultdict(set)
     for record, partition, offset in evidence.copies:
@@ -284,16 +304,20 @@ def copies(evidence: Evidence) -> Iterator[Anomaly]:
         if not group:
             continue
         clients[group].add(record.value.client)
+        if group not in disturbed and txn is not None and (why := late.excuse(txn)):
+            disturbed[group] = why
         of_partition = jobs.setdefault(group, {}).setdefault(partition, {})
         of_partition.setdefault(offset, []).append(record)
     for group, sources in jobs.items():
         for partition, by_offset in sources.items():
-            yield from _copied(evidence, excuses, group, partition, by_offset, clients[group])
+            why = disturbed.get(group, "")
+            yield from _copied(evidence, excuses, why, group, partition, by_offset, clients[group])
 
 
 def _copied(
     evidence: Evidence,
     excuses: Excuses,
+    disturbed: str,
     group: str,
     partition: TopicPartition,
     by_offset: Mapping[int, list[Tracked]],
@@ -309,7 +333,9 @@ def _copied(
             topic_partition=partition,
             offset=offset,
             values=tuple(record.value for record in records),
-            allowed=excuses.offsets(0.0, NEVER) or excuses.between(0.0, NEVER, partition, *outputs),
+            allowed=disturbed
+            or excuses.offsets(0.0, NEVER)
+            or excuses.between(0.0, NEVER, partition, *outputs),
         )
 
     outputs = sorted({r.topic_partition for those in by_offset.values() for r in those})

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, Tracked, Txn
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.late_requests import LateRequests
 
 __all__ = ["aborted_read", "intermediate_read", "torn_transaction"]
 
@@ -18,9 +19,10 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
     abort marker, or the coordinator's record of the transaction or of an earlier one that is still
     open in the log, and the producer id's next commit ended both; so never if the next marker after
     the record is an abort. Excused too: power took the grant of the producer's epoch, another
-    producer was given it again, and its commit ended both.
+    producer was given it again, and its commit ended both. Excused as well: a late EndTxn of a TV1
+    client.
     """
-    excuses = Excuses(evidence)
+    excuses, late = Excuses(evidence), LateRequests(evidence)
     for record in evidence.tracked.values():
         txn = record.transaction
         if record.refused and (record.polls or record.places):
@@ -30,13 +32,13 @@ def aborted_read(evidence: Evidence) -> Iterator[Anomaly]:
         elif txn is not None and txn.outcome == "aborted":
             for at_s, offset, poll in record.polls:
                 if poll.committed:
-                    allowed = _unmarked(evidence, excuses, record, offset, txn.began_s, at_s)
+                    allowed = _unmarked(evidence, excuses, late, record, offset, txn.began_s, at_s)
                     what = "a reader was given a record of an aborted transaction"
                     yield _seen(
                         evidence, "aborted-read", what, record, at_s, allowed, poll.who, offset
                     )
             for offset in record.shown:
-                allowed = _unmarked(evidence, excuses, record, offset, txn.began_s, NEVER)
+                allowed = _unmarked(evidence, excuses, late, record, offset, txn.began_s, NEVER)
                 what = "the log shows a record of an aborted transaction"
                 yield _seen(evidence, "aborted-read", what, record, NEVER, allowed, "", offset)
 
@@ -46,23 +48,23 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
 
     This is Jepsen's G1b and its "precommitted read"; the final committed view counts as a reader at
     the end. Excused: power took the coordinator's record of the open transaction, and the producer
-    id's next commit ended it too.
+    id's next commit ended it too; a late EndTxn of a TV1 client.
     """
-    excuses = Excuses(evidence)
+    excuses, late = Excuses(evidence), LateRequests(evidence)
     for record in evidence.tracked.values():
         txn = record.transaction
         if txn is None or txn.outcome == "aborted":
             continue
         for at_s, offset, poll in record.polls:
             if poll.committed and at_s < txn.ending_s:
-                allowed = _unmarked(evidence, excuses, record, offset, record.sent_s, at_s)
+                allowed = _unmarked(evidence, excuses, late, record, offset, record.sent_s, at_s)
                 what = "a reader was given a record of an open transaction"
                 yield _seen(
                     evidence, "intermediate-read", what, record, at_s, allowed, poll.who, offset
                 )
         if txn.ending_s == NEVER:
             for offset in record.shown:
-                allowed = _unmarked(evidence, excuses, record, offset, record.sent_s, NEVER)
+                allowed = _unmarked(evidence, excuses, late, record, offset, record.sent_s, NEVER)
                 what = "the log shows a record whose commit nobody asked for"
                 yield _seen(evidence, "intermediate-read", what, record, NEVER, allowed, "", offset)
 
@@ -70,6 +72,7 @@ def intermediate_read(evidence: Evidence) -> Iterator[Anomaly]:
 def _unmarked(
     evidence: Evidence,
     excuses: Excuses,
+    late: LateRequests,
     record: Tracked,
     offset: int,
     from_s: float,
@@ -87,7 +90,8 @@ def _unmarked(
             # No marker has ended it, and none was lost.
             return ""
         from_s = min(from_s, log.open_since_s(offset), excuses.regranted_s(record, offset))
-    return excuses.coordinator(from_s, until_s, record.topic_partition)
+    disturbed = "" if record.transaction is None else late.excuse(record.transaction, until_s)
+    return disturbed or excuses.coordinator(from_s, until_s, record.topic_partition)
 
 
 def _seen(
@@ -126,9 +130,9 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
     given up a record does not commit its transaction. Excused: each missing record was in a tail
     that power may take, or power was lost after EndTxn was sent and took a marker or the decision,
     or earlier, and left an abort marker after the record and took others; not if there is a commit
-    marker.
+    marker. Excused as well: a late EndTxn of a TV1 client ended it before its own.
     """
-    excuses = Excuses(evidence)
+    excuses, late = Excuses(evidence), LateRequests(evidence)
     for txn in evidence.transactions.values():
         if txn.outcome == "aborted" or txn.ending_s == NEVER or not txn.records:
             continue
@@ -140,7 +144,7 @@ def torn_transaction(evidence: Evidence) -> Iterator[Anomaly]:
             elif log is not None and _is_due(evidence, log, record):
                 missing.append(record)
         if missing and (visible or txn.outcome == "committed"):
-            yield _torn(evidence, excuses, txn, missing, visible)
+            yield _torn(evidence, excuses, late, txn, missing, visible)
         given_up = [r for r in txn.records if r.sent_s < r.failed_s < txn.ending_s]
         if given_up and txn.outcome == "committed":
             yield found(
@@ -168,11 +172,13 @@ def _is_due(evidence: Evidence, log: FinalLog, record: Tracked) -> bool:
 def _torn(
     evidence: Evidence,
     excuses: Excuses,
+    late: LateRequests,
     txn: Txn,
     missing: list[Tracked],
     visible: list[Tracked],
 ) -> Anomaly:
-    reasons = [_missing_excuse(evidence, excuses, txn, record) for record in missing]
+    disturbed = late.excuse(txn)
+    reasons = [_missing_excuse(evidence, excuses, disturbed, txn, record) for record in missing]
     what = "a part is missing" if visible else "nothing of a committed transaction is visible"
     if txn.outcome != "committed":
         what = "a part of a transaction in doubt is missing"
@@ -191,7 +197,9 @@ def _torn(
     )
 
 
-def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Tracked) -> str:
+def _missing_excuse(
+    evidence: Evidence, excuses: Excuses, disturbed: str, txn: Txn, record: Tracked
+) -> str:
     partition, offset = record.topic_partition, record.acked_offset
     if offset not in record.places:
         return excuses.tail(record, offset)
@@ -209,4 +217,4 @@ def _missing_excuse(evidence: Evidence, excuses: Excuses, txn: Txn, record: Trac
         return ""
     # An abort by timeout preceded the end: power left its marker, and took the others.
     since_s = txn.began_s if marker is not None else txn.ending_s
-    return excuses.coordinator(since_s, NEVER, partition)
+    return disturbed or excuses.coordinator(since_s, NEVER, partition)

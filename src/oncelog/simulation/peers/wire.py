@@ -25,6 +25,7 @@ from oncelog.protocol.codec import parse_response
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import LateRequest
 from oncelog.simulation.peers.flavors import Flavor
 
 __all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "PeerWire", "TopicView"]
@@ -178,6 +179,7 @@ class PeerWire:
 
         def arrive() -> None:
             if not connection.is_closed:
+                self.context.record(LateRequest)
                 send()
 
         delay_s = self.context.rng.uniform(0.005, LATE_S_MAX)
@@ -222,6 +224,7 @@ class PeerWire:
         if may_close and self.context.chance(0.4):
             connection.close()
             return
+        self.context.record(LateRequest)
         self._lingering = [kept for kept in self._lingering if not kept.is_closed]
         while len(self._lingering) >= _LINGERING_COUNT_MAX:
             self._lingering.pop(0).close()
