@@ -4,7 +4,7 @@ How a file is read is told in `tests.scenarios.steps`. Requests are numbered; on
 yet "waits".
 
 Commands: init, add, verify, end commit|abort, describe (with producer=, epoch=, v=, timeout=,
-connection=, id=, and two-phase or keep-prepared for init); markers [ERROR] [only=t-0]; hold,
+id=, and two-phase or keep-prepared for init); markers [ERROR] [only=t-0]; hold,
 commit, fail ERROR; tick MS; drop N; fail-over; resign; exhaust; no-producer-ids; at STATE v=, which
 starts anew with an id in that state, at the epoch that two starts of its producer lead to.
 
