@@ -1,5 +1,6 @@
 """What all tests share: the profiles of Hypothesis, and how tests are dealt out to processes."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from hypothesis import settings
 
 from tests.support.dealing import GroupScheduling, has_none_of, place_of
 from tests.support.examples import EXAMPLES_COUNT_QUICK, EXAMPLES_COUNT_THOROUGH
+from tests.support.sound_folders import faults
 
 # A test that is slow because the machine is busy has not failed.
 settings.register_profile("full", settings(), deadline=None)
@@ -37,3 +39,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Put the long groups first; pytest-randomly has shuffled the files before."""
     if deals_groups(config):
         items.sort(key=lambda item: place_of(item.nodeid))
+
+
+@pytest.fixture(autouse=True)
+def sound_folders(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Hold that `oncelog log verify` finds nothing wrong in folders that were closed cleanly.
+
+    A test that damages its folder on purpose is marked `damages`.
+    """
+    if "tmp_path" not in request.fixturenames or request.node.get_closest_marker("damages"):
+        yield
+        return
+    folder: Path = request.getfixturevalue("tmp_path")
+    yield
+    assert faults(folder) == []

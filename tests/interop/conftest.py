@@ -13,6 +13,7 @@ import pytest
 from bench.peer import KafkaPeer, PeerUnavailable, jars
 from tests.support.broker import BrokerProcess
 from tests.support.interop import CLIENTS, Client
+from tests.support.sound_folders import faults
 
 SETTINGS = {
     # The defaults suit a cluster's life; tests have no time for them.
@@ -64,6 +65,7 @@ def bootstrap_servers(
     else:
         with BrokerProcess(folder / "data", SETTINGS) as broker:
             yield broker.bootstrap_servers
+        assert faults(folder) == []
 
 
 @pytest.fixture(scope="session")

@@ -169,6 +169,7 @@ async def test_clients_are_told_the_advertised_address_with_the_real_port(tmp_pa
         assert broker.bootstrap_servers == f"example.org:{broker.broker.server.port}"
 
 
+@pytest.mark.damages
 async def test_a_folder_whose_metadata_is_gone_is_not_served(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()

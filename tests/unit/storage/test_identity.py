@@ -48,6 +48,7 @@ def test_a_new_folder_may_hold_what_is_of_no_broker(tmp_path: Path) -> None:
     assert (tmp_path / "notes.txt").read_text() == "mine"
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     ("content", "match"),
     [
@@ -70,6 +71,7 @@ def test_a_damaged_meta_properties_is_refused_and_never_overwritten(
     assert_refused(tmp_path, match)
 
 
+@pytest.mark.damages
 def test_a_missing_meta_properties_is_refused_and_not_created_again(tmp_path: Path) -> None:
     manager = open_logs(tmp_path)
     fill(manager)
@@ -105,6 +107,7 @@ def test_an_older_format_is_upgraded_and_a_newer_one_refused(
     assert_refused(tmp_path, "has format 3 of a newer Oncelog; this version reads formats 1 to 2")
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("content", [b"", b"two\n", b"0\n", b"\xb2\n"])
 def test_a_damaged_format_is_refused(tmp_path: Path, content: bytes) -> None:
     open_logs(tmp_path).close()

@@ -250,6 +250,7 @@ def test_damaged_checkpoints_are_passed_over_with_a_warning_as_in_kafka(
     again.close()
 
 
+@pytest.mark.damages
 def test_a_damaged_checkpoint_of_high_watermarks_is_refused_as_in_kafka(tmp_path: Path) -> None:
     manager = open_logs(tmp_path)
     fill(manager)

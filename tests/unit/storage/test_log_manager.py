@@ -184,6 +184,7 @@ def test_a_folder_that_was_not_closed_in_order_is_recovered_alone(tmp_path: Path
     again.close()
 
 
+@pytest.mark.damages
 def test_a_partition_in_two_folders_is_refused_and_nothing_is_changed(tmp_path: Path) -> None:
     manager = open_logs(tmp_path / "a", tmp_path / "b")
     fill(manager)

@@ -274,6 +274,7 @@ def test_the_last_folder_that_fails_while_a_start_finishes_a_move_refuses_it() -
         manager.finish_moves()
 
 
+@pytest.mark.damages
 def test_two_logs_that_both_say_they_replaced_the_other_are_refused(tmp_path: Path) -> None:
     folders = tmp_path / "a", tmp_path / "b"
     manager = open_logs(*folders, config=CONFIG)

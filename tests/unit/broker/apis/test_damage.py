@@ -85,6 +85,7 @@ async def list_offset(client: Client, topic: str, timestamp: int) -> tuple[Error
     return found.error_code, found.offset
 
 
+@pytest.mark.damages
 async def test_a_damaged_batch_is_corrupt_for_its_partition_and_offsets_only(
     damaged: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,6 +100,7 @@ async def test_a_damaged_batch_is_corrupt_for_its_partition_and_offsets_only(
     assert f"byte {2 * SIZE}" in said
 
 
+@pytest.mark.damages
 async def test_damage_that_a_start_has_found_is_told_without_another_read(
     damaged: Running, tmp_path: Path
 ) -> None:
@@ -111,6 +113,7 @@ async def test_damage_that_a_start_has_found_is_told_without_another_read(
         assert await fetch_both(client, 3) == [(NONE, 1), (NONE, 1)]
 
 
+@pytest.mark.damages
 async def test_aborted_transactions_are_named_though_damage_hides_the_end_of_a_read(
     tmp_path: Path,
 ) -> None:
@@ -132,6 +135,7 @@ async def test_aborted_transactions_are_named_though_damage_hides_the_end_of_a_r
         assert found.aborted_transactions == [(5, 0)]
 
 
+@pytest.mark.damages
 async def test_a_lookup_by_time_that_meets_a_damaged_batch_says_so(damaged: Running) -> None:
     client = await damaged.connect()
     assert await list_offset(client, "t", NOW_MS + 1) == (NONE, 1)

@@ -269,6 +269,7 @@ async def test_a_finished_copy_that_could_not_be_removed_does_not_replace_its_lo
     assert left(tmp_path / "b", "*-future") == []
 
 
+@pytest.mark.damages
 async def test_damage_in_a_log_ends_its_move_and_no_folder_goes_off_line(
     context: Running, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

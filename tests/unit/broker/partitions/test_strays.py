@@ -144,6 +144,7 @@ async def test_a_recorded_deletion_spares_the_topic_made_again_under_the_name(
         assert held.state.topic_id == made.topic.topic_id
 
 
+@pytest.mark.damages
 async def test_a_deletion_is_remembered_until_its_folders_are_gone(tmp_path: Path) -> None:
     topic_id = await fill(tmp_path)
     async with running(tmp_path) as context:
@@ -165,6 +166,7 @@ class DeafContents(Contents):
         pass
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("value", [b"", b"{}", b'{"topic_id":"x"}', b"\xff"])
 async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
     tmp_path: Path, value: bytes

@@ -86,6 +86,7 @@ def test_a_data_folder_is_shown_with_a_line_per_partition(log: Oncelog, folder: 
     }
 
 
+@pytest.mark.damages
 def test_damage_is_named_and_the_rest_is_shown(log: Oncelog, folder: Path) -> None:
     path = folder / "plain-0" / f"{FIRST}.log"
     data = bytearray(path.read_bytes())
@@ -119,6 +120,7 @@ def test_what_makes_no_sense_gets_one_sentence(
     assert len(result.stderr.splitlines()) == 1
 
 
+@pytest.mark.damages
 def test_a_file_that_does_not_parse_is_called_damaged(log: Oncelog, folder: Path) -> None:
     for name in ("recovery-point-offset-checkpoint", "mixed-0/leader-epoch-checkpoint"):
         (folder / name).write_bytes(b"garbage")

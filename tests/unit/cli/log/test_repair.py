@@ -74,6 +74,7 @@ def repair(log: Oncelog, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
+@pytest.mark.damages
 def test_without_yes_it_says_what_it_would_do_and_changes_nothing(
     log: Oncelog, folder: Path
 ) -> None:
@@ -144,6 +145,7 @@ def test_a_damaged_end_of_a_sealed_segment_keeps_the_next_ones_offsets(
     assert not errors(folder)
 
 
+@pytest.mark.damages
 def test_a_cut_end_of_the_active_segment_is_cut_at_a_batch(log: Oncelog, folder: Path) -> None:
     path = folder / "plain-0" / f"{SECOND}.log"
     os.truncate(path, batches(path)[10].position + 10)
@@ -194,6 +196,7 @@ def test_what_follows_from_the_log_is_built_again(
     assert logs == {name: after[name] for name in logs}
 
 
+@pytest.mark.damages
 def test_what_cannot_be_mended_is_said_and_left(log: Oncelog, folder: Path) -> None:
     (folder / "meta.properties").write_bytes(b"")
     before = contents(folder)
@@ -314,6 +317,7 @@ def dying_after(operations_count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(owner, name, limited)
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize("step", [7, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_repair_that_dies_anywhere_can_be_repeated(
     log: Oncelog, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int

@@ -10,11 +10,12 @@ import pytest
 from oncelog import EmbeddedBroker
 from oncelog.cli.log.findings import ERROR
 from oncelog.cli.log.verify import verify_path
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage import LogConfig, Origin, PartitionLog
 from tests.support import data_folder
+from tests.support.folders import NOW_MS, open_logs
 from tests.unit.cli.log.conftest import Oncelog
 from tests.unit.protocol.test_record import with_such_a_name
 
@@ -46,6 +47,14 @@ def flip(path: Path, byte: int, bit: int = 0) -> None:
 
 def test_what_a_broker_left_is_sound(log: Oncelog, folder: Path) -> None:
     result = log("verify", folder)
+    assert (result.exit_code, result.stdout) == (0, "")
+
+
+def test_partitions_that_nobody_wrote_to_are_sound(log: Oncelog, tmp_path: Path) -> None:
+    logs = open_logs(tmp_path / "data")
+    logs.create(TopicPartition("empty", 0), TopicId(int=1), LogConfig(), NOW_MS)
+    logs.close()
+    result = log("verify", tmp_path / "data")
     assert (result.exit_code, result.stdout) == (0, "")
 
 
@@ -89,6 +98,7 @@ def test_every_flipped_bit_of_a_segments_files_is_seen(folder: Path, suffix: str
     assert not errors(folder / "mixed-0")
 
 
+@pytest.mark.damages
 def test_a_flipped_bit_is_named_with_its_place(log: Oncelog, folder: Path) -> None:
     flip(folder / "plain-0" / f"{SECOND}.log", 70)
     result = log("verify", folder, "--json")
@@ -101,6 +111,7 @@ def test_a_flipped_bit_is_named_with_its_place(log: Oncelog, folder: Path) -> No
     assert "oncelog log repair" in result.stderr
 
 
+@pytest.mark.damages
 @pytest.mark.parametrize(
     ("name", "content", "text"),
     [
@@ -133,6 +144,7 @@ def test_files_that_are_missing_or_torn_are_found(
     assert all(each.startswith(Path(name).name) for each in found)
 
 
+@pytest.mark.damages
 def test_a_folder_of_another_topic_is_found(folder: Path) -> None:
     metadata = (folder / "plain-0" / "partition.metadata").read_bytes()
     (folder / "mixed-0" / "partition.metadata").write_bytes(metadata)
