@@ -44,6 +44,7 @@ from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
+from oncelog.simulation.naming import find_watched, warn_of_unserved
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction.events import (
     AbortTimedOut,
@@ -383,9 +384,16 @@ class ObservedBroker(Broker):
         super()._start_parts(exits)
         observe_broker(self.transactions, self.groups, self.coverage, self.watch)
 
+    async def _start_serving(self, exits: AsyncExitStack) -> None:
+        await super()._start_serving(exits)
+        self.dispatcher.serve_by(find_watched)
+
     async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
         # A death in between leaves it set, and no step follows.
         self.watch.deleting = bool(delta.deleted)
+        # Before it listens, no client is answered.
+        if self.server.port:
+            warn_of_unserved(self.image, self.partitions, self.broker_id)
         unmade = await super()._follow(delta)
         self.watch.deleting = False
         return unmade

@@ -28,6 +28,7 @@ from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.groups import generations, ownership
 from oncelog.simulation.checkers.logs import committed_views, sequences, valid_logs
 from oncelog.simulation.checkers.monotonic_commits import monotonic_commits
+from oncelog.simulation.checkers.named import refused_names
 from oncelog.simulation.checkers.offsets import copies, offsets_with_transactions
 from oncelog.simulation.checkers.reads import nonmonotonic_poll, skipped_poll, unseen
 from oncelog.simulation.checkers.transactions import (
@@ -80,6 +81,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "INV-11": producer_ids,
     "compaction": compactions,
     "lag-ends": lag_ends,
+    "named": refused_names,
     "progress": progress,
     "broker-stopped": broker_stopped,
 }

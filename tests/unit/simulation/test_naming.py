@@ -1,0 +1,91 @@
+"""The witness of answers: a broker that refuses what it names is reported, others are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.api import ApiKey
+from oncelog.simulation.checkers.named import REFUSED
+from oncelog.simulation.naming import find_watched, warn_of_unserved
+from tests.unit.broker.apis.test_topics import create, topic
+from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import error_of, fetch, produce
+from tests.unit.broker.support import batch
+
+
+def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [text.removeprefix(REFUSED) for text in caplog.messages if text.startswith(REFUSED)]
+
+
+async def heartbeat(client: Client) -> ErrorCode:
+    answer = await client.ask(ApiKey.HEARTBEAT, group_id="g", generation_id=1, member_id="m")
+    return ErrorCode(answer.error_code)
+
+
+async def init(client: Client) -> ErrorCode:
+    answer = await client.ask(
+        ApiKey.INIT_PRODUCER_ID, transactional_id="x", transaction_timeout_ms=9_000
+    )
+    return ErrorCode(answer.error_code)
+
+
+class Lost(dict[int, Any]):
+    """The fault: the broker finds none of its shards, and goes on to name itself."""
+
+    def get(self, key: int, default: Any = None) -> Any:
+        return None
+
+
+def lose_shards(context: Running) -> None:
+    for runtime in (context.broker.groups, context.broker.transactions):
+        runtime._coordinators = Lost()
+
+
+async def test_a_coordinator_that_refuses_what_it_names_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as context:
+        context.broker.dispatcher.serve_by(find_watched)
+        client = await context.connect()
+        # Nobody was named yet.
+        assert await heartbeat(client) is ErrorCode.not_coordinator
+        for kind, key in ((0, "g"), (1, "x")):
+            await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=(key,), key_type=kind)
+        assert await heartbeat(client) is ErrorCode.unknown_member_id
+        assert await init(client) is ErrorCode.none
+        assert reported(caplog) == []
+        lose_shards(context)
+        assert await heartbeat(client) is ErrorCode.not_coordinator
+        assert await init(client) is ErrorCode.not_coordinator
+        assert reported(caplog) == [
+            "HEARTBEAT of g is answered with NOT_COORDINATOR",
+            "INIT_PRODUCER_ID of x is answered with NOT_COORDINATOR",
+        ]
+
+
+@pytest.mark.parametrize("is_named", [True, False])
+async def test_a_leader_that_refuses_what_it_names_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, is_named: bool
+) -> None:
+    async with running(tmp_path) as context:
+        broker = context.broker
+        broker.dispatcher.serve_by(find_watched)
+        client = await context.connect()
+        assert error_of(await produce(client, 9, batch())) is ErrorCode.unknown_topic_or_partition
+        created = (await create(client, topic("t")))["t"]
+        assert error_of(await produce(client, 9, batch())) is ErrorCode.none
+        warn_of_unserved(broker.image, broker.partitions, broker.broker_id)
+        assert reported(caplog) == []
+        if not is_named:
+            await broker.controller.delete_topic(created.topic_id)
+        else:
+            served: Any = broker.partitions._partitions
+            served.clear()
+        await produce(client, 13, batch(), topic_id=created.topic_id)
+        await fetch(client)
+        warn_of_unserved(broker.image, broker.partitions, broker.broker_id)
+        assert len(reported(caplog)) == (3 if is_named else 0)
