@@ -1,4 +1,5 @@
-"""Valid requests of every API and version that the broker serves, made from kio's descriptions.
+"""Valid requests of every API and version that the broker serves, made from kio's descriptions,
+and from ours for versions that are newer than kio.
 
 Values are chosen by the name of their field, from what exists in the broker (topics, groups, member
 ids, producer ids that earlier answers gave), so that requests get past the first check and what is
@@ -15,13 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from oncelog.broker.apis import HANDLERS
+from oncelog.protocol import codec
 from oncelog.protocol.api import ADVERTISED, ApiKey, accepts, is_flexible
+from oncelog.protocol.fields import shapes
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz import batches
 from tests.fuzz.kio_shapes import shape_of
@@ -149,16 +153,28 @@ class Corpus:
         header = request_header_bytes(
             api, version, self._correlation_id, client_id, is_flexible(api, version)
         )
+        data = header + self._body(api, version)
+        return Frame(api, version, data, len(header), self._group_id, self._transactional_id)
+
+    def _body(self, api: ApiKey, version: int) -> bytes:
+        if find_spec(f"kio.schema.{api.schema_name}.v{version}") is None:
+            out = bytearray()
+            newest = codec.request_class(api)
+            write = codec.writer(newest, version, flexible=is_flexible(api, version))
+            write(out, self.own(newest, version))
+            return bytes(out)
         buffer = io.BytesIO()
-        buffer.write(header)
         cls = request_class(api, version)
         _writer(cls)(buffer, self.value(cls))
-        data = buffer.getvalue()
-        return Frame(api, version, data, len(header), self._group_id, self._transactional_id)
+        return buffer.getvalue()
 
     def value(self, cls: type) -> Any:
         """An instance of a kio class."""
         return cls(**{name: make(self) for name, make in _plan(cls)})
+
+    def own(self, cls: type, version: int) -> Any:
+        """An instance of a class of ours, for a version that is newer than kio."""
+        return cls(**{name: make(self) for name, make in _own_plan(cls, version)})
 
     # --- single fields, by their names
 
@@ -288,6 +304,26 @@ def _plan(cls: type) -> list[tuple[str, Maker]]:
             make = _perhaps(make, 0.5)
         plan.append((item.name, make))
     return plan
+
+
+@cache
+def _own_plan(cls: type, version: int) -> list[tuple[str, Maker]]:
+    plan = []
+    for shape in shapes(cls, version):
+        if shape.inner is None:
+            make = _primitive(shape.name, shape.kind)
+        else:
+            make = _own_entity(shape.inner, version)
+        if shape.is_array:
+            make = _several(make)
+        if shape.is_nullable:
+            make = _perhaps(make, 0.25)
+        plan.append((shape.name, make))
+    return plan
+
+
+def _own_entity(cls: Any, version: int) -> Maker:
+    return lambda corpus: corpus.own(cls, version)
 
 
 def _entity(cls: type) -> Maker:

@@ -138,7 +138,8 @@ def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
 async def delete_group(cluster: Cluster, group_id: str) -> None:
     """Delete a group with its offsets.
 
-    Raises `FatalError`: non_empty_group while it has members, group_id_not_found.
+    Raises `FatalError`: non_empty_group while it has members, group_id_not_found; with the broker's
+    own message where it gives one (KIP-1331).
     """
     request = delete_api.DeleteGroupsRequest(groups_names=(group_id,))
     response: delete_api.DeleteGroupsResponse = await cluster.ask_coordinator(
@@ -146,7 +147,8 @@ async def delete_group(cluster: Cluster, group_id: str) -> None:
     )
     (result,) = response.results
     if result.error_code is not ErrorCode.none:
-        raise group_error(cluster, group_id, result.error_code)
+        why = f"{group_id}: {result.error_message}" if result.error_message else ""
+        raise group_error(cluster, group_id, result.error_code, why)
 
 
 async def delete_offsets(

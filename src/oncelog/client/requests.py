@@ -4,6 +4,7 @@ Pure functions. `oncelog.peer.connection` chooses versions when a request is enc
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import TypeVar
 from uuid import UUID
 
@@ -42,6 +43,12 @@ PRODUCE_BY_NAME_MAX = 12
 PRODUCE_TV1_MAX = 11
 """The last version of Produce that adds no partition to a transaction by itself (KIP-890)."""
 
+TXN_OFFSETS_BY_NAME_MAX = 5
+"""The same of TxnOffsetCommit (KIP-1319)."""
+
+TXN_OFFSETS_TV1_MAX = 4
+"""The last version of TxnOffsetCommit that adds no group to a transaction by itself (KIP-890)."""
+
 NO_GENERATION = -1
 EARLIEST = -2
 LATEST = -1
@@ -55,6 +62,13 @@ def produce_version_max(topic_ids: Iterable[UUID | None], *, is_tv1: bool) -> in
     if is_tv1:
         return PRODUCE_TV1_MAX
     return PRODUCE_BY_NAME_MAX if None in topic_ids else None
+
+
+def txn_offsets_version_max(topic_ids: Iterable[UUID | None], *, is_tv1: bool) -> int | None:
+    """The newest version of TxnOffsetCommit that may be used, None for any."""
+    if is_tv1:
+        return TXN_OFFSETS_TV1_MAX
+    return TXN_OFFSETS_BY_NAME_MAX if None in topic_ids else None
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
@@ -245,15 +259,21 @@ def txn_offset_commit_request(
     producer_epoch: int,
     group_id: str,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
+    topic_ids: Mapping[str, UUID | None],
 ) -> txn_offset_commit.TxnOffsetCommitRequest:
-    """Build the TxnOffsetCommit of a client that is no member of the group (generation -1)."""
+    """Build the TxnOffsetCommit of a client that is no member of the group (generation -1).
+
+    It has both names and ids, for any version.
+    """
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
         group_id=group_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         topics=tuple(
-            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=partitions)
+            txn_offset_commit.TxnOffsetCommitRequestTopic(
+                name=name, topic_id=topic_ids.get(name), partitions=partitions
+            )
             for name, partitions in _committed(TxnOffsetCommitRequestPartition, offsets)
         ),
     )
@@ -319,10 +339,15 @@ def offsets_of(
 
 def partition_errors(
     response: offset_commit.OffsetCommitResponse | txn_offset_commit.TxnOffsetCommitResponse,
+    topic_ids: Mapping[str, UUID | None] = MappingProxyType({}),
 ) -> list[tuple[TopicPartition, ErrorCode]]:
-    """Every partition's error of an OffsetCommit or TxnOffsetCommit answer, `none` left out."""
+    """Every partition's error of an OffsetCommit or TxnOffsetCommit answer, `none` left out.
+
+    `topic_ids` are those of the request, for an answer that names topics by id.
+    """
+    names = {topic_id: name for name, topic_id in topic_ids.items()}
     return [
-        (TopicPartition(str(topic.name), int(p.partition_index)), p.error_code)
+        (TopicPartition(topic.name or names[topic.topic_id], p.partition_index), p.error_code)
         for topic in response.topics
         for p in topic.partitions
         if p.error_code is not ErrorCode.none

@@ -37,7 +37,6 @@ T = TypeVar("T")
 
 ADD_PARTITIONS_CLIENT_MAX = 3
 END_TXN_TV1_MAX = 4
-TXN_OFFSET_COMMIT_TV1_MAX = 4
 """The newest versions that mean TV1: the next ones imply KIP-890's behaviour at the broker."""
 
 CONCURRENT_BACKOFF_MS = 5
@@ -154,16 +153,19 @@ class TransactionCalls:
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Write offsets that become visible when the transaction commits (INV-6)."""
-        request = requests.txn_offset_commit_request(
-            self.transactional_id, producer_id, producer_epoch, group_id, offsets
-        )
 
         async def call() -> None:
-            at_most = None if self.version >= 2 else TXN_OFFSET_COMMIT_TV1_MAX
+            ids = {at.topic: self.cluster.metadata.topic_id(at.topic) for at in offsets}
+            request = requests.txn_offset_commit_request(
+                self.transactional_id, producer_id, producer_epoch, group_id, offsets, ids
+            )
+            at_most = requests.txn_offsets_version_max(ids.values(), is_tv1=self.version < 2)
             response = await self.cluster.ask_coordinator(
                 GROUP, group_id, ApiKey.TXN_OFFSET_COMMIT, request, at_most
             )
-            for topic_partition, code in requests.partition_errors(response):
+            for topic_partition, code in requests.partition_errors(response, ids):
+                if code is ErrorCode.unknown_topic_id:  # The name's topic is another one by now.
+                    await self.cluster.refresh([topic_partition.topic])
                 text = f"offset of {topic_partition} for group {group_id}"
                 raise self.cluster.coordinator_error(GROUP, group_id, code, text)
 

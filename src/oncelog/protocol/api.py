@@ -1,6 +1,6 @@
 """The names and versions of Kafka's APIs.
 
-`ADVERTISED` holds the ranges that Apache Kafka 4.3 announces, for every API that this project
+`ADVERTISED` holds the ranges that Apache Kafka 4.4 announces, for every API that this project
 implements or is about to; a broker announces the part of it that it has handlers for. This module
 knows no message and no handler.
 """
@@ -118,7 +118,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.DESCRIBE_GROUPS: Row(0, 6, 5),
         ApiKey.LIST_GROUPS: Row(0, 5, 3),
         ApiKey.SASL_HANDSHAKE: Row(0, 1, NEVER),
-        ApiKey.API_VERSIONS: Row(0, 4, 3),
+        ApiKey.API_VERSIONS: Row(0, 5, 3),
         ApiKey.CREATE_TOPICS: Row(2, 7, 5),
         ApiKey.DELETE_TOPICS: Row(1, 6, 4),
         ApiKey.DELETE_RECORDS: Row(0, 2, 2),
@@ -128,7 +128,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.ADD_OFFSETS_TO_TXN: Row(0, 4, 3),
         ApiKey.END_TXN: Row(0, 5, 3),
         ApiKey.WRITE_TXN_MARKERS: Row(1, 2, 1),
-        ApiKey.TXN_OFFSET_COMMIT: Row(0, 5, 3),
+        ApiKey.TXN_OFFSET_COMMIT: Row(0, 6, 3),
         ApiKey.DESCRIBE_ACLS: Row(1, 3, 2),
         ApiKey.CREATE_ACLS: Row(1, 3, 2),
         ApiKey.DELETE_ACLS: Row(1, 3, 2),
@@ -138,7 +138,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.DESCRIBE_LOG_DIRS: Row(1, 5, 2),
         ApiKey.SASL_AUTHENTICATE: Row(0, 2, 2),
         ApiKey.CREATE_PARTITIONS: Row(0, 3, 2),
-        ApiKey.DELETE_GROUPS: Row(0, 2, 2),
+        ApiKey.DELETE_GROUPS: Row(0, 3, 2),
         ApiKey.ELECT_LEADERS: Row(0, 2, 2),
         ApiKey.INCREMENTAL_ALTER_CONFIGS: Row(0, 1, 1),
         ApiKey.LIST_PARTITION_REASSIGNMENTS: Row(0, 0, 0),

@@ -140,6 +140,7 @@ def _txn_commit(request: Request[txn_commit.TxnOffsetCommitRequest], error: Erro
         topics=tuple(
             txn_commit.TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=tuple(
                     txn_commit.TxnOffsetCommitResponsePartition(
                         partition_index=each.partition_index, error_code=error

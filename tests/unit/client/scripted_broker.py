@@ -325,6 +325,7 @@ class ScriptedBroker:
             topics=tuple(
                 txn_offset_commit.TxnOffsetCommitResponseTopic(
                     name=topic.name,
+                    topic_id=topic.topic_id,
                     partitions=tuple(
                         txn_offset_commit.TxnOffsetCommitResponsePartition(
                             partition_index=p.partition_index,

@@ -1,6 +1,7 @@
 """The driver's calls: what it repeats, what it asks first, and what it refuses to hide."""
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,7 +18,7 @@ from oncelog.client import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from tests.unit.client.scripted_broker import DROP, ScriptedBroker
+from tests.unit.client.scripted_broker import DROP, TOPIC_ID, ScriptedBroker
 
 OFFSETS = {TopicPartition("s", 0): OffsetAndMetadata(5, "marker")}
 CALLS = (
@@ -153,6 +154,50 @@ async def test_offsets_go_with_marker_and_without_membership() -> None:
     assert (request.generation_id_or_member_epoch, request.member_id) == (-1, "")
     ((partition,),) = [topic.partitions for topic in request.topics]
     assert (partition.committed_offset, partition.committed_metadata) == (5, "marker")
+
+
+@pytest.mark.parametrize(
+    ("transaction_version", "is_known", "version"), [(2, True, 6), (2, False, 5), (1, True, 4)]
+)
+async def test_offsets_name_topics_by_id_where_the_cluster_told_it(
+    transaction_version: int, is_known: bool, version: int
+) -> None:
+    """KIP-1319; under TV1 no version above 4 may be sent."""
+    broker = ScriptedBroker(transaction_version)
+    async with driver(broker) as opened:
+        await opened.open()
+        if is_known:
+            assert not await opened.missing(OFFSETS)
+        await opened.txn_offset_commit("g", OFFSETS)
+    assert broker.versions(ApiKey.TXN_OFFSET_COMMIT) == {version}
+    ((topic,),) = [each.topics for each in broker.requests(ApiKey.TXN_OFFSET_COMMIT)]
+    assert (topic.name, topic.topic_id) == ((None, TOPIC_ID) if version == 6 else ("s", None))
+
+
+async def test_offsets_of_an_older_broker_name_topics() -> None:
+    broker = ScriptedBroker()
+    broker.newest[ApiKey.TXN_OFFSET_COMMIT] = 5
+    async with driver(broker) as opened:
+        await opened.open()
+        assert not await opened.missing(OFFSETS)
+        await opened.txn_offset_commit("g", OFFSETS)
+    assert broker.versions(ApiKey.TXN_OFFSET_COMMIT) == {5}
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_an_id_that_no_topic_has_is_looked_up_again(is_deleted: bool) -> None:
+    broker = ScriptedBroker()
+    async with driver(broker) as opened:
+        await opened.open()
+        assert not await opened.missing(OFFSETS)
+        broker.topic_id = UUID(int=8)
+        broker.missing = [{"s"}] if is_deleted else [set()]
+        broker.on(ApiKey.TXN_OFFSET_COMMIT, ErrorCode.unknown_topic_id)
+        await opened.txn_offset_commit("g", OFFSETS)
+    sent = [request.topics[0] for request in broker.requests(ApiKey.TXN_OFFSET_COMMIT)]
+    found = [(topic.name, topic.topic_id) for topic in sent]
+    second = ("s", None) if is_deleted else (None, UUID(int=8))
+    assert found == [(None, TOPIC_ID), second]
 
 
 @pytest.fixture

@@ -5,6 +5,8 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
+from kio.schema.errors import ErrorCode as KioErrorCode
+
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.error_versions import KNOWN
 from oncelog.protocol.fields import OWN_TAGS, FieldShape, shapes
@@ -12,7 +14,8 @@ from oncelog.protocol.fields import OWN_TAGS, FieldShape, shapes
 REPLACED = {
     code for known in KNOWN.values() for code, row in known.items() if row.below is not None
 }
-ERRORS = tuple(code for code in ErrorCode if code not in REPLACED)
+NEWER_THAN_KIO = {code for code in ErrorCode if code.value not in set(KioErrorCode)}
+ERRORS = tuple(code for code in ErrorCode if code not in REPLACED | NEWER_THAN_KIO)
 """Those that a response carries in every version (`oncelog.protocol.error_versions`)."""
 
 LENGTHS = (0, 1, 2, 3, 8, 126, 127, 128, 300)

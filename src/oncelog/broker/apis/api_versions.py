@@ -1,6 +1,8 @@
-"""Handles ApiVersions (18), versions 0-4: lists the APIs served and the finalized features.
+"""Handles ApiVersions (18), versions 0-5: lists the APIs served and the finalized features.
 
 A request in an unknown version gets UNSUPPORTED_VERSION and the ranges, in version 0 (KIP-511).
+From version 5 on a client may name the cluster and the broker that it means; if this is another
+one, it gets REBOOTSTRAP_REQUIRED and nothing else (KIP-1242).
 Where `transaction.version` is finalized at 2, Java and franz-go clients use KIP-890's protocol. As
 in Kafka a feature at level 0 is not listed. The epoch of the features is the metadata image's
 revision, which never decreases. Gap: none known.
@@ -15,7 +17,7 @@ from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
 from oncelog.controller.features import FEATURES
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.api import ADVERTISED
 from oncelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 _LEVEL_ZERO_SINCE: Final = 4
 """Clients below this version may fail to read a feature whose lowest level is 0 (KAFKA-17492)."""
 
+_NO_NODE: Final = -1
+
 _SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -40,18 +44,20 @@ def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Api
         return _response(context, request, ErrorCode.unsupported_version)
     if request.version >= 3:
         names = (body.client_software_name, body.client_software_version)
-        if any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
-            return _response(context, request, ErrorCode.invalid_request)
+        # A client names both the cluster and the broker, or neither.
+        is_half = (body.cluster_id is None) is not (body.node_id == _NO_NODE)
+        if is_half or any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
+            return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
         request.connection.client_software = " ".join(names)
+    meant = body.cluster_id, body.node_id
+    if body.cluster_id is not None and meant != (context.image.cluster_id, context.broker_id):
+        return ApiVersionsResponse(error_code=ErrorCode.rebootstrap_required)
     return _response(context, request, ErrorCode.none)
 
 
 def _response(
     context: Context, request: Request[ApiVersionsRequest | None], error: ErrorCode
 ) -> ApiVersionsResponse:
-    served: list[ApiKey] = sorted(HANDLERS)
-    if error is ErrorCode.invalid_request:
-        served = []
     return ApiVersionsResponse(
         error_code=error,
         api_keys=tuple(
@@ -60,7 +66,7 @@ def _response(
                 min_version=ADVERTISED[api].min,
                 max_version=ADVERTISED[api].max,
             )
-            for api in served
+            for api in sorted(HANDLERS)
         ),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)

@@ -1,7 +1,8 @@
-"""Handles DeleteGroups (42), versions 0-2: deletes empty groups and their offsets.
+"""Handles DeleteGroups (42), versions 0-3: deletes empty groups and their offsets.
 
 Each group gets its own result: NON_EMPTY_GROUP while it has members, GROUP_ID_NOT_FOUND when it
-does not exist. As in Kafka, a group named twice gets one result. Gap: none known.
+does not exist. As in Kafka, a group named twice gets one result, and none of these errors has a
+message: only streams groups give one in version 3. Gap: none known.
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""Handles TxnOffsetCommit (28), versions 0-5: commits offsets within a transaction.
+"""Handles TxnOffsetCommit (28), versions 0-6: commits offsets within a transaction.
 
 The group coordinator writes the offsets as a batch of the producer's transaction; the commit marker
 makes them visible (INV-6). It first verifies that the transaction contains the group's partition,
 or from version 5 on (TV2) adds it. If the transaction ends while the write waits for another one of
 the group, the request gets INVALID_TXN_STATE, or INVALID_PRODUCER_EPOCH where that end fenced the
-producer. Generation and member are checked when given (KIP-447).
+producer. Generation and member are checked when given (KIP-447). From version 6 on topics are named
+by id (KIP-1319).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.coordination.verification import (
@@ -38,7 +40,10 @@ __all__ = ["handle"]
 TV2_SINCE: Final = 5
 """The version that TV2 clients send (KIP-890)."""
 
-Outcome = Mapping[tuple[str, int], ErrorCode]
+IDS_SINCE: Final = 6
+
+Outcome = Mapping[tuple[str | None, int], ErrorCode]
+"""The error of each partition, by its topic's name: None for an id that no topic has."""
 
 
 def handle(
@@ -49,6 +54,8 @@ def handle(
     Partitions that do not exist are set aside first: a request without others adds nothing to the
     transaction.
     """
+    if request.version >= IDS_SINCE:
+        request.body = _named(context, request.body)
     body = request.body
     offsets, unknown = _offsets(context, request)
     if not offsets:
@@ -97,21 +104,36 @@ def handle(
     )
 
 
+def _named(context: Context, body: TxnOffsetCommitRequest) -> TxnOffsetCommitRequest:
+    """Return the request with the names of the topics that it names by id."""
+    images = [context.image.topic_by_id(topic.topic_id) for topic in body.topics]
+    return replace(
+        body,
+        topics=tuple(
+            replace(topic, name=None if image is None else image.name)
+            for topic, image in zip(body.topics, images, strict=True)
+        ),
+    )
+
+
 def _offsets(
     context: Context, request: Request[TxnOffsetCommitRequest]
 ) -> tuple[tuple[OffsetToCommit, ...], Outcome]:
     """Return what can be committed, and the error of each partition that does not exist."""
     offsets = []
-    unknown: dict[tuple[str, int], ErrorCode] = {}
+    unknown: dict[tuple[str | None, int], ErrorCode] = {}
     for topic in request.body.topics:
-        image = context.image.topic(topic.name)
+        image = None if topic.name is None else context.image.topic(topic.name)
+        missing = ErrorCode.unknown_topic_or_partition
+        if topic.name is None:
+            missing = ErrorCode.unknown_topic_id
         for part in topic.partitions:
             if image is None or not 0 <= part.partition_index < len(image.partitions):
-                unknown[topic.name, part.partition_index] = ErrorCode.unknown_topic_or_partition
+                unknown[topic.name, part.partition_index] = missing
                 continue
             offsets.append(
                 OffsetToCommit(
-                    topic.name,
+                    image.name,
                     part.partition_index,
                     part.committed_offset,
                     part.committed_leader_epoch,
@@ -144,7 +166,7 @@ def _commit(
     )
 
     def convert(result: OffsetCommitResult) -> TxnOffsetCommitResponse:
-        outcome = {(o.topic, o.partition): o.error for o in result.partitions}
+        outcome: Outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, {**outcome, **unknown})
 
     return context.groups.ask(
@@ -170,6 +192,7 @@ def _response(
         topics=tuple(
             schema.TxnOffsetCommitResponseTopic(
                 name=topic.name,
+                topic_id=topic.topic_id,
                 partitions=tuple(
                     schema.TxnOffsetCommitResponsePartition(
                         partition_index=part.partition_index,

@@ -19,10 +19,12 @@ from oncelog.protocol.fields import (
 
 @message
 class ApiVersionsRequest(RequestFor["ApiVersionsResponse"]):
-    """ApiVersions, versions 0 to 4."""
+    """ApiVersions, versions 0 to 5."""
 
     client_software_name: Annotated[String, Versions(3)] = ""
     client_software_version: Annotated[String, Versions(3)] = ""
+    cluster_id: Annotated[String | None, Versions(5)] = None
+    node_id: Annotated[Int32, Versions(5)] = -1
 
 
 @message

@@ -1,13 +1,15 @@
 """DeleteGroups."""
 
+from typing import Annotated
+
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import message
-from oncelog.protocol.fields import Error, Int32, RequestFor, String
+from oncelog.protocol.fields import Error, Int32, RequestFor, String, Versions
 
 
 @message
 class DeleteGroupsRequest(RequestFor["DeleteGroupsResponse"]):
-    """DeleteGroups, versions 0 to 2."""
+    """DeleteGroups, versions 0 to 3."""
 
     groups_names: tuple[String, ...] = ()
 
@@ -18,6 +20,7 @@ class DeletableGroupResult:
 
     group_id: String = ""
     error_code: Error = ErrorCode.none
+    error_message: Annotated[String | None, Versions(3)] = None
 
 
 @message

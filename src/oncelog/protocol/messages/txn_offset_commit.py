@@ -4,7 +4,17 @@ from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import message
-from oncelog.protocol.fields import Error, Int16, Int32, Int64, RequestFor, String, Versions
+from oncelog.protocol.fields import (
+    NEVER_NULL,
+    Error,
+    Int16,
+    Int32,
+    Int64,
+    RequestFor,
+    String,
+    Uuid,
+    Versions,
+)
 
 
 @message
@@ -21,13 +31,14 @@ class TxnOffsetCommitRequestPartition:
 class TxnOffsetCommitRequestTopic:
     """An element of `topics` in TxnOffsetCommitRequest."""
 
-    name: String = ""
+    name: Annotated[String | None, NEVER_NULL, Versions(0, 5)] = None
+    topic_id: Annotated[Uuid, Versions(6)] = None
     partitions: tuple[TxnOffsetCommitRequestPartition, ...] = ()
 
 
 @message
 class TxnOffsetCommitRequest(RequestFor["TxnOffsetCommitResponse"]):
-    """TxnOffsetCommit, versions 0 to 5."""
+    """TxnOffsetCommit, versions 0 to 6."""
 
     transactional_id: String = ""
     group_id: String = ""
@@ -51,7 +62,8 @@ class TxnOffsetCommitResponsePartition:
 class TxnOffsetCommitResponseTopic:
     """An element of `topics` in TxnOffsetCommitResponse."""
 
-    name: String = ""
+    name: Annotated[String | None, NEVER_NULL, Versions(0, 5)] = None
+    topic_id: Annotated[Uuid, Versions(6)] = None
     partitions: tuple[TxnOffsetCommitResponsePartition, ...] = ()
 
 

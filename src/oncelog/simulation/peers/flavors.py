@@ -1,6 +1,6 @@
 """Defines the API versions and the behaviour of each stock client that peers imitate.
 
-The versions are those negotiated between each client and Apache Kafka 4.3. For an API that a flavor
+The versions are those negotiated between each client and Apache Kafka 4.4. For an API that a flavor
 does not name, the newest common version is used.
 """
 
@@ -84,9 +84,7 @@ JAVA: Final = Flavor(
     bumps_locally=True,
 )
 
-JAVA_WITHOUT_TV2: Final = MappingProxyType(
-    {ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4, ApiKey.TXN_OFFSET_COMMIT: 4}
-)
+JAVA_WITHOUT_TV2: Final = MappingProxyType({ApiKey.PRODUCE: 11, ApiKey.END_TXN: 4})
 """The Java client's versions in a transaction if the cluster has no transaction.version 2."""
 
 OLD: Final = Flavor(

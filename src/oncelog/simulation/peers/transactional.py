@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
+from uuid import UUID
 
 from oncelog.client import requests
 from oncelog.client.values import OffsetAndMetadata
@@ -22,10 +23,7 @@ from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
 from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
 from oncelog.protocol.messages.init_producer_id import InitProducerIdResponse
-from oncelog.protocol.messages.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitResponse,
-)
+from oncelog.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
@@ -61,6 +59,7 @@ _ABORTABLE_CALL: Final = _NEEDS_BUMP | {
     ErrorCode.unknown_member_id,
     ErrorCode.fenced_instance_id,
     ErrorCode.stale_member_epoch,
+    ErrorCode.group_id_not_found,
 }
 _FATAL_CALL: Final = _FENCED | {ErrorCode.invalid_txn_state}
 _FATAL_PRODUCE: Final = frozenset(
@@ -190,22 +189,26 @@ class Transactional:
         if self.error is not None:
             return
         self._started = True
+        ids = {at.topic: self.wire.topic_id(at.topic) for at in offsets}
         outcome = await call_coordinator(
             self.context,
             self.wire,
             GROUP,
             group_id,
             ApiKey.TXN_OFFSET_COMMIT,
-            self._offsets_request(group_id, offsets, member),
-            _first_of_offsets,
+            self._offsets_request(group_id, offsets, member, ids),
+            lambda answer: _first(requests.partition_errors(answer, ids)),
             time_s=self._call_s,
-            at_most=self._at_most(ApiKey.TXN_OFFSET_COMMIT),
+            at_most=requests.txn_offsets_version_max(ids.values(), is_tv1=not self._is_v2),
             lane="",
         )
         if outcome.code is ErrorCode.none:
             self.context.record(TransactionOffsets, self.transaction, group_id, dict(offsets))
-        else:
-            self._failed(ApiKey.TXN_OFFSET_COMMIT, outcome.code)
+            return
+        if outcome.code is None:
+            # The ids may be those of topics that were deleted.
+            await self.wire.refresh(ids)
+        self._failed(ApiKey.TXN_OFFSET_COMMIT, outcome.code)
 
     async def _add_offsets(self, group_id: str) -> None:
         request = requests.add_offsets_request(
@@ -219,7 +222,11 @@ class Transactional:
             self._failed(ApiKey.ADD_OFFSETS_TO_TXN, outcome.code)
 
     def _offsets_request(
-        self, group_id: str, offsets: Mapping[TopicPartition, int], member: Membership
+        self,
+        group_id: str,
+        offsets: Mapping[TopicPartition, int],
+        member: Membership,
+        topic_ids: Mapping[str, UUID | None],
     ) -> TxnOffsetCommitRequest:
         generation, member_id, instance_id = member
         request = requests.txn_offset_commit_request(
@@ -228,6 +235,7 @@ class Transactional:
             self.sender.epoch,
             group_id,
             {at: OffsetAndMetadata(offset) for at, offset in offsets.items()},
+            topic_ids,
         )
         return replace(
             request,
@@ -429,7 +437,3 @@ def _first(errors: Sequence[tuple[TopicPartition, ErrorCode]]) -> ErrorCode:
 
 def _first_of_partitions(answer: AddPartitionsToTxnResponse) -> ErrorCode:
     return _first(requests.add_partitions_errors(answer))
-
-
-def _first_of_offsets(answer: TxnOffsetCommitResponse) -> ErrorCode:
-    return _first(requests.partition_errors(answer))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.topics import TopicToCreate
@@ -13,7 +14,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response_header
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
-from oncelog.protocol.messages import offset_fetch, txn_offset_commit
+from oncelog.protocol.messages import metadata, offset_fetch, txn_offset_commit
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.runtime.clock import SystemClock
 from tests.unit.broker.context import Client, Running
@@ -121,6 +122,15 @@ class Producing:
         )
         return ErrorCode(answer.error_code)
 
+    async def topic_id(self, name: str) -> UUID | None:
+        """None for a topic that does not exist."""
+        wanted = metadata.MetadataRequestTopic(topic_id=None, name=name)
+        answer = await self.client.ask(
+            ApiKey.METADATA, topics=(wanted,), allow_auto_topic_creation=False
+        )
+        found: UUID | None = answer.topics[0].topic_id
+        return found
+
     async def commit_offset(self, offset: int, version: int) -> ErrorCode:
         partition = txn_offset_commit.TxnOffsetCommitRequestPartition(
             partition_index=0,
@@ -128,7 +138,9 @@ class Producing:
             committed_leader_epoch=-1,
             committed_metadata="note",
         )
-        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(name="t", partitions=(partition,))
+        topic = txn_offset_commit.TxnOffsetCommitRequestTopic(
+            name="t", topic_id=await self.topic_id("t"), partitions=(partition,)
+        )
         answer = await self.client.ask(
             ApiKey.TXN_OFFSET_COMMIT,
             version,

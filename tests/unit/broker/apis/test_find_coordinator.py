@@ -11,6 +11,7 @@ from oncelog.broker.apis import HANDLERS
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.api_versions import ApiVersionsResponse
 from tests.unit.broker.context import running
 
 
@@ -51,7 +52,7 @@ async def test_several_keys_are_found_at_once_and_odd_types_are_refused(tmp_path
         assert {found.error_code for found in response.coordinators} == {ErrorCode.invalid_request}
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_api_versions_announces_what_has_a_handler(tmp_path: Path, version: int) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
@@ -72,7 +73,43 @@ async def test_a_client_that_names_itself_badly_is_told(tmp_path: Path) -> None:
         response = await client.ask(
             ApiKey.API_VERSIONS, 3, client_software_name="", client_software_version="!"
         )
-        assert response.error_code is ErrorCode.invalid_request
+        assert response == ApiVersionsResponse(error_code=ErrorCode.invalid_request)
+
+
+async def test_a_client_that_means_another_broker_is_told_to_start_again(tmp_path: Path) -> None:
+    """KIP-1242: cluster and broker must both be this one's, and be named together or not at all."""
+    async with running(tmp_path) as context:
+        cluster_id = context.broker.controller.image.cluster_id
+        node_id = context.broker.broker_id
+        client = await context.connect()
+        answers = {
+            meant: await client.ask(
+                ApiKey.API_VERSIONS,
+                client_software_name="x",
+                client_software_version="1",
+                cluster_id=meant[0],
+                node_id=meant[1],
+            )
+            for meant in (
+                (cluster_id, node_id),
+                (cluster_id, node_id + 1),
+                ("another", node_id),
+                ("", node_id),
+                (cluster_id, -1),
+                (None, node_id),
+            )
+        }
+        none, *errors = (answer.error_code for answer in answers.values())
+        assert none is ErrorCode.none
+        other, half = ErrorCode.rebootstrap_required, ErrorCode.invalid_request
+        assert errors == [other, other, other, half, half]
+        refused = answers["another", node_id]
+        assert refused == ApiVersionsResponse(error_code=ErrorCode.rebootstrap_required)
+        # The connection stays: the client decides.
+        again = await client.ask(
+            ApiKey.API_VERSIONS, client_software_name="x", client_software_version="1"
+        )
+        assert again.error_code is ErrorCode.none
 
 
 async def test_a_topic_that_a_lost_connection_asked_for_still_comes_into_being(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -14,6 +15,9 @@ from oncelog.storage.log_view import LogView
 from tests.unit.broker.apis.producing import GROUP, ID, TIMEOUT, Producing, started
 from tests.unit.broker.context import Running
 from tests.unit.broker.raw import init_producer
+
+NO_TOPICS = {"nowhere": UUID(int=7), "zero": None}
+"""Names of topics that do not exist, with the ids that requests give them."""
 
 
 @pytest.mark.parametrize("version", [3, 5])
@@ -58,24 +62,41 @@ async def test_inv5_half_an_identity_is_refused(
     assert await owner.produce(12) is ErrorCode.none
 
 
-async def commit(producing: Producing, *topics: str, epoch: int | None = None) -> list[ErrorCode]:
-    """Send TxnOffsetCommit v5 for partition 0 of these topics."""
-    partition = txn_offset_commit.TxnOffsetCommitRequestPartition(
-        partition_index=0, committed_offset=1, committed_leader_epoch=-1, committed_metadata=""
+async def commit(
+    producing: Producing,
+    *topics: str,
+    epoch: int | None = None,
+    version: int = 5,
+    generation: int = -1,
+    partition: int = 0,
+) -> list[ErrorCode]:
+    """Send TxnOffsetCommit for a partition of these topics. From version 6 on by their ids."""
+    wanted = txn_offset_commit.TxnOffsetCommitRequestPartition(
+        partition_index=partition,
+        committed_offset=1,
+        committed_leader_epoch=-1,
+        committed_metadata="",
     )
+    ids = {name: await producing.topic_id(name) or NO_TOPICS.get(name) for name in topics}
     answer = await producing.client.ask(
         ApiKey.TXN_OFFSET_COMMIT,
-        5,
+        version,
         transactional_id=ID,
         group_id=GROUP,
         producer_id=producing.producer_id,
         producer_epoch=producing.epoch if epoch is None else epoch,
-        generation_id_or_member_epoch=-1,
+        generation_id_or_member_epoch=generation,
         member_id="",
         topics=tuple(
-            txn_offset_commit.TxnOffsetCommitRequestTopic(name=name, partitions=(partition,))
+            txn_offset_commit.TxnOffsetCommitRequestTopic(
+                name=name, topic_id=ids[name], partitions=(wanted,)
+            )
             for name in topics
         ),
+    )
+    assert all(
+        topic.name is None and topic.topic_id == ids[name] if version >= 6 else topic.name == name
+        for topic, name in zip(answer.topics, topics, strict=True)
     )
     return [ErrorCode(topic.partitions[0].error_code) for topic in answer.topics]
 
@@ -105,3 +126,27 @@ async def test_an_unknown_topic_is_told_next_to_offsets_that_are_committed_or_re
     assert await state(producing) == "Ongoing"
     fenced = [unknown, ErrorCode.invalid_producer_epoch]
     assert await commit(producing, "nowhere", "t", epoch=producing.epoch + 1) == fenced
+
+
+async def test_offsets_of_ids_that_no_topic_has_are_refused_beside_others(
+    context: Running,
+) -> None:
+    """KIP-1319: version 6 names topics by id; Kafka's zero id is no topic's either."""
+    producing = await started(context)
+    unknown = ErrorCode.unknown_topic_id
+    assert await commit(producing, "nowhere", "zero", version=6) == [unknown, unknown]
+    assert await state(producing) == "Empty"
+    found = await commit(producing, "nowhere", "t", "zero", version=6)
+    assert found == [unknown, ErrorCode.none, unknown]
+    assert await state(producing) == "Ongoing"
+    assert await producing.end(True, 5) is ErrorCode.none
+    missing = await commit(producing, "t", version=6, partition=99)
+    assert missing == [ErrorCode.unknown_topic_or_partition]
+
+
+async def test_a_group_that_does_not_exist_is_told_from_version_6_on(context: Running) -> None:
+    producing = await started(context)
+    older = await commit(producing, "t", generation=3)
+    assert older == [ErrorCode.illegal_generation]
+    newer = await commit(producing, "t", generation=3, version=6)
+    assert newer == [ErrorCode.group_id_not_found]

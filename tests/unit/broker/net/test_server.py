@@ -33,7 +33,7 @@ async def test_an_unknown_version_of_api_versions_is_answered_in_version_0(tmp_p
         response = codec.parse_response(ApiKey.API_VERSIONS, 0, frame, 4)
         assert response.error_code is ErrorCode.unsupported_version
         ranges = {entry.api_key: entry for entry in response.api_keys}
-        assert ranges[ApiKey.API_VERSIONS].max_version == 4
+        assert ranges[ApiKey.API_VERSIONS].max_version == 5
 
 
 @pytest.mark.parametrize(

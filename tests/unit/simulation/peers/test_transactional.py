@@ -39,7 +39,7 @@ def ended(stage: Stage) -> list[bool]:
 @pytest.mark.parametrize(
     ("flavor", "version", "end", "produce", "offsets"),
     [
-        ("java", 2, 5, 13, 5),
+        ("java", 2, 5, 13, 6),
         ("java", 1, 4, 11, 4),
         ("librdkafka", 2, 1, 10, 3),
         ("old", 2, 0, 3, 0),
