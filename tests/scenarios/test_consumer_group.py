@@ -142,8 +142,8 @@ class ConsumerStory(Story):
         epoch, member = int(options.get("epoch", -1)), options.get("member", "")
         event: e.OffsetCommit | e.TxnOffsetCommit
         if "producer" in options:
-            producer_id, version = int(options["producer"]), int(options.get("version", 5))
-            event = e.TxnOffsetCommit("g", version, "x", producer_id, 0, epoch, member, wanted)
+            producer_id = int(options["producer"])
+            event = e.TxnOffsetCommit("g", 5, "x", producer_id, 0, epoch, member, wanted)
         else:
             version = int(options.get("version", 9))
             event = e.OffsetCommit("g", version, epoch, member, wanted)

@@ -97,6 +97,7 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
         ApiKey.LEAVE_GROUP: {ErrorCode.fenced_instance_id: Known(3)},
         ApiKey.SYNC_GROUP: {ErrorCode.fenced_instance_id: Known(3)},
         ApiKey.DESCRIBE_GROUPS: {ErrorCode.group_id_not_found: Known(6)},
+        ApiKey.API_VERSIONS: {ErrorCode.rebootstrap_required: Known(5)},
         ApiKey.CREATE_TOPICS: {
             ErrorCode.kafka_storage_error: Known(3, ErrorCode.unknown_server_error),
         },
@@ -125,6 +126,7 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.transaction_abortable: Known(4, _ABORTABLE),
             ErrorCode.group_id_not_found: Known(6, ErrorCode.illegal_generation),
             ErrorCode.stale_member_epoch: Known(6, ErrorCode.illegal_generation),
+            ErrorCode.unknown_topic_id: Known(6),
         },
         ApiKey.ALTER_CONFIGS: {
             ErrorCode.kafka_storage_error: Known(1, ErrorCode.unknown_server_error),

@@ -15,9 +15,6 @@ from oncelog.group.consumer.members import TopicIdPartition
 MEMBER_EPOCH_VERSION_MIN: Final = 9
 """The first OffsetCommit version with a member epoch for members of the new protocol."""
 
-TXN_STALE_VERSION_MIN: Final = 6
-"""The first TxnOffsetCommit version that answers with STALE_MEMBER_EPOCH (KIP-1319)."""
-
 
 def check_commit(
     group: ConsumerGroup, event: events.OffsetCommit | events.TxnOffsetCommit
@@ -40,10 +37,7 @@ def check_commit(
     is_new = member.classic is None
     if is_new and not is_transactional and event.version < MEMBER_EPOCH_VERSION_MIN:
         return ErrorCode.unsupported_version, none
-    # An older producer takes STALE_MEMBER_EPOCH for fatal (KIP-1319).
-    is_told = not is_transactional or event.version >= TXN_STALE_VERSION_MIN
-    is_stale = is_new and is_told
-    refused = ErrorCode.stale_member_epoch if is_stale else ErrorCode.illegal_generation
+    refused = ErrorCode.stale_member_epoch if is_new else ErrorCode.illegal_generation
     if event.generation_id > member.member_epoch:
         return refused, none
     if event.generation_id == member.member_epoch:
