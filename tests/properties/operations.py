@@ -453,4 +453,16 @@ stretches = st.builds(
     Stretch, st.lists(_any_of(writes, writes, writes, upkeep), min_size=4, max_size=16)
 )
 
-__all__ = ["MINUTE_MS", "Ledger", "Stretch", "checkpoint", "name_of", "note_starts", "stretches"]
+__all__ = [
+    "MINUTE_MS",
+    "Ledger",
+    "MakeAgain",
+    "Operation",
+    "Stretch",
+    "Truncate",
+    "checkpoint",
+    "clean",
+    "name_of",
+    "note_starts",
+    "stretches",
+]

@@ -22,12 +22,17 @@ from tests.properties.log_model import LogModel
 from tests.properties.operations import (
     MINUTE_MS,
     Ledger,
+    MakeAgain,
+    Operation,
     Stretch,
+    Truncate,
     checkpoint,
+    clean,
     name_of,
     note_starts,
     stretches,
 )
+from tests.properties.oracle_checks import Oracles, check_files
 from tests.support.examples import examples
 
 STEPS_COUNT = 12
@@ -38,6 +43,8 @@ seeds = st.integers(0, 2**16)
 rates = st.sampled_from((None, 0.0, 1.0))
 segment_sizes = st.sampled_from((450, 700, 1500))
 flush_counts = st.sampled_from((1, 3, NEVER))
+distances = st.sampled_from((0, 2, 6, 15))
+"""How far high watermarks are behind the ends of the logs."""
 
 
 happened: Counter[str] = Counter()
@@ -49,6 +56,7 @@ class PartitionLogs(RuleBasedStateMachine):
 
     folder: DataFolder
     ledger: Ledger
+    oracles: Oracles
     has_failed = False
     """Then nothing more is tried, so that the first failure is the one that is told."""
 
@@ -58,6 +66,7 @@ class PartitionLogs(RuleBasedStateMachine):
         interval=st.sampled_from((1, 150)),
         retention_bytes=st.sampled_from((-1, 2000)),
         seed=seeds,
+        distance=distances,
     )
     def start(
         self,
@@ -66,6 +75,7 @@ class PartitionLogs(RuleBasedStateMachine):
         interval: int,
         retention_bytes: int,
         seed: int,
+        distance: int,
     ) -> None:
         settings: dict[str, Any] = {
             "segment_bytes": segment_bytes,
@@ -81,6 +91,7 @@ class PartitionLogs(RuleBasedStateMachine):
         )
         self.folder = DataFolder({KEPT: kept, COMPACTED: compacted}, seed)
         self.ledger = Ledger({KEPT: LogModel(), COMPACTED: LogModel(compacted=True)})
+        self.oracles = Oracles(distance)
         self.folder.open()
 
     # ---- in peace ----
@@ -91,8 +102,16 @@ class PartitionLogs(RuleBasedStateMachine):
         for operation in stretch.operations:
             happened[f"in peace: {name_of(operation)}"] += 1
             operation(self.folder, self.ledger)
+            self.compare_with_oracles(operation)
         for partition, log in self.folder.logs.items():
             log_checks.check(log, self.ledger.models[partition])
+            self.oracles.caught_up(partition, log)
+
+    def compare_with_oracles(self, operation: Operation) -> None:
+        for partition, log in self.folder.logs.items():
+            if operation is clean or isinstance(operation, Truncate | MakeAgain):
+                self.oracles.caught_up(partition, log)
+            self.oracles.check(self.folder, partition, self.ledger.models[partition])
 
     @rule(partition=st.sampled_from(PARTITIONS), part=st.floats(0, 1), size=seeds)
     def read(self, partition: Any, part: float, size: int) -> None:
@@ -111,7 +130,13 @@ class PartitionLogs(RuleBasedStateMachine):
         happened["stops in order"] += 1
         self.folder.close()
         self.note_stop()
+        self.check_files(was_closed=True)
         self.begin(lost_power=False, bumps=False)
+
+    def check_files(self, *, was_closed: bool) -> None:
+        for partition in PARTITIONS:
+            model = self.ledger.models[partition]
+            check_files(self.folder, partition, model, was_closed=was_closed)
 
     # ---- what goes wrong ----
 
@@ -148,6 +173,7 @@ class PartitionLogs(RuleBasedStateMachine):
     ) -> None:
         """The process dies at one of its changes of the disk."""
         died = self.folder.dies_in(lambda: stretch(self.folder, self.ledger), after, moment)
+        self.oracles.began()
         if died:
             happened["deaths at a change of the disk"] += 1
             self.come_back(power)
@@ -250,6 +276,7 @@ class PartitionLogs(RuleBasedStateMachine):
     def go_down_if_it_fails(
         self, stretch: Stretch, power: tuple[int, float | None] | None, in_order: bool
     ) -> None:
+        self.oracles.began()
         try:
             stretch(self.folder, self.ledger)
         except StorageFailure as failure:
@@ -288,6 +315,7 @@ class PartitionLogs(RuleBasedStateMachine):
     def settle(self, *, lost_power: bool, bumps: bool = True) -> None:
         """Judge what a start made of the folder, and go on from there."""
         self.has_failed = True
+        self.oracles.began()
         happened["starts after a loss of power" if lost_power else "other starts"] += 1
         for partition, log in self.folder.logs.items():
             model = self.ledger.models[partition]
@@ -306,6 +334,8 @@ class PartitionLogs(RuleBasedStateMachine):
                 log.flush()
                 model.synced(log.recovery_point)
             log_checks.check(log, model)
+            self.oracles.check(self.folder, partition, model)
+        self.check_files(was_closed=False)
         self.has_failed = False
         if bumps:
             latest = max(log.latest_epoch for log in self.folder.logs.values())

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench.peer.child import BrokerChild
+from tests.support.left_folders import check_left
 
 READY_TIMEOUT_S = 30
 OURS = (sys.executable, "-m", "oncelog")
@@ -44,6 +45,17 @@ class BrokerProcess(BrokerChild):
             self.launch(command, self.log_path, self.ready_timeout_s, environment)
         except RuntimeError as error:
             raise RuntimeError(f"{error}; its log ends:\n{self.log_tail()}") from None
+
+    def kill(self) -> None:
+        """See `BrokerChild`; what it leaves has to agree with its logs."""
+        super().kill()
+        check_left(self.folder, was_closed=False)
+
+    def stop(self) -> int:
+        """See `BrokerChild`; what it leaves has to agree with its logs."""
+        code = super().stop()
+        check_left(self.folder, was_closed=code == 0)
+        return code
 
     def log_tail(self) -> str:
         return "\n".join(self.log_path.read_text(errors="replace").splitlines()[-30:])

@@ -18,6 +18,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.disk import SystemDisk
 from oncelog.runtime.network import SystemNetwork
+from tests.support.left_folders import check_left
 from tests.support.moments import Moments, counted_disk, counted_network
 
 READY_TIMEOUT_S = 30
@@ -28,7 +29,11 @@ class DyingBroker(BrokerChild):
     """The process as its supervisor has it: `start` again after each death."""
 
     def start(self, moment: int = 0) -> None:
-        """Start it. Raises RuntimeError if it dies before it answers."""
+        """Start it. Raises RuntimeError if it dies before it answers.
+
+        What its last life left has to agree with its logs.
+        """
+        check_left(self.folder, was_closed=False)
         command = [sys.executable, "-m", "tests.support.dying_broker"]
         command += [str(self.folder), str(self.port), str(moment)]
         self.launch(command, self.folder.with_name("broker.log"), READY_TIMEOUT_S)

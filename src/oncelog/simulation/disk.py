@@ -16,7 +16,7 @@ from oncelog.simulation import disk_faults
 from oncelog.simulation.disk_device import Death, Device, DiskOwner, DiskTrace, Moment
 from oncelog.simulation.disk_faults import FaultKind, any_path
 from oncelog.simulation.disk_loss import draw_rate, lose_power
-from oncelog.simulation.disk_nodes import File, Tree
+from oncelog.simulation.disk_nodes import File, Folder, Tree
 from oncelog.simulation.disk_process import ProcessDisk
 
 __all__ = ["FaultKind", "FileState", "Moment", "ProcessDisk", "SimulatedDisk"]
@@ -155,21 +155,13 @@ class SimulatedDisk:
 
         This is no operation of a process, and no fault strikes it.
         """
-        return next(
-            (
-                bytes(node.data)
-                for name, node in self._device.tree.walk()
-                if name == path and isinstance(node, File)
-            ),
-            None,
-        )
+        node = self._device.tree.find(path)
+        return bytes(node.data) if isinstance(node, File) else None
 
     def names(self, folder: str) -> list[str]:
         """Return the names in a folder, for a test or checker."""
-        prefix = folder + "/"
-        return [
-            name[len(prefix) :] for name, _ in self._device.tree.walk() if name.startswith(prefix)
-        ]
+        node = self._device.tree.find(folder)
+        return sorted(node.names) if isinstance(node, Folder) else []
 
     def used_bytes(self) -> int:
         """Return the bytes in all files that have a name."""

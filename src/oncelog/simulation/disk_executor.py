@@ -1,8 +1,10 @@
 """The executor of a simulated process, which runs work without threads.
 
-Work runs as one unit in a later callback of the process's loop. Between the call and that callback
-virtual time passes: some milliseconds, or seconds while the disk is slow. In each lane as many
-units run at a time as `SystemDisk` has threads; the others wait in the order of arrival.
+Work runs as one unit in a later callback of the process's loop, and its result arrives in another.
+Before each half of the virtual time passes that it takes: some milliseconds, or seconds while the
+disk is slow. So the loop may write after an fsync has begun and before it is told of its end. In
+each lane as many units run at a time as `SystemDisk` has threads; the others wait in the order of
+arrival.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
@@ -61,21 +64,26 @@ class Executor:
             if future.cancelled():
                 continue
             pool.running_count += 1
-            future.get_loop().call_later(self._delay_s(), self._work, pool, work, future)
+            half_s = self._delay_s() / 2
+            future.get_loop().call_later(half_s, self._work, pool, work, future, half_s)
 
-    def _work(self, pool: _Pool, work: Callable[[], Any], future: asyncio.Future[Any]) -> None:
+    def _work(
+        self, pool: _Pool, work: Callable[[], Any], future: asyncio.Future[Any], half_s: float
+    ) -> None:
         if not self._process.alive:
             return
+        tell: Callable[[], None]
         # `ProcessDied` goes to the scheduler: no code of the process may run after it.
         self.is_working = True
         try:
-            result = work()
+            tell = partial(future.set_result, work())
         except Exception as error:  # noqa: BLE001 - a task boundary: `await` raises it
-            if not future.done():
-                future.set_exception(error)
-        else:
-            if not future.done():
-                future.set_result(result)
+            tell = partial(future.set_exception, error)
         self.is_working = False
+        future.get_loop().call_later(half_s, self._end, pool, future, tell)
+
+    def _end(self, pool: _Pool, future: asyncio.Future[Any], tell: Callable[[], None]) -> None:
+        if not future.done():
+            tell()
         pool.running_count -= 1
         self._start(pool)

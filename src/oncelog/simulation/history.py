@@ -440,6 +440,15 @@ class Watermarks(Event):
     topic_id: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Disagreement(Event):
+    """What a broker says differs from what the bytes on its disk imply."""
+
+    topic_partition: TopicPartition
+    what: str
+    particulars: str
+
+
 class History:
     """All events, in the order in which they happened.
 

@@ -77,8 +77,11 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         inner: CoordinatorShard[EventT, ResultT, EffectT],
         coverage: Coverage,
         watch: BrokerWatch,
+        partition: Partition | None = None,
     ) -> None:
         self.inner = inner
+        self.partition = partition
+        """The one that it writes to."""
         self.coverage = coverage
         self.watch = watch
         self.is_active = False
@@ -152,9 +155,13 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
     """Counts the states and moves of transactional ids, and reports them to the watch."""
 
     def __init__(
-        self, inner: TransactionCoordinatorShard, coverage: Coverage, watch: BrokerWatch
+        self,
+        inner: TransactionCoordinatorShard,
+        coverage: Coverage,
+        watch: BrokerWatch,
+        partition: Partition | None = None,
     ) -> None:
-        super().__init__(inner, coverage, watch)
+        super().__init__(inner, coverage, watch, partition)
         self._transactions = inner.transactions
         self._fenced: set[str] = set()
 
@@ -202,9 +209,13 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
     """Counts the states and moves of groups of both protocols, and of members under KIP-848."""
 
     def __init__(
-        self, inner: GroupCoordinatorShard, coverage: Coverage, watch: BrokerWatch
+        self,
+        inner: GroupCoordinatorShard,
+        coverage: Coverage,
+        watch: BrokerWatch,
+        partition: Partition | None = None,
     ) -> None:
-        super().__init__(inner, coverage, watch)
+        super().__init__(inner, coverage, watch, partition)
         self._groups = inner.store.groups
         self._consumer_groups = ConsumerGroupStates(inner.store, coverage)
 
@@ -341,13 +352,13 @@ def observe_broker(
         shard = make_transactions(partition)
         if not isinstance(shard, TransactionCoordinatorShard):
             raise TypeError(f"no observer for {shard!r}")
-        return ObservedTransactions(shard, coverage, watch)
+        return ObservedTransactions(shard, coverage, watch, partition)
 
     def observed_groups(partition: Partition) -> ObservedGroups:
         shard = make_groups(partition)
         if not isinstance(shard, GroupCoordinatorShard):
             raise TypeError(f"no observer for {shard!r}")
-        return ObservedGroups(shard, coverage, watch)
+        return ObservedGroups(shard, coverage, watch, partition)
 
     transactions.make_shard = observed_transactions
     groups.make_shard = observed_groups

@@ -121,6 +121,7 @@ class SimulationRun:
         world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
         self._ask(_make_topics(self._context("setup"), plan), "setup")
         world.start_probing()
+        world.start_auditing(world.now_s + plan.duration_s)
         start_s = self.started_s = world.now_s
         for planned, client in zip(plan.clients, self.clients, strict=True):
             world.scheduler.call_at(start_s + planned.start_s, None, client.start)
@@ -204,6 +205,7 @@ class SimulationRun:
         groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
         archive = self.world.broker.archive
+        self.world.broker.audit_all(with_files=True)
         found = self._ask(read_final_state(context, topics, groups, archive), "stock")
         return found if isinstance(found, FinalState) else None
 

@@ -85,6 +85,7 @@ class BrokerWatch:
         "deleting",
         "doing",
         "loading_count",
+        "on_synced",
         "phase",
         "sealing",
     )
@@ -100,6 +101,8 @@ class BrokerWatch:
         """Topics were removed from the metadata, and their partitions are not yet deleted."""
         self.sealing = False
         """The index of a segment was written, and the next segment is not yet created."""
+        self.on_synced: Callable[[], None] | None = None
+        """Called when an fsync of a `.log` has ended."""
         self._finish: Callable[[], None] | None = None
         """Called when the operation is done; None if it has several steps."""
         self._transactions: dict[str, _Transaction] = {}
@@ -173,6 +176,8 @@ class BrokerWatch:
     def _synced(self, path: str) -> None:
         self._dirty.pop(path, None)
         self._sealed.pop(path, None)
+        if self.on_synced is not None and path.endswith(LOG_SUFFIX):
+            self.on_synced()
 
     def finished(self) -> None:
         """Record that the operation is done."""

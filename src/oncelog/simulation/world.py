@@ -8,7 +8,7 @@ judge the result.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Final
 
 from oncelog.broker.broker import Broker
@@ -16,6 +16,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.archive import Archive
+from oncelog.simulation.audit import Audit, Disagreeing
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.crashes import CrashContext
@@ -23,6 +24,7 @@ from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.history import (
     BrokerDied,
     BrokerStarted,
+    Disagreement,
     Event,
     History,
     LateRequest,
@@ -44,6 +46,10 @@ BROKER_PORT: Final = 9092
 DATA_DIR: Final = "/data"
 PROBE_S: Final = 0.25
 """Pause between two readings of a broker's watermarks."""
+AUDIT_S: Final = 0.05
+"""Pause between two comparisons of a broker with its disk while faults strike."""
+AFTER_SYNC_S: Final = 1e-6
+"""After this time what waited for an fsync has been done, and no other one has ended."""
 POWER: Final = "power"
 RESTART_S: Final = (0.05, 3.0)
 """After this time a supervisor starts a broker that has died."""
@@ -164,7 +170,14 @@ class World:
     def start_probing(self) -> None:
         """Record the watermarks of all partitions at intervals."""
         self.broker.probe()
+        self.broker.audit_all()
         self.scheduler.call_after(PROBE_S, None, self.start_probing)
+
+    def start_auditing(self, until_s: float) -> None:
+        """Compare the broker with its disk at short intervals."""
+        self.broker.audit_all()
+        if self.now_s < until_s:
+            self.scheduler.call_after(AUDIT_S, None, self.start_auditing, until_s)
 
     def _failed(self, process: Process, message: str, error: BaseException | None) -> None:
         self.bugs.append((process.name, error))
@@ -197,6 +210,8 @@ class BrokerNode:
         self.host = host
         self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
         self.archive = Archive(self.disk.peek, self.disk.names)
+        self.audit = Audit(self.disk, self.archive)
+        self._disagreed: set[tuple[TopicPartition, str]] = set()
         self._install()
         self.incarnation = -1
         self.process: Process | None = None
@@ -308,6 +323,9 @@ class BrokerNode:
             return
         self.broker = broker
         world.record(BrokerStarted(world.now_s, self.name, self.incarnation))
+        self.audit.began()
+        self.audit_all(with_files=True)
+        broker.watch.on_synced = self._log_synced
         await broker.wait_until_stop_is_requested()
         failure = broker.stopped_because
         try:
@@ -367,6 +385,35 @@ class BrokerNode:
             if self._seen.get(partition.topic_partition) != found:
                 self._seen[partition.topic_partition] = found
                 self.world.record(Watermarks(now_s, self.name, *found))
+
+    # --- comparing it with its disk
+
+    def audit_all(self, *, with_files: bool = False) -> None:
+        """Compare what has changed; with `with_files` all files of all partitions as well."""
+        if self.observed is not None and self.is_serving:
+            self._disagree(self.audit.look(self.observed))
+            if with_files:
+                self._disagree(self.audit.look_at_files(self.observed))
+
+    def _log_synced(self) -> None:
+        """Compare last stable offsets once the high watermark has moved.
+
+        A wrong one lasts no longer than the next fsync.
+        """
+        self.world.scheduler.call_after(AFTER_SYNC_S, None, self.audit_stable_offsets)
+
+    def audit_stable_offsets(self) -> None:
+        """Compare the last stable offsets of partitions whose watermarks have moved."""
+        if self.observed is not None and self.is_serving:
+            self._disagree(self.audit.look_at_stable_offsets(self.observed))
+
+    def _disagree(self, found: Iterable[Disagreeing]) -> None:
+        """Record each kind of disagreement about a partition once."""
+        for topic_partition, what, text in found:
+            if (topic_partition, what) not in self._disagreed:
+                self._disagreed.add((topic_partition, what))
+                now_s = self.world.now_s
+                self.world.record(Disagreement(now_s, self.name, topic_partition, what, text))
 
 
 class HistoryLog(logging.Handler):

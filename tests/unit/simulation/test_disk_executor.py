@@ -48,8 +48,19 @@ def test_a_few_works_run_at_a_time_and_the_others_wait_in_line() -> None:
     machine.disk._executor._delay_s = delays
     ended = run(machine, *[lambda i=i: order.append(i) for i in range(10)])
     assert order == list(range(10))
-    assert started == [0] * DISK_EXECUTOR_THREAD_COUNT + [1, 2, 3, 4, 5, 6]
+    assert started == [0] * DISK_EXECUTOR_THREAD_COUNT + [4] * 4 + [8] * 2
     assert [at for at, _ in ended] == [1.0] * 4 + [2.0] * 4 + [3.0] * 2
+
+
+def test_the_loop_runs_between_work_and_the_news_of_its_end() -> None:
+    """Else no append would follow what an fsync has covered, before it is acknowledged."""
+    machine = Machine()
+    machine.disk._executor._delay_s = lambda: 1.0
+    written: list[str] = []
+    machine.scheduler.call_at(0.75, machine.process, written.append, "by the loop")
+    ended = run(machine, lambda: list(written))
+    assert ended == [(1.0, [])]
+    assert written
 
 
 def test_a_failure_reaches_the_waiting_caller() -> None:

@@ -1,6 +1,7 @@
 """The last stable offset and aborted transactions against a model of the log (INV-3, INV-7)."""
 
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -100,6 +101,31 @@ def check_aborted(ctx: LogContext, model: Model, data: st.DataObject) -> None:
     stop = data.draw(st.integers(start, end))
     found = ctx.log.aborted_transactions(start, stop)
     assert {entry[:3] for entry in found} == model.aborted(start, stop)
+
+
+@pytest.mark.parametrize("order", list(permutations((1, 2, 3))))
+@pytest.mark.parametrize("last_commits", [True, False])
+def test_three_interleaved_transactions_hide_and_hold_in_any_order_of_ends(
+    ctx: LogContext, order: tuple[int, int, int], last_commits: bool
+) -> None:
+    """INV-3: the oldest open one counts, and of those not yet replicated the first to begin."""
+    steps = [("write", producer) for producer in (1, 2, 3, 1)]
+    model, sequences = Model(), dict.fromkeys((1, 2, 3), 0)
+    for kind, producer in steps:
+        take(ctx, model, sequences, kind, producer)
+    stored = {}
+    for producer in order:
+        commits = last_commits and producer == order[-1]
+        take(ctx, model, sequences, "commit" if commits else "abort", producer)
+        end = ctx.log.log_end_offset
+        stored[end - 1] = min([*model.open.values(), end])
+    for start in range(end + 1):
+        for stop in range(start, end + 1):
+            found = ctx.log.aborted_transactions(start, stop)
+            assert {entry[:3] for entry in found} == model.aborted(start, stop), (start, stop)
+            assert all(entry[3] == stored[entry.last_offset] for entry in found)
+    for high_watermark in range(end + 1):
+        assert ctx.log.last_stable_offset(high_watermark) == model.stable(high_watermark)
 
 
 def test_a_finished_transaction_holds_readers_until_its_marker_is_replicated(

@@ -172,6 +172,28 @@ def test_a_superseded_producer_cannot_abort_its_successor_by_init(ids: tuple[int
     assert context.state is S.ONGOING
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_late_attempt_of_a_bump_cannot_abort_the_transaction_begun_since(version: int) -> None:
+    """INV-5, KIP-360: its epoch is the last one, valid for a retry while nothing is open only."""
+    context = Context(version=version)
+    context.init()
+    assert context.init(FIRST, 0) == initialised(FIRST, 1)
+    context.go_to(S.ONGOING)
+    assert context.init(FIRST, 0).error is E.producer_fenced
+    assert context.is_in(S.ONGOING)
+    assert context.end(True, epoch=1).error is E.none
+
+
+def test_a_late_init_cannot_abort_the_transaction_behind_an_end_of_tv2() -> None:
+    """INV-5: the end has bumped the epoch, so the one before is the last one."""
+    context = Context(version=2)
+    context.go_to(S.COMPLETE_COMMIT)
+    context.go_to(S.ONGOING)
+    assert context.ids == (FIRST, 1)
+    assert context.init(FIRST, 0).error is E.producer_fenced
+    assert context.end(True, epoch=1).error is E.none
+
+
 def test_of_two_that_take_over_the_newest_gets_the_id() -> None:
     context = Context()
     context.go_to(S.ONGOING)

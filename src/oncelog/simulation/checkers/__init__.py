@@ -23,7 +23,7 @@ from oncelog.simulation.checkers.consumer_groups import (
 )
 from oncelog.simulation.checkers.coordinators import decisions, fencing, producer_ids
 from oncelog.simulation.checkers.cycles import g0, g1c
-from oncelog.simulation.checkers.ending import broker_stopped, lag_ends, progress
+from oncelog.simulation.checkers.ending import broker_stopped, disagreements, lag_ends, progress
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.groups import generations, ownership
 from oncelog.simulation.checkers.logs import committed_views, sequences, valid_logs
@@ -83,6 +83,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "lag-ends": lag_ends,
     "named": refused_names,
     "progress": progress,
+    "oracle": disagreements,
     "broker-stopped": broker_stopped,
 }
 """Name -> checker. INV-1 is "lost-write", INV-10 is "copies" and "torn-transaction" together."""

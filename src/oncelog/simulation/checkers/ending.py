@@ -10,9 +10,9 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, PartitionReader
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import LoggedBatch
-from oncelog.simulation.history import BrokerDied, Progress
+from oncelog.simulation.history import BrokerDied, Disagreement, Progress
 
-__all__ = ["broker_stopped", "lag_ends", "progress"]
+__all__ = ["broker_stopped", "disagreements", "lag_ends", "progress"]
 
 _LAG = "stuck: StuckError: lag"
 _LAG_OF_A_COPIER = "stuck: StuckError: lag of a copier"
@@ -219,6 +219,24 @@ def _off_line(evidence: Evidence, excuses: Excuses) -> str:
         if not excuses.restarted_after(at_s):
             return f"storage failed at {at_s:.3f} s and no broker was restarted since"
     return ""
+
+
+def disagreements(evidence: Evidence) -> Iterator[Anomaly]:
+    """What brokers say of a log and what its bytes imply is the same (D2).
+
+    Excused: after damage to what was synced, where the rest of a log may imply less.
+    """
+    excuses = Excuses(evidence)
+    for event in evidence.of(Disagreement):
+        yield found(
+            "oracle",
+            f"{event.what} is not what the log implies",
+            f"{event.topic_partition}, {event.particulars}",
+            at_s=event.at_s,
+            who=event.who,
+            topic_partition=event.topic_partition,
+            allowed="what was synced was damaged" if excuses.any_damage else "",
+        )
 
 
 def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
