@@ -11,12 +11,13 @@ import asyncio
 import sys
 from collections.abc import Callable
 from importlib.util import find_spec, module_from_spec
-from typing import Any, Protocol
+from types import ModuleType
+from typing import Protocol
 
 __all__ = ["Clock", "SteadyClock", "SystemClock", "monotonic_s", "stopwatch"]
 
 
-def _copy_of_time() -> Any:
+def _copy_of_time() -> ModuleType:
     """Return a second instance of the module `time`, with functions of its own.
 
     freezegun replaces the functions in the first one, and all names of loaded modules that refer to

@@ -12,6 +12,7 @@ import os
 import select
 import socket
 import ssl
+import sys
 from collections.abc import Callable, Iterable
 from ipaddress import ip_address
 from typing import Protocol
@@ -29,7 +30,7 @@ __all__ = [
     "occupy",
 ]
 
-_HUNG_UP = getattr(select, "POLLRDHUP", 0)
+_HUNG_UP = select.POLLRDHUP if sys.platform == "linux" else 0
 """Linux tells that the peer has closed its half; elsewhere only that both are closed."""
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
