@@ -23,6 +23,7 @@ from typing import Final, Self, TypeVar
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
+from oncelog.runtime.background_loop import require_threads
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.open_files import raise_limit
 from oncelog.runtime.temporary import make_temporary_folder, remove_temporary_folder
@@ -160,6 +161,7 @@ class EmbeddedBroker:
 
     def _begin(self) -> _BrokerThread:
         """Begin a life: its thread runs, the broker in it may not yet."""
+        require_threads()
         if self._life is not None:
             raise RuntimeError(
                 "the embedded broker is running already: make another one, or leave this one first"
@@ -285,6 +287,9 @@ class _BrokerThread:
 
     def run(self, work: Coroutine[object, object, T]) -> T:
         """Run a coroutine in the life's loop, and wait for it in this thread."""
+        if threading.current_thread() is self.thread:
+            work.close()
+            raise RuntimeError("a call from the broker's own thread would wait for itself")
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     def _run(self) -> None:

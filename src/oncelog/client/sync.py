@@ -2,7 +2,8 @@
 
 The methods of `Producer`, `Consumer` and `Admin` with the same arguments and the same errors, but
 they block. Each client has an event loop of its own in a thread: use it in a ``with`` block, or
-call `close` at the end of a notebook, and from one thread at a time. A call changes threads twice,
+call `close` at the end of a notebook, and from one thread at a time. A forked child needs clients
+of its own: those of its parent raise `RuntimeError` there. A call changes threads twice,
 so load that has to be fast belongs into the asyncio clients.
 """
 
@@ -10,6 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import sys
+import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
@@ -41,20 +44,26 @@ class _Blocking(Generic[C]):
 
     def __init__(self, client: C) -> None:
         self._client = client
-        self._loop = BackgroundLoop()
+        self._loop = BackgroundLoop(client.close)
 
     def start(self) -> None:
         """Connect. Raises as the asyncio client."""
         self._loop.run(self._client.start())
 
     def close(self) -> None:
-        """Close the connections and the thread, without a flush. A second call does nothing."""
-        if self._loop.is_closed:
-            return
-        try:
-            self._loop.run(self._client.close())
-        finally:
-            self._loop.close()
+        """Close the connections and the thread, without a flush. A second call does nothing.
+
+        It may be called from any thread and from a signal handler; calls that wait in other threads
+        raise `RuntimeError`. In a forked child it does nothing: the connections are the parent's.
+        """
+        self._loop.close()
+
+    def __del__(self) -> None:
+        """Have the thread of a client that was never closed end, and warn of it."""
+        loop = getattr(self, "_loop", None)
+        if loop is not None and not loop.is_closed and not sys.is_finalizing():
+            loop.request_close()
+            warnings.warn(f"a client was never closed: {self!r}", ResourceWarning, 2, self)
 
     def __enter__(self: B) -> B:
         """Connect."""
@@ -66,7 +75,9 @@ class _Blocking(Generic[C]):
         return self
 
     def __exit__(self, exc_type: type[BaseException] | None, *rest: object) -> None:
-        """End as leaving the asyncio client does, then close."""
+        """End as leaving the asyncio client does, then close. In a forked child: nothing."""
+        if self._loop.is_closed:
+            return
         try:
             self._loop.run(self._client.__aexit__(exc_type, *rest))
         finally:
@@ -103,6 +114,7 @@ class Producer(_Blocking[producer.Producer]):
     ) -> Future[RecordMetadata]:
         """Queue one record, waiting for memory; ``.result()`` waits until it is acknowledged."""
         found: Future[RecordMetadata] = Future()
+        self._loop.guard(found)
 
         async def queue() -> None:
             await self._client.wait_for_memory()

@@ -159,6 +159,9 @@ the event loop, in about 100 ms.
 IDLE_SWEEP_MS_MAX = 30_000
 """Longest pause between two checks for idle connections."""
 
+BACKGROUND_CLOSE_MS_MAX = 30_000
+"""How long closing a blocking client waits for its thread, whose tasks may refuse to end."""
+
 REQUEST_PARTITIONS_COUNT_MAX = 200_000
 """Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a
 hostile frame.

@@ -5,11 +5,11 @@ opens none.
 """
 
 import asyncio
-import threading
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from typing import Any, Final, TypeVar
 
+from oncelog.runtime.background_loop import BackgroundLoop
 from oncelog.spark.errors import StoppedError
 
 __all__ = ["StoppableLoop"]
@@ -19,20 +19,14 @@ PATIENCE_S: Final = 1.0
 T = TypeVar("T")
 
 
-class StoppableLoop:
+class StoppableLoop(BackgroundLoop):
     """Runs coroutines for synchronous callers, one loop for all of them.
 
     A daemon thread: it never keeps a process alive.
     """
 
     def __init__(self, name: str = "oncelog") -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name=name, daemon=True)
-        self._thread.start()
-
-    def start(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run a coroutine."""
-        return asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        super().__init__(name=name, new_loop=asyncio.new_event_loop)
 
     def call(
         self, coroutine: Coroutine[Any, Any, T], is_stopping: Callable[[], bool] | None = None
@@ -40,7 +34,7 @@ class StoppableLoop:
         """Run a coroutine to its end and return its result, or raise its exception.
 
         Ctrl-C in the caller cancels it. `is_stopping` is called once a second: when it is true the
-        call ends with `StoppedError`.
+        call ends with `StoppedError`. Raises `RuntimeError` as `BackgroundLoop.start`.
         """
         future = self.start(coroutine)
         try:
@@ -53,19 +47,3 @@ class StoppableLoop:
         except BaseException:
             future.cancel()
             raise
-
-    def close(self) -> None:
-        """Stop the loop and cancel the tasks that still run on it."""
-        if self._loop.is_closed():
-            return
-        asyncio.run_coroutine_threadsafe(_cancel_all(), self._loop).result()
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-
-async def _cancel_all() -> None:
-    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-    for task in tasks:
-        task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)

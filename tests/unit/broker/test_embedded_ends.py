@@ -217,3 +217,8 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     assert set(threading.enumerate()) == before
     with embedded:
         pass
+
+
+def test_a_call_from_the_brokers_own_thread_is_refused() -> None:
+    with EmbeddedBroker() as broker, pytest.raises(RuntimeError, match="would wait for itself"):
+        broker.call(lambda _: broker.call(lambda inside: inside))

@@ -6,6 +6,7 @@ of every task needs one. Everything here blocks, so it is called in the executor
 
 import base64
 import json
+import os
 import threading
 import urllib.error
 import urllib.parse
@@ -29,6 +30,15 @@ USED_SHARE: Final = 0.8
 _kept: "dict[ClientCredentials, tuple[Secret, float]]" = {}
 # Held during a request, so that concurrent threads send only one.
 _lock = threading.Lock()
+
+
+def _forked() -> None:
+    """Replace it in a child: a thread of the parent may hold it, which the child does not have."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forked)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from oncelog.peer.sasl import tokens
 from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.tokens import ClientCredentials, FileToken
 from oncelog.runtime.framed import DisconnectedError
+from tests.unit.broker.test_embedded_ends import run_script
 
 SECRET = "client-geheim"
 
@@ -105,3 +106,20 @@ def test_a_file_is_read_again_each_time(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(SaslAuthenticationError, match=r"token: No such file"):
         token()
+
+
+@pytest.mark.slow
+def test_a_forked_child_does_not_wait_for_a_lock_of_its_parent(
+    tmp_path: Path,
+) -> None:
+    script = """
+from oncelog.peer.sasl import tokens
+with tokens._lock:
+    child = os.fork()
+    if child == 0:
+        print(tokens._lock.acquire(timeout=0), flush=True)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+    done = run_script(script, tmp_path)
+    assert done.stdout == "True\n", done.stderr
