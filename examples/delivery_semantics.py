@@ -19,7 +19,6 @@ from oncelog import (
     Consumer,
     EmbeddedBroker,
     NewTopic,
-    OffsetAndMetadata,
     Producer,
     TopicPartition,
     sync,
@@ -70,8 +69,7 @@ async def exactly_once(servers: str, *, may_crash: bool) -> None:
             record = records[0]
             await producer.begin_transaction()
             producer.send(TARGET.topic, record.value)
-            position = {SOURCE: OffsetAndMetadata(record.offset + 1)}
-            await producer.send_offsets_to_transaction(position, GROUP)
+            await producer.send_offsets_to_transaction(await consumer.positions(), GROUP)
             await producer.flush()
             crash_here(record.offset, may_crash=may_crash)
             await producer.commit_transaction()

@@ -8,7 +8,7 @@ Kill it at any moment and start it again: it goes on after the last committed re
 import asyncio
 import sys
 
-from oncelog import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
+from oncelog import Admin, Consumer, Producer, TopicPartition
 from oncelog.client import AbortableError
 
 
@@ -27,7 +27,8 @@ async def copy(servers: str, source: str, target: str) -> None:
             records = await consumer.poll(timeout_ms=1000)
             if not records:
                 continue
-            ends = {TopicPartition(*r[:2]): OffsetAndMetadata(r.offset + 1) for r in records}
+            # Not the last record's offset + 1: the marker of a transaction may stand there.
+            ends = await consumer.positions()
             starts = {TopicPartition(*r[:2]): r.offset for r in reversed(records)}
             await producer.begin_transaction()
             try:

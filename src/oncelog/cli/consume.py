@@ -259,10 +259,16 @@ def _terminal_writer(form: str, columns: Columns) -> Write:
 
 @dataclass(slots=True)
 class PrintedRecords:
-    """The progress: the next offset of each partition, and the count of printed records."""
+    """The progress: the count of printed records, and how far each partition was committed.
+
+    What lies before a partition's position was printed, or is no record of a reader's, as markers
+    are; except from its first record in `unprinted` on.
+    """
 
     count: int = 0
-    next_offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    committed: dict[TopicPartition, int] = field(default_factory=dict)
+    """The position at the start, or that of the last commit."""
+    unprinted: dict[TopicPartition, int] = field(default_factory=dict)
     reader_is_gone: bool = False
 
 
@@ -287,7 +293,7 @@ async def _consume(wanted: ConsumeOptions, write: Write) -> None:
             consumer.seek(tp, offset)
         # Resolve all positions now, so that records produced from now on are printed.
         for tp in plan.partitions:
-            await consumer.position(tp)
+            progress.committed[tp] = await consumer.position(tp)
         _announce(wanted)
         try:
             await _read(consumer, wanted, plan.ends, write, progress)
@@ -429,25 +435,36 @@ def _print(
 
     for record in records:
         tp = TopicPartition(record.topic, record.partition)
-        if ends is not None and record.offset >= ends[tp]:
+        is_beyond = ends is not None and record.offset >= ends[tp]
+        if is_beyond or progress.reader_is_gone:
+            progress.unprinted.setdefault(tp, record.offset)
             continue
         try:
             write(record)
         except BrokenPipeError:
             progress.reader_is_gone = True
+            progress.unprinted.setdefault(tp, record.offset)
             discard_stdout()
-            return
-        progress.count += 1
-        progress.next_offsets[tp] = record.offset + 1
+        else:
+            progress.count += 1
 
 
 async def _commit(consumer: Consumer, progress: PrintedRecords) -> None:
-    """Commit the offsets of the records printed since the last commit."""
+    """Commit the positions that have advanced since the last commit.
+
+    Not the offset behind the last printed record: the marker of a transaction may stand there, and
+    the group would lag for ever.
+    """
     from oncelog.client import ClientError, OffsetAndMetadata
     from oncelog.core.errors import ErrorCode
 
-    offsets = {tp: OffsetAndMetadata(n) for tp, n in progress.next_offsets.items()}
-    progress.next_offsets.clear()
+    offsets = {}
+    for tp, at in (await consumer.positions()).items():
+        unprinted = progress.unprinted.get(tp, at.offset)
+        reached = at if at.offset <= unprinted else OffsetAndMetadata(unprinted)
+        if reached.offset > progress.committed[tp]:
+            offsets[tp] = reached
+            progress.committed[tp] = reached.offset
     if not offsets:
         return
     try:

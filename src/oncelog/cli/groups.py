@@ -130,15 +130,23 @@ def show_command(names: tuple[str, ...], servers: str, as_json: bool) -> None:
 
 
 class Lag(NamedTuple):
-    """A group's lag in one partition. Ends are None if the partition does not exist."""
+    """A group's lag in one partition.
 
-    committed: int
+    Ends are None if the partition does not exist, and `committed` if a member has it that committed
+    nothing yet: what it lacks depends on where it begins.
+    """
+
+    committed: int | None
     stable: int | None
     end: int | None
 
     def row(self) -> tuple[Cell, ...]:
-        """Committed, LSO, HW, lag to each; no lag is below 0."""
-        lags = [None if end is None else max(0, end - self.committed) for end in self[1:]]
+        """Committed, LSO, HW, lag to each; no lag is below 0, and none is known without both."""
+        committed = self.committed
+        lags = [
+            None if end is None or committed is None else max(0, end - committed)
+            for end in self[1:]
+        ]
         return (*self, *lags)
 
 
@@ -157,7 +165,10 @@ class Lag(NamedTuple):
 def lag_command(
     names: tuple[str, ...], servers: str, topics: tuple[str, ...], as_json: bool
 ) -> None:
-    """Show how far groups are behind, to the last stable offset and to the high watermark."""
+    """Show how far groups are behind, to the last stable offset and to the high watermark.
+
+    A partition that a member has without a committed offset stands there without a lag.
+    """
 
     async def work() -> list[tuple[Cell, ...]]:
         async with administrator(servers, "groups") as admin:
@@ -165,23 +176,29 @@ def lag_command(
             return [row for name in wanted for row in await _lag_rows(admin, name, topics)]
 
     rows = run(work, servers)
-    print_rows(_LAG_COLUMNS, rows, as_json=as_json, empty="nothing was committed")
+    print_rows(
+        _LAG_COLUMNS,
+        rows,
+        as_json=as_json,
+        empty="nothing was committed, and no member has a partition",
+    )
 
 
 async def _lag_rows(admin: Admin, name: str, topics: tuple[str, ...]) -> list[tuple[Cell, ...]]:
     group = await _require_group(admin, name)
     owners = {tp: one.client_id for one in group.members for tp in one.partitions}
-    committed = {
-        tp: at
-        for tp, at in (await admin.group_offsets(name)).items()
+    committed = {tp: at.offset for tp, at in (await admin.group_offsets(name)).items()}
+    found = {
+        tp: committed.get(tp)
+        for tp in committed.keys() | owners.keys()
         if not topics or tp.topic in topics
     }
-    lags = await _lags(admin, committed)
+    lags = await _lags(admin, found)
     return [(name, *tp, *lag.row(), owners.get(tp)) for tp, lag in sorted(lags.items())]
 
 
 async def _lags(
-    admin: Admin, committed: Mapping[TopicPartition, OffsetAndMetadata]
+    admin: Admin, committed: Mapping[TopicPartition, int | None]
 ) -> dict[TopicPartition, Lag]:
     known = await admin.list_topics()
     there = [
@@ -191,7 +208,7 @@ async def _lags(
     ]
     stable = await admin.list_offsets(dict.fromkeys(there, "latest"), "read_committed")
     ends = await admin.list_offsets(dict.fromkeys(there, "latest"))
-    return {tp: Lag(at.offset, stable.get(tp), ends.get(tp)) for tp, at in committed.items()}
+    return {tp: Lag(at, stable.get(tp), ends.get(tp)) for tp, at in committed.items()}
 
 
 # --- reset ----------------------------------------------------------------------------

@@ -42,6 +42,7 @@ def member(bootstrap_server: str, group: str, topic: str) -> Iterator[None]:
             "group.id": group,
             "client.id": "reader",
             "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
         }
     )
     consumer.subscribe([topic])
@@ -88,6 +89,42 @@ def test_lag_to_the_stable_offset_and_to_the_high_watermark_differ(
         "lag_to_hw": 3,
         "client_id": None,
     }
+
+
+def test_a_group_that_read_up_to_a_marker_lags_by_nothing(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    async def commit(*values: bytes) -> None:
+        async with Producer(bootstrap_server, transactional_id=topic) as producer:
+            await producer.init_transactions()
+            await producer.begin_transaction()
+            for value in values:
+                await producer.send(topic, value, partition=0)
+            await producer.commit_transaction()
+
+    for values in ((b"a", b"b"), (b"c",)):
+        asyncio.run(commit(*values))
+        read = oncelog("consume", topic, "--group", topic, "--until-end")
+        assert (read.exit_code, read.stdout.encode().split()) == (0, list(values))
+        found = rows(oncelog("groups", "lag", topic, "--json"))
+        assert [row["lag_to_hw"] for row in found] == [0]
+
+
+def test_partitions_without_a_committed_offset_have_a_row(
+    oncelog: Oncelog, bootstrap_server: str, topic: str
+) -> None:
+    oncelog("produce", topic, "--partition", "1", stdin="a\nb\n")
+    name = f"group-{topic}"
+    with member(bootstrap_server, name, topic):
+        found = rows(oncelog("groups", "lag", name, "--json"))
+        told = oncelog("groups", "lag", name).stdout.splitlines()
+    assert [(row["partition"], row["committed"], row["lag_to_hw"]) for row in found] == [
+        (0, None, None),
+        (1, None, None),
+    ]
+    assert [row["high_watermark"] for row in found] == [0, 2]
+    assert {row["client_id"] for row in found} == {"reader"}
+    assert told[1].split("\t") == [name, topic, "1", "-", "2", "2", "-", "-", "reader"]
 
 
 def test_a_group_that_is_ahead_of_the_log_lags_by_nothing() -> None:
