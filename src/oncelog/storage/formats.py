@@ -120,19 +120,30 @@ def _sound_old(pread: Pread, position: int, length: int) -> int | None:
 
 
 def _is_later_format(pread: Pread, size: int, position: int, expected: int) -> bool:
-    """Whether a chain of batches of later formats begins at `position`."""
-    first, count = position, 0
+    """Whether a chain of batches of later formats begins at `position`; its last may be cut."""
+    first, first_length, count = position, 0, 0
     while position < size and count < LATER_FORMAT_BATCHES_COUNT_MAX:
         start = pread(_START_SIZE, position)
         if len(start) < _START_SIZE:
-            return False
+            break
         offset, rest = PREFIX.unpack_from(start, 0)
-        length = rest + LENGTH_PREFIX_SIZE
-        is_later = MAGIC < magic_at(start, 0) <= _MAGIC_MAX
-        if not is_later or offset < expected or not _START_SIZE <= length <= size - position:
-            return False
-        position, expected, count = position + length, offset + 1, count + 1
-    return count > 1 or not _is_v2_but_for_magic(pread, first, position - first)
+        length, magic = rest + LENGTH_PREFIX_SIZE, magic_at(start, 0)
+        if magic == MAGIC:
+            return False  # The log goes on with batches of v2.
+        if not MAGIC < magic <= _MAGIC_MAX or offset < expected:
+            break
+        is_whole = _START_SIZE <= length <= size - position
+        if not count:
+            first_length = length
+            if not is_whole:
+                return False
+        count += 1
+        if not is_whole:
+            break
+        position, expected = position + length, offset + 1
+    if count == 1:
+        return not _is_v2_but_for_magic(pread, first, first_length)
+    return count > 1
 
 
 def _is_v2_but_for_magic(pread: Pread, position: int, length: int) -> bool:

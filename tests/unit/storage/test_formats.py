@@ -122,6 +122,32 @@ def test_batches_of_a_later_format_are_refused_and_left(
     assert (tmp_path / "t-0" / f"{0:020d}.log").read_bytes() == data
 
 
+@pytest.mark.parametrize("crc_of_v2", [False, True])
+@pytest.mark.parametrize("tail", ["cut", "zeros", "few bytes"])
+def test_the_end_of_a_log_of_a_later_format_may_be_torn(
+    tmp_path: Path, tail: str, crc_of_v2: bool
+) -> None:
+    later = later_batch(0, 2, crc_of_v2=crc_of_v2) + later_batch(2, 2, crc_of_v2=crc_of_v2)
+    torn = {"cut": later_batch(4)[:-1], "zeros": bytes(200), "few bytes": b"12345"}
+    before = make(tmp_path / "t-0", (0, later + torn[tail]))
+    refused(tmp_path / "t-0")
+    assert contents(tmp_path / "t-0") == before
+
+
+def test_a_damaged_batch_among_those_of_v2_is_of_no_later_format(tmp_path: Path) -> None:
+    context = LogContext(tmp_path / "t-0")
+    for _ in range(3):
+        context.append_well(batch(2))
+    whole = context.all_bytes()
+    size = len(whole) // 3
+    garbled = bytearray(whole)
+    garbled[size + 16] = LATER_MAGIC
+    garbled[size + 30 : size + 40] = bytes(10)
+    (tmp_path / "t-0" / f"{0:020d}.log").write_bytes(garbled)
+    context.kill()
+    assert context.all_bytes() == whole[:size]
+
+
 @pytest.mark.parametrize("magic", [0, 1, 3, 6, 127, 255])
 def test_a_damaged_byte_of_the_format_is_damage(tmp_path: Path, magic: int) -> None:
     """The batch's own CRC does not cover this byte: with 2 in its place the CRC is right."""
