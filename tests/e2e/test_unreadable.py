@@ -57,7 +57,7 @@ def test_a_damaged_format_in_the_middle_of_a_log_is_named_behind_what_is_sound(
             found = [record.value for record in consumer.poll()]
             while len(found) < 4:
                 found += [record.value for record in consumer.poll()]
-            assert sorted(found) == [b"0.0", b"1.0", b"1.1", b"1.2"]
+            assert set(found) == {b"0.0", b"1.0", b"1.1", b"1.2"}
             with pytest.raises(FatalError, match="t-0 cannot be read at offset 1: "):
                 consumer.poll()
             consumer.seek(BAD, 2)

@@ -128,7 +128,7 @@ def test_the_end_of_a_log_of_a_later_format_may_be_torn(
     tmp_path: Path, tail: str, crc_of_v2: bool
 ) -> None:
     later = later_batch(0, 2, crc_of_v2=crc_of_v2) + later_batch(2, 2, crc_of_v2=crc_of_v2)
-    torn = {"cut": later_batch(4)[:-1], "zeros": bytes(200), "few bytes": b"12345"}
+    torn = {"cut": bytes(later_batch(4)[:-1]), "zeros": bytes(200), "few bytes": b"12345"}
     before = make(tmp_path / "t-0", (0, later + torn[tail]))
     refused(tmp_path / "t-0")
     assert contents(tmp_path / "t-0") == before
