@@ -42,8 +42,13 @@ def elsewhere(config: pytest.Config) -> str | None:
     return given or os.environ.get("ONCELOG_TEST_BOOTSTRAP_SERVERS")
 
 
+def is_oncelog(config: pytest.Config) -> bool:
+    """Whether the tests speak to a broker of ours that they started."""
+    return elsewhere(config) is None and config.getoption("--peer", default=None) is None
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if elsewhere(config) is None and config.getoption("--peer", default=None) is None:
+    if is_oncelog(config):
         return
     ours = [item for item in items if not SHARED.intersection(getattr(item, "fixturenames", ()))]
     config.hook.pytest_deselected(items=ours)

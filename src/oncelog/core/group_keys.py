@@ -99,11 +99,9 @@ def check_group_overrides(config: BrokerConfig, overrides: Mapping[str, str]) ->
     values = {name: as_int(group_value(config, overrides, name)) for name in _INTERVALS}
     group_value(config, overrides, _OFFLOAD)
     for name, value in values.items():
-        for bound, relation in (("min", "greater"), ("max", "less")):
-            limit_key = _limit_key(name, bound)
-            limit = config.get_int(limit_key)
-            if (value < limit) if bound == "min" else (value > limit):
-                raise ConfigError(f"{name} must be {relation} than or equal to {limit_key}")
+        low, high = (config.get_int(_limit_key(name, bound)) for bound in ("min", "max"))
+        if not low <= value <= high:
+            raise ConfigError(f"{name} must be in the range {low} to {high} inclusive.")
     if values[_SESSION] <= values[_HEARTBEAT]:
         raise ConfigError(f"{_SESSION} must be greater than {_HEARTBEAT}")
 

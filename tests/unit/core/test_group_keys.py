@@ -44,11 +44,11 @@ def test_the_sources_of_a_value_are_named_best_first() -> None:
 @pytest.mark.parametrize(
     ("overrides", "problem"),
     [
-        ({HEARTBEAT: "4999"}, f"{HEARTBEAT} must be greater than or equal to group.consumer.min."),
-        ({HEARTBEAT: "15001"}, f"{HEARTBEAT} must be less than or equal to group.consumer.max."),
-        ({SESSION: "44999"}, f"{SESSION} must be greater than or equal to group.consumer.min."),
-        ({SESSION: "60001"}, f"{SESSION} must be less than or equal to group.consumer.max."),
-        ({ASSIGNMENT: "15001"}, f"{ASSIGNMENT} must be less than or equal to group.consumer.max."),
+        ({HEARTBEAT: "4999"}, f"{HEARTBEAT} must be in the range 5000 to 15000 inclusive."),
+        ({HEARTBEAT: "15001"}, f"{HEARTBEAT} must be in the range 5000 to 15000 inclusive."),
+        ({SESSION: "44999"}, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
+        ({SESSION: "60001"}, f"{SESSION} must be in the range 45000 to 60000 inclusive."),
+        ({ASSIGNMENT: "15001"}, f"{ASSIGNMENT} must be in the range 0 to 15000 inclusive."),
         ({ASSIGNMENT: "-1"}, f"Invalid value -1 for configuration {ASSIGNMENT}"),
         ({SESSION: "soon"}, f"Invalid value soon for configuration {SESSION}"),
         ({OFFLOAD: "maybe"}, f"Invalid value maybe for configuration {OFFLOAD}"),
