@@ -29,6 +29,7 @@ from oncelog.group.results import (
     SyncResult,
 )
 from oncelog.group.shard import GroupCoordinatorShard
+from tests.support.oracles import Logged
 from tests.unit.coordinator.support import AnyOutput, AnyProcessor, processor_of
 
 APPEND_WAIT_MS_MAX = 5_000
@@ -312,6 +313,16 @@ class Context:
         result = self.replies[self.submit(e.OffsetFetch(group_id, wanted, require_stable))]
         assert isinstance(result, OffsetFetchResult)
         return result.partitions[0]
+
+
+def logged(log: list[Written | Marker]) -> list[Logged]:
+    """The log as the oracles of the simulation read it."""
+    return [
+        Logged(None, 0, item.producer_id, item.commit)
+        if isinstance(item, Marker)
+        else Logged(item.record, item.timestamp_ms, item.producer_id)
+        for item in log
+    ]
 
 
 def replayed(

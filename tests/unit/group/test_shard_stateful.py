@@ -22,9 +22,11 @@ from oncelog.group.records import OffsetRecord, decode
 from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
+from oncelog.simulation.agreement import coordinators
 from tests.support.examples import examples
+from tests.support.oracles import offsets_of
 from tests.unit.coordinator.support import AnyOutput, AnyProcessor, at
-from tests.unit.group.context import Context, Marker, Written, replayed
+from tests.unit.group.context import Context, Marker, Written, logged, replayed
 
 PARTITIONS = [TopicPartition("t", number) for number in range(2)]
 PRODUCERS = [7, 8]
@@ -215,6 +217,12 @@ class OffsetHistory(RuleBasedStateMachine):
             assert copy.generation_id == group.generation_id
             assignments = {m.member_id: m.assignment for m in group.members.values()}
             assert {m.member_id: m.assignment for m in copy.members.values()} == assignments
+
+    @invariant()
+    def the_bytes_of_the_log_agree_with_memory(self) -> None:
+        """The records as Kafka defines them; nothing of the replay is shared."""
+        implied = offsets_of(logged(self.committed_log()))
+        assert not list(coordinators.groups(implied, self.c.shard.store))
 
     @invariant()
     def a_group_is_of_one_piece(self) -> None:

@@ -12,6 +12,7 @@ from oncelog.coordinator import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
+from oncelog.simulation.agreement import coordinators
 from oncelog.transaction import records
 from oncelog.transaction.events import (
     AddPartitions,
@@ -26,6 +27,7 @@ from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
 from oncelog.transaction.store import TransactionConfig
 from tests.support.examples import examples
+from tests.support.oracles import Logged, transactions_of
 from tests.unit.coordinator.support import processor_of
 from tests.unit.transaction.context import EPOCH_MAX, Context
 
@@ -208,6 +210,13 @@ class CrashingCoordinator(RuleBasedStateMachine):
         for offset, (entry, timestamp_ms) in enumerate(self.context.log):
             processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
         assert shard.transactions == self.context.shard.transactions
+
+    @invariant()
+    def the_bytes_of_the_log_agree_with_memory(self) -> None:
+        """The records as Kafka defines them; nothing of the replay is shared."""
+        log = [Logged(entry, timestamp_ms) for entry, timestamp_ms in self.context.log]
+        implied = transactions_of(log).transactions
+        assert not list(coordinators.transactions(implied, self.context.shard.transactions))
 
     @invariant()
     def the_log_moves_by_the_table(self) -> None:
