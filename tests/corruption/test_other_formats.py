@@ -22,7 +22,7 @@ from tests.support.old_formats import later_batch, message_set
 from tests.support.scratch import scratch_folder
 from tests.unit.broker.context import running
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.damages]
 
 FIRST = f"{0:020d}.log"
 CHECKPOINTS = (

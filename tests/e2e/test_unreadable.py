@@ -15,7 +15,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.storage.files import REGISTER_NAME
 from tests.support.old_formats import message_set
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.damages]
 
 TOPIC = "t"
 BAD, GOOD = TopicPartition(TOPIC, 0), TopicPartition(TOPIC, 1)

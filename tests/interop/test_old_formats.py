@@ -22,7 +22,7 @@ from tests.support.old_formats import TIME_MS, fields, message_set, stamped
 from tests.unit.broker.context import running
 from tests.unit.storage.context import batch
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.damages]
 
 TOPIC = "old"
 SETS = [
