@@ -261,7 +261,7 @@ def _terminal_writer(form: str, columns: Columns) -> Write:
 class PrintedRecords:
     """The progress: the count of printed records, and how far each partition was committed.
 
-    What lies before a partition's position was printed, or is no record of a reader's, as markers
+    What is before a partition's position was printed, or is no record of a reader's, as markers
     are; except from its first record in `unprinted` on.
     """
 
