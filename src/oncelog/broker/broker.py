@@ -100,6 +100,7 @@ class Broker:
         self.stopped_because: BaseException | None = None
         self.stopping = "ending requests"
         self._is_killed = False
+        self._closed_cleanly = False
         self._given_store = store
         self._stop_requested = asyncio.Event()
         self._exits = AsyncExitStack()
@@ -138,7 +139,12 @@ class Broker:
 
     async def stop(self) -> None:
         """Stop accepting and answering, then close coordinators, partitions, logs and the store."""
+        watch = stopwatch(self.clock)
+        begun_s = watch()
         await self._exits.aclose()
+        if self._closed_cleanly:
+            self._closed_cleanly = False
+            log.info("stopped in %.1f s, the logs are closed cleanly", watch() - begun_s)
 
     async def _start_storage(self, exits: AsyncExitStack) -> None:
         """The data folders and the metadata, as the last run left them."""
@@ -305,6 +311,7 @@ class Broker:
             await self.disk.run(self.logs.close)
             for failure in filter(None, (task.result() for task in closing)):
                 raise failure
+            self._closed_cleanly = True
         except StorageFailure as failure:
             log.error("not closed in order, so the next start recovers: %s", failure)
             self.stopped_because = self.stopped_because or failure

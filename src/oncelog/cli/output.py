@@ -1,7 +1,8 @@
-"""Prints the output of commands: tables on a terminal, plain lines in a pipe, JSON with an option.
+r"""Prints the output of commands: tables on a terminal, plain lines in a pipe, JSON with an option.
 
 A command passes rows of plain values. On a terminal they become a coloured table; otherwise one
-line per row with tabs between the columns and no heading, for `cut` and `awk`; with ``--json`` one
+line per row with tabs between the columns and no heading, for `cut` and `awk`, in which a cell's
+own tab, line end and backslash are ``\t``, ``\n``, ``\r`` and ``\\``; with ``--json`` one
 JSON object per row. Rich is imported only for a terminal.
 """
 
@@ -12,7 +13,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -79,7 +80,7 @@ def print_rows(
         console().print(table(columns, rows))
     else:
         for row in rows:
-            click.echo("\t".join(_text(cell) for cell in row))
+            click.echo("\t".join(_text(cell).translate(_ESCAPES) for cell in row))
 
 
 def print_json(value: Mapping[str, object]) -> None:
@@ -132,6 +133,10 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> Table:
 
 def _shown(cell: Cell) -> str:
     return f"{cell:,}" if isinstance(cell, int) else _text(cell)
+
+
+_ESCAPES: Final = str.maketrans({"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"})
+"""What would end a cell or a line where a program reads them."""
 
 
 def _text(cell: Cell) -> str:

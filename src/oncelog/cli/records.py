@@ -14,13 +14,14 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from oncelog.client import ConsumerRecord
 
 __all__ = [
+    "EPOCH",
     "Columns",
     "InputRecord",
     "RecordError",
@@ -33,6 +34,8 @@ __all__ = [
     "parse_raw",
     "unescape",
 ]
+
+EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -170,8 +173,9 @@ def compile_template(text: str) -> Callable[[ConsumerRecord], bytes]:
 def iso_time(timestamp_ms: int) -> str:
     """Milliseconds since the epoch as a date and time in UTC; out of all range as they are."""
     try:
-        moment = datetime.fromtimestamp(timestamp_ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):
+        # In whole numbers: a float of seconds loses a millisecond far in the future.
+        moment = EPOCH + timedelta(milliseconds=timestamp_ms)
+    except OverflowError:
         return str(timestamp_ms)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -60,6 +60,18 @@ def test_a_template_that_means_nothing_is_refused(text: str, reason: str) -> Non
         compile_template(text)
 
 
+@pytest.mark.parametrize(
+    ("timestamp_ms", "text"),
+    [
+        (253_402_300_799_999, b"9999-12-31T23:59:59.999Z"),
+        (253_402_300_799_001, b"9999-12-31T23:59:59.001Z"),
+        (-1, b"1969-12-31T23:59:59.999Z"),
+    ],
+)
+def test_a_time_far_away_is_shown_to_the_millisecond(timestamp_ms: int, text: bytes) -> None:
+    assert compile_template("{time}")(record(timestamp_ms=timestamp_ms)) == text
+
+
 def test_an_impossible_time_is_shown_as_its_number() -> None:
     assert compile_template("{time}")(record(timestamp_ms=2**62)) == str(2**62).encode()
 

@@ -17,6 +17,7 @@ from oncelog.core.limits import REMOVAL_CHECK_MS
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage import PartitionLog
+from oncelog.storage.files import LOG_SUFFIX
 
 __all__ = ["Removals", "Retained", "delete_old_segments"]
 
@@ -87,5 +88,10 @@ def delete_old_segments(due: Iterable[tuple[PartitionLog, int]], now_ms: int) ->
         except StorageFailure as failure:
             retained.failures.append(failure)
         if paths:
+            count = sum(LOG_SUFFIX in path for path in paths)
+            log.info(
+                "%s: retention deleted %d segment%s, the log starts at %d now",
+                *(held.topic_partition, count, "" if count == 1 else "s", held.log_start_offset),
+            )
             retained.deleted.append((paths, held.config.file_delete_delay_ms))
     return retained

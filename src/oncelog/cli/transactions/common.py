@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import timedelta
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.cli import connecting
+from oncelog.cli.records import EPOCH
 from oncelog.cli.tool import Failure, require_topic
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def duration_text(duration_ms: int) -> str:
 
 def moment_text(at_ms: int) -> str:
     """A time for a person: 2026-11-22 14:03:07.123, local time."""
-    return datetime.fromtimestamp(at_ms / 1000).isoformat(" ", "milliseconds")
+    moment = (EPOCH + timedelta(milliseconds=at_ms)).astimezone()
+    return moment.replace(tzinfo=None).isoformat(" ", "milliseconds")
 
 
 class OpenTransaction(NamedTuple):

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
+
+import pytest
 
 from oncelog.broker.partitions.removals import delete_old_segments
 from oncelog.runtime import StorageFailure, SystemDisk
@@ -14,6 +17,19 @@ class BadDisk(SystemDisk):
         if "/bad/" in source:
             raise StorageFailure("rename", source, "for the test")
         super().rename(source, target)
+
+
+def test_retention_says_what_it_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    ctx = LogContext(tmp_path, segment_bytes=100)
+    for _ in range(3):
+        ctx.append_well()
+    ctx.log.delete_records(2)
+    with caplog.at_level(logging.INFO, "oncelog.broker.partitions.removals"):
+        delete_old_segments([(ctx.log, 3)], ctx.now_ms)
+        delete_old_segments([(ctx.log, 3)], ctx.now_ms)
+    (said,) = [record.getMessage() for record in caplog.records]
+    name = ctx.log.topic_partition
+    assert said == f"{name}: retention deleted 2 segments, the log starts at 2 now"
 
 
 def test_a_log_that_fails_keeps_no_file_of_the_others_from_being_removed(tmp_path: Path) -> None:
