@@ -35,6 +35,8 @@ START_BOUND_S: Final = 60.0
 """Bound of a broker's start and of reading the final state, in seconds."""
 QUIET_S: Final = 12.0
 """A time longer than the transaction timeout of every client, in seconds."""
+CALM_S: Final = 0.5
+"""The pause after a phase that leaves no transaction open, in seconds."""
 PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
@@ -178,7 +180,9 @@ class SimulationRun:
             world.run_until(partial(_all_settled, group), PHASE_S)
             # Open transactions of stopped clients end by their timeout, so that readers can
             # continue.
-            world.scheduler.run_until(world.now_s + QUIET_S)
+            quiet_s = world.now_s + QUIET_S
+            world.scheduler.run_until(world.now_s + CALM_S)
+            world.run_until(world.broker.has_no_open_transaction, quiet_s - world.now_s)
 
     def _dismiss(self) -> None:
         """Kill all clients; return those that never settled."""
@@ -258,7 +262,8 @@ async def _make_topics(context: ClientContext, plan: Plan) -> None:
 def undisturbed(world: World) -> Iterator[None]:
     """Disable automatic garbage collection, which would run at times that no seed determines.
 
-    Coroutines of dead processes are collected at the end, without warnings.
+    Coroutines of dead processes are collected at the end, without warnings; all that there was
+    before is left out of that, since to look at it takes longer than a short run.
     """
     handler = HistoryLog(world)
     logger = logging.getLogger("oncelog")
@@ -269,6 +274,7 @@ def undisturbed(world: World) -> Iterator[None]:
     sys.unraisablehook = lambda _: None
     collects = gc.isenabled()
     gc.disable()
+    gc.freeze()
     try:
         yield
     finally:
@@ -277,6 +283,7 @@ def undisturbed(world: World) -> Iterator[None]:
             # Coroutines of processes that died before they ran.
             warnings.simplefilter("ignore", RuntimeWarning)
             gc.collect()
+        gc.unfreeze()
         if collects:
             gc.enable()
         sys.unraisablehook = hook

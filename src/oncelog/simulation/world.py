@@ -364,6 +364,15 @@ class BrokerNode:
             and partition.log.recovery_point < offset <= partition.log.log_end_offset
         )
 
+    def has_no_open_transaction(self) -> bool:
+        """Return whether it serves, and no log has a transaction without its marker."""
+        broker = self.broker
+        return (
+            broker is not None
+            and self.is_serving
+            and all(p.last_stable_offset == p.state.high_watermark for p in broker.partitions)
+        )
+
     def probe(self) -> None:
         """Record the watermarks that have changed since the last call."""
         broker = self.broker

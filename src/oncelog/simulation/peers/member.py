@@ -208,7 +208,9 @@ class _Life:
     async def _step(self) -> None:
         context, reader = self._context, self._reader
         if reader.fetcher.positions:
-            await reader.fetcher.poll(context.rng.choice((0, 50, 200)))
+            # A member that only waits for the end of the run need not be quick.
+            waits = (200, 500) if context.stopping() and reader.has_everything() else (0, 50, 200)
+            await reader.fetcher.poll(context.rng.choice(waits))
         else:
             await context.clock.sleep(200)
         if context.stopping() or context.chance(0.3):
