@@ -30,7 +30,7 @@ def test_a_run_of_each_kind_finds_nothing_new(profile: str) -> None:
     assert len(result.history) > 50
 
 
-@pytest.mark.parametrize(("seed", "profile"), [(7, "processes"), (19, "crash-points")])
+@pytest.mark.parametrize(("seed", "profile"), [(37, "processes"), (19, "crash-points")])
 def test_a_run_with_members_under_kip_848_finds_nothing_new(seed: int, profile: str) -> None:
     result = execute(draw_plan(seed, profile), ROLES)
     again = f"oncelog simulate --seed {seed} --profile {profile}"

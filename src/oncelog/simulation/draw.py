@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from oncelog.simulation.draw_groups import consumer_members, group_settings
+from oncelog.simulation.draw_swarm import swarm
 from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
@@ -56,7 +57,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
         part_rng(seed, "faults"), profile, drawn_s, [client.id for client in clients]
     )
     faults += draw_lost_tails(part_rng(seed, "lost tails"), profile, drawn_s, len(faults))
-    return Plan(
+    drawn_plan = Plan(
         seed,
         profile,
         duration_s,
@@ -66,6 +67,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
         tuple(fault for fault in faults if fault.at_s < duration_s),
         _restarts(rng, profile),
     )
+    return swarm(drawn_plan)
 
 
 def _settings(rng: random.Random, profile: str) -> dict[str, str]:

@@ -52,6 +52,7 @@ RETRY_TIMEOUT_MS: Final = 10_000
 FETCH_BYTES: Final = 16 * 1024 * 1024
 FAILURES_COUNT_MAX: Final = 5
 """Consecutive responses without records for one partition after which it counts as unread."""
+NOTHING_READ: Final = "no batch"
 RETRY_PAUSE_MS: Final = 200
 FETCH_BY_NAME_MAX: Final = 12
 
@@ -232,6 +233,9 @@ class _Reading:
                     tp, answer, marks[tp], positions[tp], logs[tp], reasons
                 )
             stuck = [tp for tp, position in pending.items() if positions[tp] == position]
+            if len(stuck) < len(pending):
+                # Others may have taken all the bytes that one answer may have.
+                stuck = [tp for tp in stuck if reasons[tp] != NOTHING_READ]
             for tp in stuck:
                 failures[tp] = failures.get(tp, 0) + 1
                 # Retention may have removed what was about to be read.
@@ -313,7 +317,7 @@ class _Reading:
             if not code.retriable and code is not ErrorCode.offset_out_of_range:
                 self._unread[tp] = f"{reasons[tp]} at offset {position}"
             return position
-        reasons[tp] = "no batch"
+        reasons[tp] = NOTHING_READ
         buffer = memoryview(
             answer.records if isinstance(answer.records, bytes | memoryview) else b""
         )

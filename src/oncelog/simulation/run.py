@@ -42,7 +42,7 @@ PHASE_S: Final = 60.0
 PHASES: Final = (
     frozenset[str](),
     frozenset({"copy", "peer-copier"}),
-    frozenset({"consume", "peer-consumer", "peer-member"}),
+    frozenset({"consume", "peer-consumer", "peer-member", "peer-auditor"}),
 )
 """Roles that settle later, because they read what others write. All others settle first."""
 SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)

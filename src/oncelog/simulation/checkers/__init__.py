@@ -23,7 +23,13 @@ from oncelog.simulation.checkers.consumer_groups import (
 )
 from oncelog.simulation.checkers.coordinators import decisions, fencing, producer_ids
 from oncelog.simulation.checkers.cycles import g0, g1c
-from oncelog.simulation.checkers.ending import broker_stopped, disagreements, lag_ends, progress
+from oncelog.simulation.checkers.ending import (
+    broker_stopped,
+    differing_answers,
+    disagreements,
+    lag_ends,
+    progress,
+)
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.groups import generations, ownership
 from oncelog.simulation.checkers.logs import committed_views, sequences, valid_logs
@@ -82,6 +88,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "compaction": compactions,
     "lag-ends": lag_ends,
     "named": refused_names,
+    "answers": differing_answers,
     "progress": progress,
     "oracle": disagreements,
     "broker-stopped": broker_stopped,

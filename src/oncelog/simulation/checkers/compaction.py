@@ -15,10 +15,13 @@ def compactions(evidence: Evidence) -> Iterator[Anomaly]:
 
     A record is obsolete if a newer one with its key is committed, and in the log as it was written.
     A loss of power excuses nothing, because the newer record is synced before the older one is
-    removed. Excused: a flipped bit, for which recovery may have cut the newer record off.
+    removed. Excused: a flipped bit, for which recovery may have cut the newer record off. A
+    partition that was not read to its end is not judged.
     """
     allowed = "what was synced was damaged" if evidence.promise.damage_s else ""
     for partition, records in evidence.final.compacted.items():
+        if partition in evidence.final.unread:
+            continue
         newest = {r.key: r.offset for r in records if r.outcome == "committed"}
         for record in records:
             if not record.is_removed or record.outcome == "aborted":

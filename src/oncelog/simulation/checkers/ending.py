@@ -12,7 +12,7 @@ from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import LoggedBatch
 from oncelog.simulation.history import BrokerDied, Disagreement, Progress
 
-__all__ = ["broker_stopped", "disagreements", "lag_ends", "progress"]
+__all__ = ["broker_stopped", "differing_answers", "disagreements", "lag_ends", "progress"]
 
 _LAG = "stuck: StuckError: lag"
 _LAG_OF_A_COPIER = "stuck: StuckError: lag of a copier"
@@ -165,6 +165,24 @@ def _held_back(
     if not seen or seen[-1].last_stable_offset > reader.position:
         return ""
     return excuses.coordinator(0.0, NEVER, partition)
+
+
+def differing_answers(evidence: Evidence) -> Iterator[Anomaly]:
+    """What a broker says about a log agrees with the log's batches, as an auditor read them.
+
+    Excused by damage, which leaves batches that nothing can be worked out from.
+    """
+    excuses = Excuses(evidence)
+    for event in evidence.of(Progress):
+        if event.state.startswith("differs"):
+            yield found(
+                "answers",
+                "an answer is not what the log says",
+                f"{event.who}, {event.state}",
+                at_s=event.at_s,
+                who=event.who,
+                allowed=_off_line(evidence, excuses),
+            )
 
 
 def progress(evidence: Evidence) -> Iterator[Anomaly]:

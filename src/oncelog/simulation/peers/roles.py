@@ -9,8 +9,10 @@ from typing import Final
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers import (
     admin,
+    auditor,
     consumer,
     copier,
+    exact,
     member,
     probe,
     producer,
@@ -30,5 +32,7 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "member": member.run,
         "admin": admin.run,
         "probe": probe.run,
+        "exact": exact.run,
+        "auditor": auditor.run,
     }
 )

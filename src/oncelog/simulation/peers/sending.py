@@ -42,6 +42,7 @@ __all__ = ["IN_FLIGHT_COUNT_MAX", "PeerSender"]
 
 IN_FLIGHT_COUNT_MAX: Final = 5
 PARTITIONS_PER_REQUEST_MAX: Final = 10
+_KEPT_COUNT_MAX: Final = 12
 PRODUCE_TV1_MAX: Final = 11
 PRODUCE_BY_NAME_MAX: Final = 12
 
@@ -133,6 +134,9 @@ class PeerSender:
         self._gaps: set[TopicPartition] = set()
         self._orders = 0
         self._attempt = 0
+        self.kept_requests: deque[tuple[int, list[_Topic]]] = deque(maxlen=_KEPT_COUNT_MAX)
+        """The last requests, version and content, if a stranger is to repeat them."""
+        self._keeps_requests = bool(context.get("keeps_requests", False))
 
     def identify(self, producer_id: int, epoch: int) -> None:
         """Set the producer id and epoch; sequences begin at 0 again."""
@@ -149,6 +153,10 @@ class PeerSender:
         if self.wire.flavor.one_partition_per_request:
             return IN_FLIGHT_COUNT_MAX - len(self._flights)
         return PARTITIONS_PER_REQUEST_MAX
+
+    def next_sequence(self, at: TopicPartition) -> int:
+        """Return the sequence of the next batch for a partition."""
+        return self._next.get(at, 0)
 
     @property
     def is_idle(self) -> bool:
@@ -264,6 +272,12 @@ class PeerSender:
             if topic_id is not None:
                 flight.ids[topic_id] = name
             encoded.append((name, topic_id, partitions))
+        if self._keeps_requests:
+            copies = [
+                (name, topic_id, [(index, bytearray(payload)) for index, payload in partitions])
+                for name, topic_id, partitions in encoded
+            ]
+            self.kept_requests.append((flight.version, copies))
         if self.producer_id >= 0 and self.wire.delays_request():
             late = partial(self._send, flight.connection, flight.version, encoded)
             self.wire.deliver_late(flight.connection, late)
@@ -348,6 +362,7 @@ class PeerSender:
 
     def _lose(self, batches: Sequence[Batch], why: str) -> None:
         self.request_lost = True
+        self.wire.lost_count += 1
         for batch in batches:
             batch.perhaps_written = True
             batch.error = why

@@ -79,8 +79,8 @@ class Transactional:
         self.transaction = -1
         self.error: ErrorCode | None = None
         self.is_fatal = False
+        self.is_v2 = False
         self._call_s = float(context.get("call_timeout_ms", 15_000)) / 1000
-        self._is_v2 = False
         self._open = False
         """Whether the outcome of the current transaction is not recorded yet."""
         self._started = False
@@ -88,6 +88,11 @@ class Transactional:
         self._bump = False
         self._added: set[TopicPartition] = set()
         self._groups: set[str] = set()
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether the coordinator may know of the current transaction."""
+        return self._started
 
     # --- the beginning ----------------------------------------------------------------
 
@@ -113,8 +118,8 @@ class Transactional:
             except LostError:
                 await self.context.back_off(attempt)
                 attempt += 1
-        self._is_v2 = self.wire.has_transaction_version_2(connection)
-        self.sender.implicit = self._is_v2
+        self.is_v2 = self.wire.has_transaction_version_2(connection)
+        self.sender.implicit = self.is_v2
 
     async def _init(
         self, producer_id: int, epoch: int, time_s: float
@@ -148,7 +153,7 @@ class Transactional:
 
     async def send(self, batches: Sequence[Batch]) -> None:
         """Send batches in the transaction; an error fails it."""
-        if self.error is None and not self._is_v2:
+        if self.error is None and not self.is_v2:
             await self._add_partitions(batch.at for batch in batches)
         waiting = list(batches)
         while waiting and self.error is None:
@@ -184,7 +189,7 @@ class Transactional:
         self, group_id: str, offsets: Mapping[TopicPartition, int], member: Membership = NO_MEMBER
     ) -> None:
         """Commit a group's offsets in the transaction (INV-6); an error fails it."""
-        if self.error is None and not self._is_v2 and group_id not in self._groups:
+        if self.error is None and not self.is_v2 and group_id not in self._groups:
             await self._add_offsets(group_id)
         if self.error is not None:
             return
@@ -282,7 +287,7 @@ class Transactional:
             await self._renew_epoch()
             return
         if not self._started:
-            if self._bump and not self._is_v2:
+            if self._bump and not self.is_v2:
                 await self._renew_epoch()
             return
         outcome = await self._end(False)
@@ -335,7 +340,7 @@ class Transactional:
 
     async def _ended(self, outcome: CallOutcome[EndTxnResponse]) -> None:
         """Set the epoch that the end returned (TV2), or the one that this client needs (TV1)."""
-        if not self._is_v2:
+        if not self.is_v2:
             if self._bump:
                 await self._renew_epoch()
             return
@@ -365,7 +370,7 @@ class Transactional:
         if code is None or self.error is not None:
             return
         self.error = code
-        self._bump = not self._is_v2
+        self._bump = not self.is_v2
         epoch_is_fatal = self.wire.flavor.produce_epoch_is_fatal
         if code in _FATAL_PRODUCE or (epoch_is_fatal and code in _FENCED):
             self._ruin(code)
@@ -374,7 +379,7 @@ class Transactional:
         """Handle a call that failed."""
         self.error = code or ErrorCode.request_timed_out
         if code is None or code in _NEEDS_BUMP:
-            self._bump = not self._is_v2
+            self._bump = not self.is_v2
         if code is None or code in _ABORTABLE_CALL:
             return
         if code not in _FATAL_CALL and code is not ErrorCode.unknown_server_error:
@@ -401,7 +406,7 @@ class Transactional:
     # --- calls ------------------------------------------------------------------------
 
     def _at_most(self, api: ApiKey) -> int | None:
-        return None if self._is_v2 else JAVA_WITHOUT_TV2.get(api)
+        return None if self.is_v2 else JAVA_WITHOUT_TV2.get(api)
 
     async def _call(
         self,

@@ -80,6 +80,8 @@ class PeerWire:
         self._connections: dict[tuple[Address, str], Connection] = {}
         self._lingering: list[Connection] = []
         self._coordinators: dict[tuple[int, str], Address] = {}
+        self.lost_count = 0
+        """Requests without an answer: each may still arrive."""
         self.timeout_ms = float(context.get("request_timeout_ms", 8_000))
         self._late = float(context.get("late", 0.01))
         self._impatience = float(context.get("impatience", 0.01))
@@ -140,11 +142,13 @@ class PeerWire:
         if not answer.done():
             await asyncio.wait((answer,), timeout=timeout_ms / 1000)
         if not answer.done():
+            self.lost_count += 1
             self.forsake(connection)
             raise LostError(f"no answer in {timeout_ms:.0f} ms")
         error = answer.exception()
         if error is None:
             return answer.result()
+        self.lost_count += 1
         text = str(error)
         if any(words in text for words in _BROKEN):
             raise self.broken(text) from error
