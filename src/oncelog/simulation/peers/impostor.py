@@ -166,19 +166,22 @@ class Impostor:
         known = self._producer.wire.partitions(self._context.get("topics", ()))
         if not known:
             return
+        topic_ids = {known[0].topic: self._producer.wire.topic_id(known[0].topic)}
         request = requests.txn_offset_commit_request(
             self._producer.transactional_id,
             *ids,
             self._group,
             {known[0]: OffsetAndMetadata(999_999)},
+            topic_ids,
         )
         if self._context.chance(0.3):
             generation = self._context.rng.randint(0, 5)
             request = replace(
                 request, member_id="unknown", generation_id_or_member_epoch=generation
             )
-        answer = await self._ask(ApiKey.TXN_OFFSET_COMMIT, request, kind=GROUP)
-        failed = requests.partition_errors(answer)
+        at_most = requests.txn_offsets_version_max(topic_ids.values(), is_tv1=False)
+        answer = await self._ask(ApiKey.TXN_OFFSET_COMMIT, request, at_most, GROUP)
+        failed = requests.partition_errors(answer, topic_ids)
         code = failed[0][1] if failed else ErrorCode.none
         self._refused(f"TxnOffsetCommit of {ids}", code)
 

@@ -204,7 +204,7 @@ class Transactional:
             self._offsets_request(group_id, offsets, member, ids),
             lambda answer: _first(requests.partition_errors(answer, ids)),
             time_s=self._call_s,
-            at_most=requests.txn_offsets_version_max(ids.values(), is_tv1=not self._is_v2),
+            at_most=requests.txn_offsets_version_max(ids.values(), is_tv1=not self.is_v2),
             lane="",
         )
         if outcome.code is ErrorCode.none:
