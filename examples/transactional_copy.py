@@ -1,46 +1,47 @@
-"""Copy a topic to another exactly once: records and the position travel in one transaction.
+"""Copy a topic to another exactly once: records and positions travel in one transaction.
 
-    python examples/transactional_copy.py localhost:9092 from-topic to-topic
+    python examples/transactional_copy.py localhost:9092 from-topic to-topic [instance]
 
-Kill it at any moment and start it again: it goes on after the last committed record.
+Kill it at any moment and start it again: it goes on after the last committed record. Start it more
+than once, each time with another instance name, and the copies share the partitions.
 """
 
 import asyncio
 import sys
 
-from oncelog import Admin, Consumer, Producer, TopicPartition
+from oncelog import Consumer, Producer
 from oncelog.client import AbortableError
 
 
-async def copy(servers: str, source: str, target: str) -> None:
-    name = f"copy-{source}-{target}"
-    async with Admin(servers) as admin:
-        count = len((await admin.describe_topic(source)).partitions)
+async def copy(servers: str, source: str, target: str, instance: str = "1") -> None:
+    group, name = f"copy-{source}-{target}", f"copy-{source}-{target}-{instance}"
     async with (
-        Consumer(servers, group_id=name) as consumer,
         Producer(servers, transactional_id=name) as producer,
+        # A static member (KIP-345): started again, it has its partitions back at once.
+        Consumer(
+            servers, group_id=group, group_instance_id=name, enable_auto_commit=False
+        ) as consumer,
     ):
-        # Fencing comes first: what another instance left open ends here, so positions are final.
+        # Fencing comes first: what another process left open ends here, so positions are final.
         await producer.init_transactions()
-        consumer.assign(TopicPartition(source, index) for index in range(count))
+        consumer.subscribe([source])
         while True:
-            records = await consumer.poll(timeout_ms=1000)
+            records = await consumer.poll()
             if not records:
                 continue
-            # Not the last record's offset + 1: the marker of a transaction may stand there.
-            ends = await consumer.positions()
-            starts = {TopicPartition(*r[:2]): r.offset for r in reversed(records)}
             await producer.begin_transaction()
             try:
                 for r in records:
                     producer.send(target, r.value, key=r.key, headers=r.headers)
-                await producer.send_offsets_to_transaction(ends, name)
+                # Not the last record's offset + 1, where the marker of a transaction may stand.
+                # As this member: refused once the group has given its partitions to another.
+                positions = await consumer.positions()
+                await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
                 await producer.commit_transaction()
             except AbortableError:
                 await producer.abort_transaction()
-                for partition, offset in starts.items():
-                    consumer.seek(partition, offset)
+                consumer.seek_to_committed()
 
 
 if __name__ == "__main__":
-    asyncio.run(copy(*sys.argv[1:4]))
+    asyncio.run(copy(*sys.argv[1:5]))

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         AbortableError,
         AuthenticationError,
         ClientError,
+        CommitFailedError,
         ConnectionLostError,
         DeliveryTimeoutError,
         FatalError,
@@ -27,12 +28,15 @@ if TYPE_CHECKING:
         OffsetOutOfRangeError,
         RetriableError,
     )
+    from oncelog.client.machines.assignors import PartitionAssignor
+    from oncelog.client.membership import RebalanceListener
     from oncelog.client.producer import Producer
     from oncelog.client.settings import Role, client_options, hide_secrets
     from oncelog.client.transactions import TransactionDriver
     from oncelog.client.values import (
         ClusterDescription,
         ConfigEntry,
+        ConsumerGroupMetadata,
         ConsumerRecord,
         DataFolder,
         FeatureLevels,
@@ -59,9 +63,11 @@ __all__ = [
     "AuthenticationError",
     "ClientError",
     "ClusterDescription",
+    "CommitFailedError",
     "ConfigEntry",
     "ConnectionLostError",
     "Consumer",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DataFolder",
     "DeliveryTimeoutError",
@@ -78,9 +84,11 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "OffsetOutOfRangeError",
+    "PartitionAssignor",
     "PartitionDescription",
     "Producer",
     "ProducerState",
+    "RebalanceListener",
     "RecordMetadata",
     "RetriableError",
     "Role",
@@ -102,6 +110,7 @@ _MODULES = {
         "AbortableError",
         "AuthenticationError",
         "ClientError",
+        "CommitFailedError",
         "ConnectionLostError",
         "DeliveryTimeoutError",
         "FatalError",
@@ -111,12 +120,15 @@ _MODULES = {
         "OffsetOutOfRangeError",
         "RetriableError",
     ),
+    "oncelog.client.machines.assignors": ("PartitionAssignor",),
+    "oncelog.client.membership": ("RebalanceListener",),
     "oncelog.client.producer": ("Producer",),
     "oncelog.client.settings": ("Role", "client_options", "hide_secrets"),
     "oncelog.client.transactions": ("TransactionDriver",),
     "oncelog.client.values": (
         "ClusterDescription",
         "ConfigEntry",
+        "ConsumerGroupMetadata",
         "ConsumerRecord",
         "DataFolder",
         "FeatureLevels",

@@ -17,7 +17,6 @@ from oncelog.client.errors import FatalError, Operation, RetriableError, classif
 from oncelog.client.log_admin import delete_records, describe_data_folders
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import Role, kafka_names
-from oncelog.client.transactions import fetch_offsets
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -407,7 +406,9 @@ class Admin:
 
     async def group_offsets(self, group_id: str) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return a group's committed offsets, without open transactions; empty if unknown."""
-        return await fetch_offsets(self._cluster, group_id, None, False, self._timeout_ms)
+        return await group_offsets.fetch_offsets(
+            self._cluster, group_id, None, False, self._timeout_ms
+        )
 
     async def alter_group_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]

@@ -117,8 +117,10 @@ class Cluster:
             ),
         )
         self._connections: dict[int, Connection] = {}
+        self._group_connections: dict[int, Connection] = {}
+        """Those to coordinators of groups, where JoinGroup holds up whatever comes behind it."""
         self._bootstrap_connection: Connection | None = None
-        self._opening: dict[int, asyncio.Lock] = {}
+        self._opening: dict[tuple[int, bool], asyncio.Lock] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._transaction_version = 0
         self._transaction_version_max = transaction_version_max
@@ -127,7 +129,7 @@ class Cluster:
     async def close(self) -> None:
         """Close every connection. Requests in flight fail with `ConnectionLostError`."""
         self._connector.close()
-        connections = [*self._connections.values()]
+        connections = [*self._connections.values(), *self._group_connections.values()]
         if self._bootstrap_connection is not None:
             connections.append(self._bootstrap_connection)
         for connection in connections:
@@ -214,20 +216,24 @@ class Cluster:
             timeout_ms = self._first_contact_ms
         await self.retrying(self.any_connection, timeout_ms)
 
-    async def connection(self, node_id: int) -> Connection:
-        """Return the connection to a broker, opened if necessary. Raises `ConnectionLostError`."""
-        connection = self._connections.get(node_id)
+    async def connection(self, node_id: int, *, for_group: bool = False) -> Connection:
+        """Return the connection to a broker, opened if necessary. Raises `ConnectionLostError`.
+
+        `for_group`: the one on which a member talks to its coordinator, and nothing else.
+        """
+        kept = self._group_connections if for_group else self._connections
+        connection = kept.get(node_id)
         if connection is not None and not connection.is_closed:
             return connection
         # The lock keeps two callers from opening two connections to one broker.
-        async with self._opening.setdefault(node_id, asyncio.Lock()):
-            connection = self._connections.get(node_id)
+        async with self._opening.setdefault((node_id, for_group), asyncio.Lock()):
+            connection = kept.get(node_id)
             if connection is not None and not connection.is_closed:
                 return connection
             node = self.metadata.nodes.get(node_id)
             if node is None:
                 raise ConnectionLostError(f"broker {node_id} is not in the metadata")
-            connection = self._connections[node_id] = await self._open(node.host, node.port)
+            connection = kept[node_id] = await self._open(node.host, node.port)
             return connection
 
     async def any_connection(self) -> Connection:
@@ -241,7 +247,7 @@ class Cluster:
         for connection in candidates:
             if not connection.is_closed:
                 return connection
-        async with self._opening.setdefault(-1, asyncio.Lock()):
+        async with self._opening.setdefault((-1, False), asyncio.Lock()):
             if self._bootstrap_connection is not None and not self._bootstrap_connection.is_closed:
                 return self._bootstrap_connection
             return await self._bootstrap_any()
@@ -369,10 +375,11 @@ class Cluster:
 
     # --- coordinators -----------------------------------------------------------------
 
-    async def coordinator(self, kind: int, key: str) -> Connection:
+    async def coordinator(self, kind: int, key: str, *, as_member: bool = False) -> Connection:
         """Return a connection to the coordinator of a group or transactional id.
 
-        Raises `RetriableError` while there is none.
+        `as_member`: one of its own, for the requests of a group's member. Raises `RetriableError`
+        while there is none.
         """
         node_id = self._coordinators.get((kind, key))
         if node_id is None:
@@ -384,7 +391,7 @@ class Cluster:
             self.metadata.nodes[node.node_id] = node
             node_id = self._coordinators[(kind, key)] = node.node_id
         try:
-            return await self.connection(node_id)
+            return await self.connection(node_id, for_group=as_member)
         except ConnectionLostError:
             self.forget_coordinator(kind, key)
             raise
@@ -404,15 +411,18 @@ class Cluster:
         api: ApiKey,
         request: RequestFor[ResponseT],
         at_most: int | None = None,
+        *,
+        as_member: bool = False,
+        timeout_ms: float | None = None,
     ) -> ResponseT:
         """Send one request to the coordinator.
 
-        After a lost connection the next call looks the coordinator up again. Raises as `request`
-        does.
+        `as_member`: see `coordinator`. After a lost connection the next call looks the coordinator
+        up again. Raises as `request` does.
         """
-        connection = await self.coordinator(kind, key)
+        connection = await self.coordinator(kind, key, as_member=as_member)
         try:
-            return await self.request(connection, api, request, at_most)
+            return await self.request(connection, api, request, at_most, timeout_ms)
         except ConnectionLostError:
             self.forget_coordinator(kind, key)
             raise

@@ -1,65 +1,43 @@
-"""Consumer: reads assigned partitions, record by record or as batches of bytes.
+"""Consumer: reads partitions, record by record or as batches of bytes, alone or in a group.
 
-It has no background task: only a call fetches. `machines.fetching` decides which records are
-visible (INV-3); this shell's only state is each partition's position. It has no group membership
-(subscribe, rebalance); commits are those of a consumer that assigns its partitions itself.
+Only a call fetches (`reading`). `group_session` keeps a consumer that subscribes in its group; its
+tasks run in the background, and what they decide takes effect inside `poll`.
 """
 
-import asyncio
-import logging
-from collections import deque
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from oncelog.client import requests
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import (
-    ClientError,
-    FatalError,
-    IllegalStateError,
-    OffsetOutOfRangeError,
-    Operation,
-    RetriableError,
-    classify,
-    most_severe,
+from oncelog.client.errors import IllegalStateError, RetriableError
+from oncelog.client.group_session import (
+    DEFAULT_STRATEGY,
+    GroupOptions,
+    GroupProtocol,
+    GroupSession,
+    Strategy,
 )
-from oncelog.client.fetching import fetch_from
-from oncelog.client.group_offsets import commit_offsets
-from oncelog.client.machines.failures import ReadFailures
-from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
-from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
-from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.machines.positions import NO_EPOCH, Position
+from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener, Subscribed
+from oncelog.client.reading import AssignedReader, IsolationLevel, OffsetReset, ReaderOptions
 from oncelog.client.settings import Role, kafka_names
-from oncelog.client.transactions import fetch_offsets
-from oncelog.client.validation import truncation, validate, validate_each
-from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
-from oncelog.core.errors import ErrorCode
+from oncelog.client.values import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    FetchedPartition,
+    OffsetAndMetadata,
+)
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
 __all__ = ["Consumer"]
 
-log = logging.getLogger("oncelog.client")
-
-IsolationLevel = Literal["read_committed", "read_uncommitted"]
-OffsetReset = Literal["earliest", "latest", "none"]
-
-
-@dataclass(slots=True)
-class _Fetched:
-    """Fetched records not returned yet; `epoch` is that of the batch before `offset`."""
-
-    records: deque[ConsumerRecord]
-    offset: int
-    epoch: int
-
 
 class Consumer:
-    """Reads records from assigned partitions.
+    """Reads records: of the partitions that its group gives it, or of those that it assigns itself.
 
-    ``async with Consumer("localhost:9092") as consumer: consumer.assign([TopicPartition("topic",
-    0)]); await consumer.poll()``
+    ``async with Consumer("localhost:9092", group_id="g") as consumer:
+    consumer.subscribe(["topic"]); await consumer.poll()``. Without a
+    group: ``consumer.assign([TopicPartition("topic", 0)])``.
 
     isolation_level: "read_committed" (default) returns committed transactions only, and no record
     past the oldest open one (INV-3); "read_uncommitted" returns all records below the high
@@ -71,6 +49,15 @@ class Consumer:
     may wait for data. max_partition_fetch_bytes: bytes of one partition per fetch; a larger batch
     is returned whole. check_crcs: whether to refuse batches that were damaged in transit or on the
     broker's disk: reading raises `FatalError` (corrupt_message) until a `seek` goes past them.
+
+    In a group (`subscribe`): group_protocol "classic" or "consumer" (KIP-848), group_instance_id of
+    a static member, partition_assignment_strategy: names of Kafka's assignors or a
+    `PartitionAssignor`, group_remote_assignor: the broker's under the new protocol. The group takes
+    a member out that sends no heartbeat for session_timeout_ms, or whose application does not poll
+    for max_poll_interval_ms. enable_auto_commit (None: yes for who subscribes, no for who assigns):
+    `poll` commits every auto_commit_interval_ms what earlier polls returned, and so do a revocation
+    and `close`.
+
     Further options are those of `Producer` for the connection layer.
     """
 
@@ -87,36 +74,69 @@ class Consumer:
         fetch_max_bytes: int = 50 * 1024 * 1024,
         retry_timeout_ms: float = 60_000,
         check_crcs: bool = True,
+        group_protocol: GroupProtocol = "classic",
+        group_instance_id: str | None = None,
+        group_remote_assignor: str | None = None,
+        partition_assignment_strategy: Strategy | Sequence[Strategy] = DEFAULT_STRATEGY,
+        session_timeout_ms: int = 45_000,
+        heartbeat_interval_ms: int = 3_000,
+        max_poll_interval_ms: int = 300_000,
+        enable_auto_commit: bool | None = None,
+        auto_commit_interval_ms: int = 5_000,
+        max_poll_records: int = 500,
+        metadata_max_age_ms: float = METADATA_MAX_AGE_MS,
+        client_rack: str | None = None,
         **cluster_options: Any,
     ) -> None:
-        if isolation_level not in ("read_committed", "read_uncommitted"):
-            raise ValueError(f"isolation_level {isolation_level!r}")
-        if auto_offset_reset not in ("earliest", "latest", "none"):
-            raise ValueError(
-                f"auto_offset_reset {auto_offset_reset!r} must be earliest, latest or none"
-            )
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
-        self._group_id = group_id
-        committed = isolation_level == "read_committed"
-        self._isolation = READ_COMMITTED if committed else READ_UNCOMMITTED
-        self._reset = auto_offset_reset
-        self._wait_ms = fetch_max_wait_ms
-        self._partition_bytes = max_partition_fetch_bytes
-        self._fetch_bytes = fetch_max_bytes
         self._retry_timeout_ms = retry_timeout_ms
-        self._check_crcs = check_crcs
-        self._positions: dict[TopicPartition, Position | None] = {}
-        # A partition is fetched again only when all its fetched records were returned.
-        self._fetched: dict[TopicPartition, _Fetched] = {}
-        self._failures = ReadFailures(retry_timeout_ms)
+        self._poll_records = max_poll_records
+        self._is_matched_by_broker = group_protocol == "consumer"
+        self._reading = AssignedReader(
+            self._cluster,
+            ReaderOptions(
+                isolation_level,
+                auto_offset_reset,
+                fetch_max_wait_ms,
+                max_partition_fetch_bytes,
+                fetch_max_bytes,
+                retry_timeout_ms,
+                check_crcs,
+            ),
+            self.committed if group_id is not None else None,
+        )
+        self._session: GroupSession | None = None
+        if group_id is not None:
+            options = GroupOptions(
+                group_id,
+                group_protocol,
+                group_instance_id,
+                partition_assignment_strategy,
+                group_remote_assignor,
+                session_timeout_ms,
+                heartbeat_interval_ms,
+                max_poll_interval_ms,
+                enable_auto_commit,
+                auto_commit_interval_ms,
+                client_rack,
+                metadata_max_age_ms,
+            )
+            self._session = GroupSession(self._cluster, options, self._reading)
 
     async def start(self) -> None:
         """Connect. Raises `ConnectionLostError` if no broker answers for `retry_timeout_ms`."""
         await self._cluster.connect(self._retry_timeout_ms)
 
     async def close(self) -> None:
-        """Close the connections, without a commit."""
-        await self._cluster.close()
+        """Leave the group, after a last commit if these are automatic, and close the connections.
+
+        A listener is told that the partitions are revoked.
+        """
+        try:
+            if self._session is not None:
+                await self._session.leave()
+        finally:
+            await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":
         """Connect."""
@@ -127,84 +147,122 @@ class Consumer:
         """Close."""
         await self.close()
 
+    # --- the group --------------------------------------------------------------------
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group, which says which partitions; `poll` joins it.
+
+        Either names, or a `pattern` that whole names match: an expression is matched by the broker
+        under the new protocol (RE2), else by this client, as a compiled one always is. A second
+        call replaces the subscription. `listener` is told of partitions that come and go.
+        """
+        session = self._require_group()
+        names = [topics] if isinstance(topics, str) else list(topics)
+        if bool(names) == (pattern is not None):
+            raise ValueError("subscribe takes the names of topics, or a pattern")
+        if self._reading.partitions and not session.is_subscribed:
+            raise IllegalStateError("partitions are assigned; assign none before subscribe")
+        by_broker = self._is_matched_by_broker
+        session.subscribe(Subscribed(names, pattern, is_matched_by_broker=by_broker), listener)
+
+    async def unsubscribe(self) -> None:
+        """Leave the group, as `close` does, and read nothing."""
+        await self._require_group().leave()
+        self._reading.assign([])
+
+    def subscription(self) -> list[str]:
+        """The topics that were subscribed to by name."""
+        return [] if self._session is None else list(self._session.topics)
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """As whom this consumer commits, for `Producer.send_offsets_to_transaction` (KIP-447)."""
+        return self._require_group().group_metadata()
+
     # --- positions --------------------------------------------------------------------
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others.
 
-        Those that were assigned before retain their positions.
+        Those that were assigned before retain their positions. Raises `IllegalStateError` for a
+        consumer that is subscribed.
         """
-        wanted = set(partitions)
-        self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
-        self._fetched = {tp: held for tp, held in self._fetched.items() if tp in wanted}
+        if self._session is not None:
+            self._session.require_no_member()
+        self._reading.assign(partitions)
 
     def assignment(self) -> list[TopicPartition]:
         """The assigned partitions."""
-        return list(self._positions)
+        return self._reading.partitions
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have `poll` return no records of these partitions until `resume`; they stay assigned."""
+        self._reading.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions again."""
+        self._reading.resume(partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        return self._reading.paused
 
     def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
         """Set a partition's position to `offset`.
 
         With a leader epoch the consumer first checks that the log before it is still the same.
         """
-        self._check_assigned(topic_partition)
-        at = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
-        if at.offset < 0:
-            raise ValueError(f"{topic_partition}: offset {at.offset} is below 0")
-        self._positions[topic_partition] = _position(at)
-        self._fetched.pop(topic_partition, None)
+        self._reading.seek(topic_partition, offset)
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read again from the group's committed offsets on (None: all assigned partitions).
+
+        `poll` looks them up. For the next attempt after a transaction was aborted.
+        """
+        self._require_group()
+        self._reading.forget_positions(self.assignment() if partitions is None else partitions)
 
     async def position(self, topic_partition: TopicPartition) -> int:
         """Return the offset of the next record that `poll` will return."""
-        self._check_assigned(topic_partition)
+        self._reading.check_assigned(topic_partition)
         return (await self.positions())[topic_partition].offset
 
     async def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions of all assigned partitions, as `commit` would commit them."""
-        await self._resolve_positions(self._retry_timeout_ms)
-        found = {}
-        for tp, position in self._positions.items():
-            at = position or Position(0)
-            if held := self._fetched.get(tp):
-                first = held.records[0]
-                # The epochs of batches that were skipped in between are not known.
-                is_known = first.offset == held.offset or first.leader_epoch == held.epoch
-                at = Position(first.offset, held.epoch if is_known else NO_EPOCH)
-            found[tp] = OffsetAndMetadata(at.offset, "", at.epoch)
-        return found
+        return await self._reading.positions()
 
     async def committed(
         self, partitions: Iterable[TopicPartition] | None = None, *, require_stable: bool = True
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the group's committed offsets (None: all); partitions without one are left out."""
-        return await fetch_offsets(
-            self._cluster,
-            self._require_group(),
-            partitions,
-            require_stable,
-            self._retry_timeout_ms,
-        )
+        session = self._require_group()
+        return await session.committed(partitions, require_stable, self._retry_timeout_ms)
 
     async def commit(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None = None
     ) -> None:
         """Commit the offsets of **next** records, outside any transaction.
 
-        `offsets` None commits the present positions. Raises `FatalError` (unknown_member_id) when
-        the group has members of its own.
+        `offsets` None commits the present positions. A member of the group commits as that, and
+        gets `CommitFailedError` once the group went on without it. A consumer that assigns its
+        partitions gets `FatalError` (unknown_member_id) when the group has members.
         """
-        group_id = self._require_group()
+        session = self._require_group()
         if offsets is None:
             offsets = await self.positions()
-        wanted = offsets
-        await self._cluster.retrying(
-            lambda: commit_offsets(self._cluster, group_id, wanted), self._retry_timeout_ms
-        )
+        await session.commit(offsets, self._retry_timeout_ms)
 
     # --- reading ----------------------------------------------------------------------
 
-    async def poll(self, timeout_ms: float = 1000, max_records: int = 500) -> list[ConsumerRecord]:
-        """Return up to `max_records` records, as soon as there are any.
+    async def poll(
+        self, timeout_ms: float = 1000, max_records: int | None = None
+    ) -> list[ConsumerRecord]:
+        """Return records, as soon as there are any; at most `max_records` or ``max_poll_records``.
 
         The list is empty if there are none for `timeout_ms`. The records of a partition are in
         offset order. Raises `OffsetOutOfRangeError` when the position is out of range and
@@ -214,27 +272,35 @@ class Consumer:
         raises `RetriableError`. None of these keeps the other partitions from being read: their
         records are returned first.
         """
-        if not self._positions:
-            raise IllegalStateError("no partitions are assigned")
-        deadline_ms = self._cluster.clock.monotonic_ms() + timeout_ms
+        clock = self._cluster.clock
+        deadline_ms = clock.monotonic_ms() + timeout_ms
         attempt = 0
         while True:
-            if records := self._take(max_records):
+            await self._take_part(deadline_ms)
+            if records := self._reading.take_records(max_records or self._poll_records):
                 return records
-            left_ms = deadline_ms - self._cluster.clock.monotonic_ms()
+            left_ms = deadline_ms - clock.monotonic_ms()
             if left_ms <= 0 and attempt:
                 return []
             try:
-                await self._read(max(0, min(self._wait_ms, int(left_ms))))
+                await self._reading.read(left_ms)
                 attempt = max(attempt, 1)
             except RetriableError:
-                if (
-                    overdue := self._failures.overdue(self._cluster.clock.monotonic_ms())
-                ) is not None:
+                if (overdue := self._reading.overdue()) is not None:
                     raise overdue from None
                 attempt += 1
                 delay_ms = self._cluster.backoff.delay_ms(attempt)
-                await self._cluster.clock.sleep(max(0.0, min(delay_ms, left_ms)))
+                await clock.sleep(max(0.0, min(delay_ms, left_ms)))
+
+    async def _take_part(self, deadline_ms: float) -> None:
+        """Carry out what the group wants; wait for partitions while there are none."""
+        is_idle = not self._reading.partitions
+        is_subscribed = False
+        if self._session is not None:
+            await self._session.advance(deadline_ms, wait=is_idle)
+            is_subscribed = self._session.is_subscribed
+        if is_idle and not is_subscribed:
+            raise IllegalStateError("nothing is read: call subscribe or assign before poll")
 
     async def fetch_batches(
         self,
@@ -257,241 +323,12 @@ class Consumer:
         (`FetchedPartition.leader_epoch`): if the log lost that batch since, `LogTruncationError` is
         raised.
         """
-        wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
         at = Position(offset, leader_epoch)
-
-        async def call() -> FetchedPartition:
-            nonlocal at
-            checked = await validate(self._cluster, {topic_partition: at})
-            at = _agreed(topic_partition, at, checked[topic_partition])
-            node_id = await self._cluster.leader(topic_partition)
-            await self._check_identity(topic_partition.topic, topic_id)
-            wanted = {topic_partition: _wanted(topic_partition, at, max_bytes)}
-            ((_, answer),) = await fetch_from(
-                self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
-            )
-            if answer.diverging_epoch is not None:
-                found = compare(at, *answer.diverging_epoch, at.validated)
-                at = _agreed(topic_partition, at, found)
-            return self._visible(topic_partition, at, answer)
-
-        return await self._cluster.retrying(call, self._retry_timeout_ms)
-
-    # --- inner ------------------------------------------------------------------------
-
-    def _take(self, max_records: int) -> list[ConsumerRecord]:
-        records: list[ConsumerRecord] = []
-        for topic_partition, held in list(self._fetched.items()):
-            while held.records and len(records) < max_records:
-                records.append(held.records.popleft())
-                held.offset, held.epoch = records[-1].offset + 1, records[-1].leader_epoch
-            if not held.records:
-                del self._fetched[topic_partition]
-        return records
-
-    async def _resolve_positions(self, timeout_ms: float) -> None:
-        """Find the positions that are missing. Raises `RetriableError` after `timeout_ms`."""
-        missing = [tp for tp, position in self._positions.items() if position is None]
-        if missing and self._group_id is not None:
-            for tp, committed in (await self.committed(missing)).items():
-                self._positions[tp] = _position(committed)
-        missing = [tp for tp in missing if self._positions[tp] is None]
-        if missing:
-            await self._reset_positions(missing, timeout_ms)
-
-    async def _reset_positions(self, partitions: list[TopicPartition], timeout_ms: float) -> None:
-        if self._reset == "none":
-            text = f"no offset for {', '.join(map(str, partitions))} and no reset policy"
-            raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range, text)
-        where = requests.EARLIEST if self._reset == "earliest" else requests.LATEST
-        found: dict[TopicPartition, OffsetAndMetadata] = {}
-        try:
-            wanted = dict.fromkeys(partitions, where)
-            await list_offsets(self._cluster, wanted, self._isolation, timeout_ms, found)
-        finally:
-            self._positions.update({tp: _position(at) for tp, at in found.items()})
-
-    async def _go_on(
-        self, topic_partition: TopicPartition, before: Position, found: Position | Diverged
-    ) -> None:
-        """Apply the leader's answer about a position: it is valid, or its log was truncated."""
-        if self._positions.get(topic_partition) != before:
-            return  # The user called `seek` or `assign` during the request.
-        if isinstance(found, Position):
-            self._positions[topic_partition] = found
-        elif self._reset == "none":
-            raise truncation(topic_partition, before, found)
-        elif found.epoch == NO_EPOCH:
-            await self._reset_positions([topic_partition], 0)
-        else:
-            self._positions[topic_partition] = Position(found.end_offset, found.epoch)
-
-    async def _read(self, wait_ms: int) -> None:
-        """Find positions and fetch, once. Errors are raised only if there are no records."""
-        errors: list[ClientError] = []
-        try:
-            await self._resolve_positions(0)
-        except ClientError as error:
-            errors.append(error)
-        failed = {tp: e for e in errors for tp, at in self._positions.items() if at is None}
-        try:
-            failed |= await self._fetch_all(wait_ms)
-        except ClientError as error:
-            errors.append(error)
-            failed |= dict.fromkeys(self._positions, error)
-        now_ms = self._cluster.clock.monotonic_ms()
-        for tp in self._positions:
-            if tp not in failed:
-                self._failures.succeeded(tp)
-            elif self._failures.failed(tp, failed[tp], now_ms):
-                log.warning("%s cannot be read: %s; trying again", tp, failed[tp])
-        errors += failed.values()
-        if errors and not self._fetched:
-            raise most_severe(errors)
-
-    async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
-        """Fetch what is due, and return the errors of single partitions."""
-        due = {
-            tp: position
-            for tp, position in self._positions.items()
-            if tp not in self._fetched and position is not None
-        }
-        checked, failed = await validate_each(self._cluster, due)
-        for tp, found in checked.items():
-            try:
-                await self._go_on(tp, due[tp], found)
-            except ClientError as error:
-                failed[tp] = error
-        leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
-        failed |= without
-        by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        for tp, node_id in leaders.items():
-            if position := self._positions.get(tp):
-                wanted = _wanted(tp, position, self._partition_bytes)
-                by_node.setdefault(node_id, {})[tp] = wanted
-        answers = await asyncio.gather(
-            *(
-                fetch_from(
-                    self._cluster, node_id, wanted, self._isolation, wait_ms, self._fetch_bytes
-                )
-                for node_id, wanted in by_node.items()
-            ),
-            return_exceptions=True,
-        )
-        for asked, answer in zip(by_node.values(), answers, strict=True):
-            if isinstance(answer, ClientError):
-                failed |= dict.fromkeys(asked, answer)
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                failed |= await self._accept(answer)
-        return failed
-
-    async def _accept(
-        self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]
-    ) -> dict[TopicPartition, ClientError]:
-        failed: dict[TopicPartition, ClientError] = {}
-        for topic_partition, answer in answers:
-            position = self._positions.get(topic_partition)
-            if position is not None:
-                try:
-                    await self._accept_one(topic_partition, position, answer)
-                except ClientError as error:
-                    failed[topic_partition] = error
-        return failed
-
-    async def _accept_one(
-        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
-    ) -> None:
-        if answer.diverging_epoch is not None:
-            found = compare(position, *answer.diverging_epoch, position.validated)
-            await self._go_on(topic_partition, position, found)
-            return
-        try:
-            fetched = self._visible(topic_partition, position, answer)
-        except OffsetOutOfRangeError:
-            await self._reset_positions([topic_partition], 0)
-            return
-        records, bad = read_records(fetched, position.offset)
-        reached = Position(fetched.next_offset, fetched.leader_epoch, position.validated)
-        if bad is not None:
-            if not records:
-                raise unreadable(topic_partition, bad)
-            reached = Position(bad.offset, records[-1].leader_epoch, position.validated)
-        self._positions[topic_partition] = reached
-        if records:
-            held = _Fetched(deque(records), position.offset, position.epoch)
-            self._fetched[topic_partition] = held
-
-    def _visible(
-        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
-    ) -> FetchedPartition:
-        code = ErrorCode(answer.error)
-        if code is not ErrorCode.none:
-            if code.retriable:
-                self._cluster.metadata.mark_stale(topic_partition.topic)
-            raise classify(code, Operation.FETCH, f"{topic_partition} at offset {position.offset}")
-        aborted = None
-        if self._isolation == READ_COMMITTED:
-            aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
-        records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
-        try:
-            visible = visible_batches(
-                records, position.offset, aborted, check_crcs=self._check_crcs
-            )
-        except BadBatch as bad:
-            raise unreadable(topic_partition, bad) from bad
-        return FetchedPartition(
-            topic_partition,
-            visible.batches,
-            visible.next_offset,
-            answer.high_watermark,
-            answer.last_stable_offset,
-            answer.log_start_offset,
-            visible.leader_epoch if visible.next_offset > position.offset else position.epoch,
+        return await self._reading.fetch_batches(
+            topic_partition, at, max_bytes, max_wait_ms, topic_id
         )
 
-    async def _check_identity(self, name: str, topic_id: TopicId | None) -> None:
-        metadata = self._cluster.metadata
-        if topic_id is None or metadata.topic_id(name) in (None, topic_id):
-            return
-        # The cache may have the id of a deleted topic of that name.
-        await self._cluster.refresh([name])
-        known = metadata.topic_id(name)
-        if known not in (None, topic_id):
-            text = f"topic {name} has the id {known}, not {topic_id}"
-            raise FatalError(ErrorCode.inconsistent_topic_id, text)
-
-    def _check_assigned(self, topic_partition: TopicPartition) -> None:
-        if topic_partition not in self._positions:
-            raise IllegalStateError(f"{topic_partition} is not assigned")
-
-    def _require_group(self) -> str:
-        if self._group_id is None:
+    def _require_group(self) -> GroupSession:
+        if self._session is None:
             raise IllegalStateError("the consumer has no group_id")
-        return self._group_id
-
-
-def unreadable(topic_partition: TopicPartition, bad: BadBatch) -> FatalError:
-    """Return the error of a batch that cannot be read, with its place."""
-    text = f"{topic_partition} cannot be read at offset {bad.offset}: {bad.message}"
-    return FatalError(bad.code, text)
-
-
-def _position(at: OffsetAndMetadata) -> Position:
-    return Position(at.offset, at.leader_epoch)
-
-
-def _wanted(topic_partition: TopicPartition, position: Position, max_bytes: int) -> FetchPartition:
-    leader_epoch = NO_EPOCH if position.validated is None else position.validated.leader_epoch
-    return FetchPartition(
-        topic_partition.partition, position.offset, max_bytes, leader_epoch, position.epoch
-    )
-
-
-def _agreed(
-    topic_partition: TopicPartition, position: Position, found: Position | Diverged
-) -> Position:
-    if isinstance(found, Diverged):
-        raise truncation(topic_partition, position, found)
-    return found
+        return self._session

@@ -21,6 +21,7 @@ __all__ = [
     "AbortableError",
     "AuthenticationError",
     "ClientError",
+    "CommitFailedError",
     "ConnectionLostError",
     "DeliveryTimeoutError",
     "FatalError",
@@ -103,6 +104,13 @@ class IllegalStateError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_txn_state, message)
+
+
+class CommitFailedError(ClientError):
+    """The group went on without this member, so it may no longer commit what it read.
+
+    Another member may read the same records. The next `poll` takes part in the group again.
+    """
 
 
 class OffsetOutOfRangeError(FatalError):

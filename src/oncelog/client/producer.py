@@ -28,7 +28,7 @@ from oncelog.client.reliability import reliability
 from oncelog.client.sender import Sender, Token
 from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactions import TransactionCalls
-from oncelog.client.values import OffsetAndMetadata, RecordMetadata
+from oncelog.client.values import GroupOrMember, OffsetAndMetadata, RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import (
@@ -316,14 +316,14 @@ class Producer:
         transaction.begin()
 
     async def send_offsets_to_transaction(
-        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group_id: str
+        self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: GroupOrMember
     ) -> None:
-        """Commit consumed offsets as part of the transaction.
+        """Commit consumed offsets, of **next** records, as part of the transaction (INV-6).
 
-        They become visible when it commits (INV-6).
-
-        Offsets are those of the **next** record to read. Errors as everywhere in a transaction.
+        `group`: the `group_metadata()` of the consumer, so that they are refused once the group has
+        given its partitions away (KIP-447); or the group's name, unchecked.
         """
+        group_id = requests.as_member(group).group_id
         self._require_transactional()
         self._transaction.check_may_send()
         producer_id, epoch = self._transaction.producer_id, self._transaction.producer_epoch
@@ -333,7 +333,7 @@ class Producer:
                     self._transaction.call_begins()
                     await self._calls.add_offsets(producer_id, epoch, group_id)
                 self._transaction.group_added(group_id)
-                await self._calls.txn_offset_commit(producer_id, epoch, group_id, offsets)
+                await self._calls.txn_offset_commit(producer_id, epoch, group, offsets)
         except ClientError as error:
             self._transaction.failed(error)
             raise

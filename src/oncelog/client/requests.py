@@ -9,6 +9,8 @@ from typing import TypeVar
 from uuid import UUID
 
 from oncelog.client.values import (
+    ConsumerGroupMetadata,
+    GroupOrMember,
     Node,
     OffsetAndMetadata,
     PartitionDescription,
@@ -49,7 +51,6 @@ TXN_OFFSETS_BY_NAME_MAX = 5
 TXN_OFFSETS_TV1_MAX = 4
 """The last version of TxnOffsetCommit that adds no group to a transaction by itself (KIP-890)."""
 
-NO_GENERATION = -1
 EARLIEST = -2
 LATEST = -1
 
@@ -257,17 +258,21 @@ def txn_offset_commit_request(
     transactional_id: str,
     producer_id: int,
     producer_epoch: int,
-    group_id: str,
+    group: GroupOrMember,
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     topic_ids: Mapping[str, UUID | None],
 ) -> txn_offset_commit.TxnOffsetCommitRequest:
-    """Build the TxnOffsetCommit of a client that is no member of the group (generation -1).
+    """TxnOffsetCommit, with both names and ids, for any version.
 
-    It has both names and ids, for any version.
+    The coordinator checks the member, if one is named (KIP-447).
     """
+    who = as_member(group)
     return txn_offset_commit.TxnOffsetCommitRequest(
         transactional_id=transactional_id,
-        group_id=group_id,
+        group_id=who.group_id,
+        generation_id_or_member_epoch=who.generation,
+        member_id=who.member_id,
+        group_instance_id=who.group_instance_id,
         producer_id=producer_id,
         producer_epoch=producer_epoch,
         topics=tuple(
@@ -282,14 +287,21 @@ def txn_offset_commit_request(
 # --- groups ---------------------------------------------------------------------------
 
 
+def as_member(group: GroupOrMember) -> ConsumerGroupMetadata:
+    """The member that is named, or the group without a member."""
+    return ConsumerGroupMetadata(group) if isinstance(group, str) else group
+
+
 def offset_commit_request(
-    group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+    group: GroupOrMember, offsets: Mapping[TopicPartition, OffsetAndMetadata]
 ) -> offset_commit.OffsetCommitRequest:
-    """Build the OffsetCommit of a client that is no member of the group."""
+    """OffsetCommit of a member, or of a client that is none."""
+    who = as_member(group)
     return offset_commit.OffsetCommitRequest(
-        group_id=group_id,
-        generation_id_or_member_epoch=NO_GENERATION,
-        member_id="",
+        group_id=who.group_id,
+        generation_id_or_member_epoch=who.generation,
+        member_id=who.member_id,
+        group_instance_id=who.group_instance_id,
         topics=tuple(
             offset_commit.OffsetCommitRequestTopic(name=name, partitions=partitions)
             for name, partitions in _committed(OffsetCommitRequestPartition, offsets)
@@ -298,9 +310,12 @@ def offset_commit_request(
 
 
 def offset_fetch_request(
-    group_id: str, partitions: Iterable[TopicPartition] | None, require_stable: bool
+    group: GroupOrMember,
+    partitions: Iterable[TopicPartition] | None,
+    require_stable: bool,
 ) -> offset_fetch.OffsetFetchRequest:
     """OffsetFetch for one group (None: everything it committed)."""
+    who = as_member(group)
     topics = None
     if partitions is not None:
         topics = tuple(
@@ -308,7 +323,14 @@ def offset_fetch_request(
             for name, p in by_topic(partitions).items()
         )
     return offset_fetch.OffsetFetchRequest(
-        groups=(offset_fetch.OffsetFetchRequestGroup(group_id=group_id, topics=topics),),
+        groups=(
+            offset_fetch.OffsetFetchRequestGroup(
+                group_id=who.group_id,
+                member_id=who.member_id or None,
+                member_epoch=who.generation,
+                topics=topics,
+            ),
+        ),
         require_stable=require_stable,
     )
 

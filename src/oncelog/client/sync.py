@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import re
 import sys
 import warnings
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -18,9 +19,16 @@ from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from oncelog.client import admin, consumer, producer
-from oncelog.client.values import ConsumerRecord, OffsetAndMetadata, RecordMetadata
+from oncelog.client.machines.membership import ChangeKind
+from oncelog.client.membership import RebalanceListener, method_for
+from oncelog.client.values import (
+    ConsumerGroupMetadata,
+    ConsumerRecord,
+    OffsetAndMetadata,
+    RecordMetadata,
+)
 from oncelog.core.ids import TopicPartition
-from oncelog.runtime.background_loop import BackgroundLoop
+from oncelog.runtime.background_loop import BackgroundLoop, Calls, called
 
 __all__ = ["Admin", "Consumer", "Producer"]
 
@@ -48,7 +56,11 @@ class _Blocking(Generic[C]):
 
     def start(self) -> None:
         """Connect. Raises as the asyncio client."""
-        self._loop.run(self._client.start())
+        self._run(self._client.start())
+
+    def _run(self, awaitable: Awaitable[T]) -> T:
+        """Wait for what the asyncio client does."""
+        return self._loop.run(awaitable)
 
     def close(self) -> None:
         """Close the connections and the thread, without a flush. A second call does nothing.
@@ -79,7 +91,7 @@ class _Blocking(Generic[C]):
         if self._loop.is_closed:
             return
         try:
-            self._loop.run(self._client.__aexit__(exc_type, *rest))
+            self._run(self._client.__aexit__(exc_type, *rest))
         finally:
             self.close()
 
@@ -91,7 +103,7 @@ def _blocking(
 
     @functools.wraps(method)
     def call(self: _Blocking[C], /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self._loop.run(method(self._client, *args, **kwargs))
+        return self._run(method(self._client, *args, **kwargs))
 
     return call
 
@@ -144,6 +156,62 @@ class Consumer(_Blocking[consumer.Consumer]):
 
     def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
         super().__init__(consumer.Consumer(bootstrap_servers, **options))
+        self.calls = Calls()
+
+    def subscribe(
+        self,
+        topics: Iterable[str] = (),
+        *,
+        pattern: str | re.Pattern[str] | None = None,
+        listener: RebalanceListener | None = None,
+    ) -> None:
+        """Read topics as a member of the group; `listener` is called in the thread that polls."""
+        told = None if listener is None else _InCallersThread(self, listener)
+
+        async def subscribe() -> None:
+            self._client.subscribe(topics, pattern=pattern, listener=told)
+
+        self._loop.run(subscribe())
+
+    def close(self) -> None:
+        """Leave the group and close, as `oncelog.Consumer.close`; a second call does nothing."""
+        try:
+            if self._loop.refusal is None:
+                self._run(self._client.close())
+        finally:
+            super().close()
+
+    def _run(self, awaitable: Awaitable[T]) -> T:
+        """Wait, and call the listener meanwhile, which may call this consumer in turn."""
+        outer, self.calls = self.calls, Calls()
+        try:
+            return self._loop.run(awaitable, self.calls)
+        finally:
+            self.calls = outer
+
+    def subscription(self) -> list[str]:
+        """The topics that were subscribed to by name."""
+        return self._client.subscription()
+
+    def group_metadata(self) -> ConsumerGroupMetadata:
+        """As whom this consumer commits (KIP-447)."""
+        return self._client.group_metadata()
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Have `poll` return no records of these partitions until `resume`."""
+        self._client.pause(partitions)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions again."""
+        self._client.resume(partitions)
+
+    def paused(self) -> list[TopicPartition]:
+        """The partitions that are paused."""
+        return self._client.paused()
+
+    def seek_to_committed(self, partitions: Iterable[TopicPartition] | None = None) -> None:
+        """Read again from the group's committed offsets on (None: all assigned partitions)."""
+        self._client.seek_to_committed(partitions)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Read these partitions from now on, and no others."""
@@ -163,10 +231,33 @@ class Consumer(_Blocking[consumer.Consumer]):
             yield from self.poll()
 
     poll = _blocking(consumer.Consumer.poll)
+    unsubscribe = _blocking(consumer.Consumer.unsubscribe)
     commit = _blocking(consumer.Consumer.commit)
     committed = _blocking(consumer.Consumer.committed)
     position = _blocking(consumer.Consumer.position)
     positions = _blocking(consumer.Consumer.positions)
+
+
+class _InCallersThread:
+    """Has a listener called in the thread that waits for `poll`."""
+
+    def __init__(self, waiting: Consumer, listener: RebalanceListener) -> None:
+        self._waiting = waiting
+        self._listener = listener
+
+    async def _call(self, kind: ChangeKind, partitions: list[TopicPartition]) -> None:
+        method = method_for(self._listener, kind)
+        if method is not None:
+            await called(self._waiting.calls, functools.partial(method, partitions))
+
+    async def on_partitions_revoked(self, partitions: list[TopicPartition]) -> None:
+        await self._call(ChangeKind.REVOKED, partitions)
+
+    async def on_partitions_assigned(self, partitions: list[TopicPartition]) -> None:
+        await self._call(ChangeKind.ASSIGNED, partitions)
+
+    async def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
+        await self._call(ChangeKind.LOST, partitions)
 
 
 class Admin(_Blocking[admin.Admin]):

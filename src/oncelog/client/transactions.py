@@ -16,13 +16,11 @@ from oncelog.client.errors import (
     ConnectionLostError,
     FatalError,
     IllegalStateError,
-    Operation,
-    RetriableError,
-    classify,
 )
+from oncelog.client.group_offsets import fetch_offsets
 from oncelog.client.settings import Role, kafka_names
 from oncelog.client.transactional_log import ProducerStamp, committed_value, produce_first
-from oncelog.client.values import OffsetAndMetadata
+from oncelog.client.values import GroupOrMember, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import COORDINATOR_RETRY_TIMEOUT_MS
@@ -149,15 +147,16 @@ class TransactionCalls:
         self,
         producer_id: int,
         producer_epoch: int,
-        group_id: str,
+        group: GroupOrMember,
         offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Write offsets that become visible when the transaction commits (INV-6)."""
+        group_id = requests.as_member(group).group_id
 
         async def call() -> None:
             ids = {at.topic: self.cluster.metadata.topic_id(at.topic) for at in offsets}
             request = requests.txn_offset_commit_request(
-                self.transactional_id, producer_id, producer_epoch, group_id, offsets, ids
+                self.transactional_id, producer_id, producer_epoch, group, offsets, ids
             )
             at_most = requests.txn_offsets_version_max(ids.values(), is_tv1=self.version < 2)
             response = await self.cluster.ask_coordinator(
@@ -470,31 +469,3 @@ async def _missing_now(
         for partition in topic.partitions
     }
     return {tp for tp in partitions - existing if tp.topic not in errors}
-
-
-async def fetch_offsets(
-    cluster: Cluster,
-    group_id: str,
-    partitions: Iterable[TopicPartition] | None,
-    require_stable: bool,
-    timeout_ms: float,
-) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Ask a group's coordinator for its offsets, again while they are unstable.
-
-    Raises `RetriableError` after `timeout_ms`.
-    """
-    request = requests.offset_fetch_request(group_id, partitions, require_stable)
-
-    async def call() -> dict[TopicPartition, OffsetAndMetadata]:
-        response = await cluster.ask_coordinator(
-            GROUP, group_id, ApiKey.OFFSET_FETCH, request, requests.OFFSETS_BY_NAME_MAX
-        )
-        code, offsets = requests.offsets_of(response)
-        if code is not ErrorCode.none:
-            error = cluster.coordinator_error(GROUP, group_id, code, f"group {group_id}")
-            raise (
-                classify(code, Operation.OTHER) if not isinstance(error, RetriableError) else error
-            )
-        return offsets
-
-    return await cluster.retrying(call, timeout_ms)

@@ -13,6 +13,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 __all__ = [
     "ClusterDescription",
     "ConfigEntry",
+    "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DataFolder",
     "FeatureLevels",
@@ -60,6 +61,22 @@ class OffsetAndMetadata(NamedTuple):
     offset: int
     metadata: str = ""
     leader_epoch: int = -1
+
+
+class ConsumerGroupMetadata(NamedTuple):
+    """As whom a group's offsets are committed (KIP-447); -1 and "" name no member.
+
+    `generation` is the member epoch under the new protocol.
+    """
+
+    group_id: str
+    generation: int = -1
+    member_id: str = ""
+    group_instance_id: str | None = None
+
+
+GroupOrMember = str | ConsumerGroupMetadata
+"""A group by its name, or a member of it, whom the coordinator then checks."""
 
 
 class ConsumerRecord(NamedTuple):

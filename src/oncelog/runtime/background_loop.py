@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import ctypes
 import os
+import queue
 import sys
 import threading
 import weakref
@@ -21,14 +22,35 @@ from typing import Any, TypeVar
 from oncelog.core.limits import BACKGROUND_CLOSE_MS_MAX
 from oncelog.runtime.loop import new_event_loop
 
-__all__ = ["BackgroundLoop", "require_threads"]
+__all__ = ["BackgroundLoop", "Calls", "called", "require_threads"]
 
 T = TypeVar("T")
+
+Calls = queue.SimpleQueue[Callable[[], None] | None]
+"""What the loop asks the thread of a caller to call; None is the end."""
 
 CLOSED = "it is closed already: make another one"
 CLOSED_MEANWHILE = "it was closed while this call waited"
 FORKED = "it was made before this process was forked: make another one in the child"
 OWN_THREAD = "a call from its own thread would wait for itself: call it from another thread"
+
+
+async def called(calls: Calls, function: Callable[[], object]) -> None:
+    """Have the thread that waits in `BackgroundLoop.run` call a function, and await its end."""
+    outcome: Future[None] = Future()
+
+    def call() -> None:
+        try:
+            function()
+        except BaseException as error:
+            outcome.set_exception(error if isinstance(error, Exception) else RuntimeError(error))
+            if not isinstance(error, Exception):
+                raise
+        else:
+            outcome.set_result(None)
+
+    calls.put(call)
+    await asyncio.wrap_future(outcome)
 
 
 class BackgroundLoop:
@@ -62,7 +84,7 @@ class BackgroundLoop:
 
         Raises `RuntimeError` once it is closed, in a forked child and in its own thread.
         """
-        refusal = self._refusal()
+        refusal = self.refusal
         if refusal is not None:
             _drop(awaitable)
             raise RuntimeError(refusal)
@@ -91,13 +113,18 @@ class BackgroundLoop:
         if self._has_ended:
             self._fail(call)
 
-    def run(self, awaitable: Awaitable[T]) -> T:
+    def run(self, awaitable: Awaitable[T], calls: Calls | None = None) -> T:
         """Run `awaitable` in the thread and return its result; Ctrl-C cancels it.
 
+        Meanwhile this thread calls what comes through `calls` (`called`), a queue for this run.
         Raises as `start`, and `RuntimeError` when it is closed meanwhile.
         """
         call = self.start(awaitable)
         try:
+            if calls is not None:
+                call.add_done_callback(lambda _: calls.put(None))
+                while (wanted := calls.get()) is not None:
+                    wanted()
             return call.result()
         except CancelledError:
             if self._is_ending:
@@ -134,7 +161,9 @@ class BackgroundLoop:
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop)
 
-    def _refusal(self) -> str | None:
+    @property
+    def refusal(self) -> str | None:
+        """Why nothing can be run, if so."""
         if self._pid != os.getpid():
             return FORKED
         if self._died_of is not None:
@@ -145,7 +174,7 @@ class BackgroundLoop:
 
     def _fail(self, call: Future[Any]) -> None:
         with contextlib.suppress(InvalidStateError):
-            call.set_exception(RuntimeError(self._refusal() or CLOSED))
+            call.set_exception(RuntimeError(self.refusal or CLOSED))
 
     def _let_go_in_child(self) -> None:
         """After a fork: fail the calls, and keep the loop for ever.

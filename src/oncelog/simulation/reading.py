@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeVar
 
 from oncelog.client import Admin, ClientError, Consumer
 from oncelog.client.cluster import Cluster
-from oncelog.client.transactions import fetch_offsets
+from oncelog.client.group_offsets import fetch_offsets
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.protocol.api import ApiKey

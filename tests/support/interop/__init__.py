@@ -1,4 +1,4 @@
-"""Stock Python clients behind one shape, so that one suite asks the same of each of them."""
+"""Python clients, stock ones and our own, behind one shape: one suite asks the same of each."""
 
 from tests.support.interop.aio import Aiokafka
 from tests.support.interop.base import (
@@ -15,10 +15,11 @@ from tests.support.interop.base import (
     wait_until,
 )
 from tests.support.interop.librdkafka import ConfluentKafka
+from tests.support.interop.own import Own
 from tests.support.interop.python import KafkaPython
 
 CLIENTS: dict[str, type[Client]] = {
-    made.name: made for made in (ConfluentKafka, KafkaPython, Aiokafka)
+    made.name: made for made in (ConfluentKafka, KafkaPython, Aiokafka, Own)
 }
 
 __all__ = [

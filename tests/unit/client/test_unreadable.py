@@ -131,7 +131,7 @@ async def test_a_partition_that_fails_for_long_is_named_in_a_warning(
     async with consumer(broker) as reading:
         reading.assign([TP])
         began_ms = reading._cluster.clock.monotonic_ms() - TOLD_AFTER_MS
-        reading._failures.failed(TP, RetriableError(ErrorCode.none), began_ms)
+        reading._reading._failures.failed(TP, RetriableError(ErrorCode.none), began_ms)
         assert await reading.poll(50) == []
     (said,) = [each for each in caplog.records if each.levelno == logging.WARNING]
     assert "t-0 cannot be read: " in said.getMessage()

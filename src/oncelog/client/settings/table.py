@@ -55,6 +55,16 @@ def _one_of(*choices: str) -> Parse:
     return parse
 
 
+def _one_of_any_case(*choices: str) -> Parse:
+    parse = _one_of(*choices)
+    return lambda name, value: parse(name, str(value).lower())
+
+
+def _list(name: str, value: object) -> object:
+    """A list as a text with commas; anything else is taken as it is."""
+    return [each.strip() for each in value.split(",")] if isinstance(value, str) else value
+
+
 _CONNECTION: Final[dict[str, tuple[str, Parse]]] = {
     "bootstrap.servers": ("bootstrap_servers", _text),
     "client.id": ("client_id", _text),
@@ -105,6 +115,18 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
         "check.crcs": ("check_crcs", _boolean),
         "default.api.timeout.ms": ("retry_timeout_ms", _number),
+        "group.protocol": ("group_protocol", _one_of_any_case("classic", "consumer")),
+        "group.instance.id": ("group_instance_id", _text),
+        "group.remote.assignor": ("group_remote_assignor", _text),
+        "partition.assignment.strategy": ("partition_assignment_strategy", _list),
+        "session.timeout.ms": ("session_timeout_ms", _number),
+        "heartbeat.interval.ms": ("heartbeat_interval_ms", _number),
+        "max.poll.interval.ms": ("max_poll_interval_ms", _number),
+        "max.poll.records": ("max_poll_records", _number),
+        "enable.auto.commit": ("enable_auto_commit", _boolean),
+        "auto.commit.interval.ms": ("auto_commit_interval_ms", _number),
+        "metadata.max.age.ms": ("metadata_max_age_ms", _number),
+        "client.rack": ("client_rack", _text),
     },
     Role.ADMIN: {**_CONNECTION, "default.api.timeout.ms": ("timeout_ms", _number)},
     Role.DRIVER: {**_CONNECTION, **_TRANSACTION, "max.block.ms": ("timeout_ms", _number)},
@@ -114,29 +136,19 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
 WITHOUT_EFFECT: Final = frozenset(
     {
         "allow.auto.create.topics",
-        "auto.commit.interval.ms",
         "auto.include.jmx.reporter",
         "client.dns.lookup",
-        "client.rack",
         "connections.max.idle.ms",
-        "enable.auto.commit",
         "enable.metrics.push",
         "fetch.min.bytes",
-        "group.instance.id",
-        "group.protocol",
-        "heartbeat.interval.ms",
         "key.deserializer",
         "key.serializer",
-        "max.poll.interval.ms",
-        "max.poll.records",
         "max.request.size",
-        "metadata.max.age.ms",
         "metadata.max.idle.ms",
         "metric.reporters",
         "metrics.num.samples",
         "metrics.recording.level",
         "metrics.sample.window.ms",
-        "partition.assignment.strategy",
         "receive.buffer.bytes",
         "reconnect.backoff.max.ms",
         "reconnect.backoff.ms",
@@ -149,7 +161,6 @@ WITHOUT_EFFECT: Final = frozenset(
         "sasl.login.retry.backoff.max.ms",
         "sasl.login.retry.backoff.ms",
         "send.buffer.bytes",
-        "session.timeout.ms",
         "ssl.keymanager.algorithm",
         "ssl.protocol",
         "ssl.secure.random.implementation",

@@ -16,7 +16,7 @@ from oncelog import OffsetAndMetadata, TopicPartition
 from oncelog.client import group_offsets
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import RetriableError
-from oncelog.client.transactions import fetch_offsets
+from oncelog.client.group_offsets import fetch_offsets
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.runtime.disk import Lane

@@ -36,7 +36,7 @@ def test_what_is_another_clients_is_passed_over() -> None:
 
 
 def test_what_has_no_effect_here_is_passed_over() -> None:
-    assert client_options(Role.CONSUMER, {"session.timeout.ms": "1", "retries": 3}) == {}
+    assert client_options(Role.CONSUMER, {"fetch.min.bytes": "1", "retries": 3}) == {}
     assert client_options(Role.PRODUCER, {"retries": "3"}) == {"retries": 3}
 
 

@@ -1,0 +1,448 @@
+"""Where a consumer stands in its partitions, and what it fetches from there.
+
+`machines.fetching` decides which records are visible (INV-3); the state here is each partition's
+position, and what was fetched beyond it. Nothing happens between calls.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from oncelog.client import requests
+from oncelog.client.cluster import Cluster
+from oncelog.client.errors import (
+    ClientError,
+    FatalError,
+    IllegalStateError,
+    OffsetOutOfRangeError,
+    Operation,
+    classify,
+    most_severe,
+)
+from oncelog.client.fetching import fetch_from
+from oncelog.client.machines.failures import ReadFailures
+from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
+from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
+from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.validation import truncation, validate, validate_each
+from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
+
+__all__ = ["AssignedReader", "IsolationLevel", "OffsetReset", "ReaderOptions", "unreadable"]
+
+log = logging.getLogger("oncelog.client")
+
+IsolationLevel = Literal["read_committed", "read_uncommitted"]
+OffsetReset = Literal["earliest", "latest", "none"]
+Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
+
+
+_GONE = Position(0)
+"""Stands for the position of a partition that is no longer read."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderOptions:
+    """What `Consumer` is given for its fetches; see there."""
+
+    isolation_level: IsolationLevel
+    reset: OffsetReset
+    wait_ms: int
+    partition_bytes: int
+    fetch_bytes: int
+    retry_timeout_ms: float
+    check_crcs: bool
+
+    def __post_init__(self) -> None:
+        if self.isolation_level not in ("read_committed", "read_uncommitted"):
+            raise ValueError(f"isolation_level {self.isolation_level!r}")
+        if self.reset not in ("earliest", "latest", "none"):
+            raise ValueError(f"auto_offset_reset {self.reset!r} must be earliest, latest or none")
+
+    @property
+    def isolation(self) -> int:
+        """The level's number on the wire."""
+        is_committed = self.isolation_level == "read_committed"
+        return READ_COMMITTED if is_committed else READ_UNCOMMITTED
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """Fetched records not returned yet; `epoch` is that of the batch before `offset`."""
+
+    records: deque[ConsumerRecord]
+    offset: int
+    epoch: int
+
+
+class AssignedReader:
+    """The partitions that one consumer reads.
+
+    `committed` looks up the offsets of its group, where it has one: reading begins there.
+    """
+
+    def __init__(
+        self, cluster: Cluster, options: ReaderOptions, committed: Committed | None
+    ) -> None:
+        self._cluster = cluster
+        self._isolation = options.isolation
+        self._reset = options.reset
+        self._wait_ms = options.wait_ms
+        self._partition_bytes = options.partition_bytes
+        self._fetch_bytes = options.fetch_bytes
+        self._retry_timeout_ms = options.retry_timeout_ms
+        self._check_crcs = options.check_crcs
+        self._committed = committed
+        self._positions: dict[TopicPartition, Position | None] = {}
+        # A partition is fetched again only when all its fetched records were returned.
+        self._fetched: dict[TopicPartition, _Fetched] = {}
+        self._paused: set[TopicPartition] = set()
+        self._failures = ReadFailures(options.retry_timeout_ms)
+
+    # --- which partitions -------------------------------------------------------------
+
+    @property
+    def partitions(self) -> list[TopicPartition]:
+        """What is read, in order."""
+        return list(self._positions)
+
+    @property
+    def paused(self) -> list[TopicPartition]:
+        """What is read, but not returned for now."""
+        return sorted(self._paused)
+
+    def assign(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions and no others; those that were read before go on."""
+        wanted = set(partitions)
+        self._positions = {tp: self._positions.get(tp) for tp in sorted(wanted)}
+        self._fetched = {tp: held for tp, held in self._fetched.items() if tp in wanted}
+        self._paused &= wanted
+
+    def take(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions too."""
+        self.assign({*self._positions, *partitions})
+
+    def drop(self, partitions: Iterable[TopicPartition]) -> None:
+        """Read these partitions no more."""
+        self.assign(self._positions.keys() - set(partitions))
+
+    def pause(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return no records of these until they are resumed."""
+        for topic_partition in partitions:
+            self.check_assigned(topic_partition)
+            self._paused.add(topic_partition)
+
+    def resume(self, partitions: Iterable[TopicPartition]) -> None:
+        """Return their records again."""
+        self._paused.difference_update(partitions)
+
+    def check_assigned(self, topic_partition: TopicPartition) -> None:
+        """Raise `IllegalStateError` unless the partition is read."""
+        if topic_partition not in self._positions:
+            raise IllegalStateError(f"{topic_partition} is not assigned")
+
+    # --- positions --------------------------------------------------------------------
+
+    def seek(self, topic_partition: TopicPartition, offset: int | OffsetAndMetadata) -> None:
+        """See `Consumer.seek`."""
+        self.check_assigned(topic_partition)
+        at = OffsetAndMetadata(offset) if isinstance(offset, int) else offset
+        if at.offset < 0:
+            raise ValueError(f"{topic_partition}: offset {at.offset} is below 0")
+        self._positions[topic_partition] = _position(at)
+        self._fetched.pop(topic_partition, None)
+
+    def forget_positions(self, partitions: Iterable[TopicPartition]) -> None:
+        """Go on at the committed offsets, or where the reset policy says."""
+        for topic_partition in partitions:
+            self.check_assigned(topic_partition)
+            self._positions[topic_partition] = None
+            self._fetched.pop(topic_partition, None)
+
+    async def positions(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """See `Consumer.positions`."""
+        await self._resolve_positions(self._retry_timeout_ms)
+        return self.consumed()
+
+    def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
+        """Return the positions behind what was returned, where they are known."""
+        found = {}
+        for tp, position in self._positions.items():
+            if position is None:
+                continue
+            at = position
+            if held := self._fetched.get(tp):
+                first = held.records[0]
+                # The epochs of batches that were skipped in between are not known.
+                is_known = first.offset == held.offset or first.leader_epoch == held.epoch
+                at = Position(first.offset, held.epoch if is_known else NO_EPOCH)
+            found[tp] = OffsetAndMetadata(at.offset, "", at.epoch)
+        return found
+
+    # --- reading ----------------------------------------------------------------------
+
+    def overdue(self) -> ClientError | None:
+        """The error of a partition that has failed for too long."""
+        return self._failures.overdue(self._cluster.clock.monotonic_ms())
+
+    async def fetch_batches(
+        self,
+        topic_partition: TopicPartition,
+        at: Position,
+        max_bytes: int,
+        max_wait_ms: int | None,
+        topic_id: TopicId | None,
+    ) -> FetchedPartition:
+        """See `Consumer.fetch_batches`."""
+        wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
+
+        async def call() -> FetchedPartition:
+            nonlocal at
+            checked = await validate(self._cluster, {topic_partition: at})
+            at = _agreed(topic_partition, at, checked[topic_partition])
+            node_id = await self._cluster.leader(topic_partition)
+            await self._check_identity(topic_partition.topic, topic_id)
+            wanted = {topic_partition: _wanted(topic_partition, at, max_bytes)}
+            ((_, answer),) = await fetch_from(
+                self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
+            )
+            if answer.diverging_epoch is not None:
+                found = compare(at, *answer.diverging_epoch, at.validated)
+                at = _agreed(topic_partition, at, found)
+            return self._visible(topic_partition, at, answer)
+
+        return await self._cluster.retrying(call, self._retry_timeout_ms)
+
+    # --- inner ------------------------------------------------------------------------
+
+    def take_records(self, max_records: int) -> list[ConsumerRecord]:
+        """Return up to `max_records` of what was fetched."""
+        records: list[ConsumerRecord] = []
+        for topic_partition, held in list(self._fetched.items()):
+            if topic_partition in self._paused:
+                continue
+            while held.records and len(records) < max_records:
+                records.append(held.records.popleft())
+                held.offset, held.epoch = records[-1].offset + 1, records[-1].leader_epoch
+            if not held.records:
+                del self._fetched[topic_partition]
+        return records
+
+    async def _resolve_positions(self, timeout_ms: float) -> None:
+        """Find the positions that are missing. Raises `RetriableError` after `timeout_ms`."""
+        missing = [tp for tp, position in self._positions.items() if position is None]
+        if missing and self._committed is not None:
+            for tp, committed in (await self._committed(missing)).items():
+                self._found(tp, committed)
+        missing = [tp for tp in missing if self._positions.get(tp, _GONE) is None]
+        if missing:
+            await self._reset_positions(missing, timeout_ms)
+
+    def _found(self, topic_partition: TopicPartition, at: OffsetAndMetadata) -> None:
+        """Begin at a committed offset, unless `seek` or a rebalance came first."""
+        if self._positions.get(topic_partition, _GONE) is None:
+            self._positions[topic_partition] = _position(at)
+
+    def _reach(self, topic_partition: TopicPartition, position: Position) -> None:
+        """Go on at a position, if the partition is still read."""
+        if topic_partition in self._positions:
+            self._positions[topic_partition] = position
+
+    async def _reset_positions(self, partitions: list[TopicPartition], timeout_ms: float) -> None:
+        if self._reset == "none":
+            text = f"no offset for {', '.join(map(str, partitions))} and no reset policy"
+            raise OffsetOutOfRangeError(ErrorCode.offset_out_of_range, text)
+        where = requests.EARLIEST if self._reset == "earliest" else requests.LATEST
+        found: dict[TopicPartition, OffsetAndMetadata] = {}
+        try:
+            wanted = dict.fromkeys(partitions, where)
+            await list_offsets(self._cluster, wanted, self._isolation, timeout_ms, found)
+        finally:
+            for tp, at in found.items():
+                self._reach(tp, _position(at))
+
+    async def _go_on(
+        self, topic_partition: TopicPartition, before: Position, found: Position | Diverged
+    ) -> None:
+        """Apply the leader's answer about a position: it is valid, or its log was truncated."""
+        if self._positions.get(topic_partition) != before:
+            return  # The user called `seek` or `assign` during the request.
+        if isinstance(found, Position):
+            self._positions[topic_partition] = found
+        elif self._reset == "none":
+            raise truncation(topic_partition, before, found)
+        elif found.epoch == NO_EPOCH:
+            await self._reset_positions([topic_partition], 0)
+        else:
+            self._positions[topic_partition] = Position(found.end_offset, found.epoch)
+
+    async def read(self, left_ms: float) -> None:
+        """Find positions and fetch, once. Errors are raised only if there are no records."""
+        wait_ms = max(0, min(self._wait_ms, int(left_ms)))
+        errors: list[ClientError] = []
+        try:
+            await self._resolve_positions(0)
+        except ClientError as error:
+            errors.append(error)
+        failed = {tp: e for e in errors for tp, at in self._positions.items() if at is None}
+        try:
+            failed |= await self._fetch_all(wait_ms)
+        except ClientError as error:
+            errors.append(error)
+            failed |= dict.fromkeys(self._positions, error)
+        now_ms = self._cluster.clock.monotonic_ms()
+        for tp in self._positions:
+            if tp not in failed:
+                self._failures.succeeded(tp)
+            elif self._failures.failed(tp, failed[tp], now_ms):
+                log.warning("%s cannot be read: %s; trying again", tp, failed[tp])
+        errors += failed.values()
+        if errors and not self._has_records:
+            raise most_severe(errors)
+
+    @property
+    def _has_records(self) -> bool:
+        return any(tp not in self._paused for tp in self._fetched)
+
+    async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
+        """Fetch what is due, and return the errors of single partitions."""
+        due = {
+            tp: position
+            for tp, position in self._positions.items()
+            if tp not in self._fetched and tp not in self._paused and position is not None
+        }
+        checked, failed = await validate_each(self._cluster, due)
+        for tp, found in checked.items():
+            try:
+                await self._go_on(tp, due[tp], found)
+            except ClientError as error:
+                failed[tp] = error
+        leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
+        failed |= without
+        by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
+        for tp, node_id in leaders.items():
+            if position := self._positions.get(tp):
+                wanted = _wanted(tp, position, self._partition_bytes)
+                by_node.setdefault(node_id, {})[tp] = wanted
+        answers = await asyncio.gather(
+            *(
+                fetch_from(
+                    self._cluster, node_id, wanted, self._isolation, wait_ms, self._fetch_bytes
+                )
+                for node_id, wanted in by_node.items()
+            ),
+            return_exceptions=True,
+        )
+        for asked, answer in zip(by_node.values(), answers, strict=True):
+            if isinstance(answer, ClientError):
+                failed |= dict.fromkeys(asked, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+            else:
+                failed |= await self._accept(answer)
+        return failed
+
+    async def _accept(
+        self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]
+    ) -> dict[TopicPartition, ClientError]:
+        failed: dict[TopicPartition, ClientError] = {}
+        for topic_partition, answer in answers:
+            position = self._positions.get(topic_partition)
+            if position is not None:
+                try:
+                    await self._accept_one(topic_partition, position, answer)
+                except ClientError as error:
+                    failed[topic_partition] = error
+        return failed
+
+    async def _accept_one(
+        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
+    ) -> None:
+        if answer.diverging_epoch is not None:
+            found = compare(position, *answer.diverging_epoch, position.validated)
+            await self._go_on(topic_partition, position, found)
+            return
+        try:
+            fetched = self._visible(topic_partition, position, answer)
+        except OffsetOutOfRangeError:
+            await self._reset_positions([topic_partition], 0)
+            return
+        records, bad = read_records(fetched, position.offset)
+        reached = Position(fetched.next_offset, fetched.leader_epoch, position.validated)
+        if bad is not None:
+            if not records:
+                raise unreadable(topic_partition, bad)
+            reached = Position(bad.offset, records[-1].leader_epoch, position.validated)
+        self._positions[topic_partition] = reached
+        if records:
+            held = _Fetched(deque(records), position.offset, position.epoch)
+            self._fetched[topic_partition] = held
+
+    def _visible(
+        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
+    ) -> FetchedPartition:
+        code = ErrorCode(answer.error)
+        if code is not ErrorCode.none:
+            if code.retriable:
+                self._cluster.metadata.mark_stale(topic_partition.topic)
+            raise classify(code, Operation.FETCH, f"{topic_partition} at offset {position.offset}")
+        aborted = None
+        if self._isolation == READ_COMMITTED:
+            aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
+        records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
+        try:
+            visible = visible_batches(
+                records, position.offset, aborted, check_crcs=self._check_crcs
+            )
+        except BadBatch as bad:
+            raise unreadable(topic_partition, bad) from bad
+        return FetchedPartition(
+            topic_partition,
+            visible.batches,
+            visible.next_offset,
+            answer.high_watermark,
+            answer.last_stable_offset,
+            answer.log_start_offset,
+            visible.leader_epoch if visible.next_offset > position.offset else position.epoch,
+        )
+
+    async def _check_identity(self, name: str, topic_id: TopicId | None) -> None:
+        metadata = self._cluster.metadata
+        if topic_id is None or metadata.topic_id(name) in (None, topic_id):
+            return
+        # The cache may have the id of a deleted topic of that name.
+        await self._cluster.refresh([name])
+        known = metadata.topic_id(name)
+        if known not in (None, topic_id):
+            text = f"topic {name} has the id {known}, not {topic_id}"
+            raise FatalError(ErrorCode.inconsistent_topic_id, text)
+
+
+def unreadable(topic_partition: TopicPartition, bad: BadBatch) -> FatalError:
+    """Return the error of a batch that cannot be read, with its place."""
+    text = f"{topic_partition} cannot be read at offset {bad.offset}: {bad.message}"
+    return FatalError(bad.code, text)
+
+
+def _position(at: OffsetAndMetadata) -> Position:
+    return Position(at.offset, at.leader_epoch)
+
+
+def _wanted(topic_partition: TopicPartition, position: Position, max_bytes: int) -> FetchPartition:
+    leader_epoch = NO_EPOCH if position.validated is None else position.validated.leader_epoch
+    return FetchPartition(
+        topic_partition.partition, position.offset, max_bytes, leader_epoch, position.epoch
+    )
+
+
+def _agreed(
+    topic_partition: TopicPartition, position: Position, found: Position | Diverged
+) -> Position:
+    if isinstance(found, Diverged):
+        raise truncation(topic_partition, position, found)
+    return found
