@@ -249,10 +249,7 @@ class _Recovery:
         entries = self.files.read_aborted(segment, sealed)
         if entries is None or is_active:
             return entries
-        if sealed is None:
-            end_offset = believed_end(segment, compact=self._compact)
-        else:
-            end_offset = sealed.end_offset
+        end_offset = sealed.end_offset if sealed else believed_end(segment, compact=self._compact)
         if end_offset is None:
             return None
         if end_offset < segment.end_offset:
@@ -344,6 +341,7 @@ class _Recovery:
             if segment.base_offset > expected:
                 if expected >= floor:
                     self._set_aside_from(slot)
+                    segments[-1].resume()  # Released: the next roll would read its old indexes.
                     return
                 self._note_gap(segments[slot - 1], expected)
                 self._seal(slot - 1)
