@@ -51,6 +51,7 @@ def test_a_whole_batch_less_above_the_recovery_point_cannot_be_seen(tmp_path: Pa
     assert cut_before(sound, below[-1], tmp_path / "below").said != []
 
 
+@pytest.mark.damages
 def test_a_batch_with_the_first_bytes_of_another_is_served_as_it_stands(tmp_path: Path) -> None:
     """No CRC covers them: docs/durability.md says so. Behind damage it is refused."""
     sound = baselines(tmp_path)["clean stop"]

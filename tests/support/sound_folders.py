@@ -13,11 +13,14 @@ __all__ = ["faults"]
 
 
 def faults(root: Path) -> list[Finding]:
-    """What is wrong in the data folders below `root` that a broker closed."""
+    """What is wrong in the data folders below `root` that a broker closed.
+
+    Folders within one called `damaged` are not looked at.
+    """
     return [
         finding
         for marker in sorted(root.rglob(CLEAN_SHUTDOWN_NAME))
-        if not is_in_use(str(marker.parent))
+        if "damaged" not in marker.parts and not is_in_use(str(marker.parent))
         for finding in verify_path(str(marker.parent))
         if finding.severity == ERROR
     ]
