@@ -12,7 +12,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 
 from oncelog.client.cluster import GROUP, Cluster
 from oncelog.client.errors import ClientError, RetriableError
@@ -39,11 +39,11 @@ LEAVE_TIMEOUT_MS = 5_000.0
 _MOVED = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_not_available})
 
 
-class RebalanceListener(Protocol):
+class RebalanceListener:
     """What an application may do when partitions come and go; each method may be a coroutine.
 
-    They are called inside `Consumer.poll` (and `close`), one at a time. An exception ends that
-    call, and the change counts as carried out.
+    They are called inside `Consumer.poll`, `unsubscribe` and `close`, one at a time. An exception
+    ends that call, and the change counts as carried out.
     """
 
     def on_partitions_revoked(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
@@ -53,7 +53,8 @@ class RebalanceListener(Protocol):
         """After partitions came; under cooperative assignment these are the new ones only."""
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> Awaitable[None] | None:
-        """After the member was expelled: another one may have the partitions already."""
+        """After the member was expelled: another one may have them. By default: as revoked."""
+        return self.on_partitions_revoked(partitions)
 
 
 class Subscribed:

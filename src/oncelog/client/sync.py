@@ -238,7 +238,7 @@ class Consumer(_Blocking[consumer.Consumer]):
     positions = _blocking(consumer.Consumer.positions)
 
 
-class _InCallersThread:
+class _InCallersThread(RebalanceListener):
     """Has a listener called in the thread that waits for `poll`."""
 
     def __init__(self, waiting: Consumer, listener: RebalanceListener) -> None:
