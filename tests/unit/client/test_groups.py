@@ -110,9 +110,8 @@ async def test_what_a_poll_returned_is_committed_by_a_later_one(servers: str) ->
         assert len(await consumer.poll(5_000, 2)) == 2
         await consumer.poll(0, 1)
         async with asyncio.timeout(10):
-            while not await committed(servers, topic):
+            while (await committed(servers, topic)).get(0, 0) < 2:
                 await consumer.poll(0, 1)
-        assert (await committed(servers, topic))[0] >= 2
 
 
 async def test_without_automatic_commits_nothing_is_committed(servers: str) -> None:
