@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.simulation.draw_groups import consumer_members, group_settings
@@ -47,8 +48,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
     rng = part_rng(seed, "plan")
     drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
     profile = drawn if profile is None else profile
-    duration_s = DURATION_S if duration_s is None else duration_s
-    drawn_s = max(duration_s, DURATION_S)
+    drawn_s = max(duration_s or 0.0, DURATION_S)
     broker = _settings(rng, profile) | group_settings(part_rng(seed, "group settings"))
     topics = _topics(rng, profile)
     clients = _clients(part_rng(seed, "clients"), topics, drawn_s)
@@ -57,17 +57,15 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
         part_rng(seed, "faults"), profile, drawn_s, [client.id for client in clients]
     )
     faults += draw_lost_tails(part_rng(seed, "lost tails"), profile, drawn_s, len(faults))
-    drawn_plan = Plan(
-        seed,
-        profile,
-        duration_s,
-        broker,
-        tuple(topics),
-        tuple(clients),
-        tuple(fault for fault in faults if fault.at_s < duration_s),
-        _restarts(rng, profile),
+    restarts = _restarts(rng, profile)
+    plan = Plan(
+        seed, profile, drawn_s, broker, tuple(topics), tuple(clients), tuple(faults), restarts
     )
-    return swarm(drawn_plan)
+    plan = swarm(plan)
+    if duration_s is None:
+        return plan
+    earlier = tuple(fault for fault in plan.faults if fault.at_s < duration_s)
+    return replace(plan, duration_s=duration_s, faults=earlier)
 
 
 def _settings(rng: random.Random, profile: str) -> dict[str, str]:

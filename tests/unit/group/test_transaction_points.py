@@ -33,7 +33,12 @@ ROUNDS_COUNT_MAX = 60
 
 
 class GroupUnderTest(ABC):
-    """A group of one protocol with a member `first`, and a second one that joins later."""
+    """A group of one protocol with a member `first`, and a second one that joins later.
+
+    stale: the error of a commit as the member of an earlier generation or epoch.
+    """
+
+    stale = ErrorCode.illegal_generation
 
     def __init__(self) -> None:
         consumer = ConsumerGroupConfig(assignment_interval_ms=0)
@@ -101,6 +106,8 @@ class Classic(GroupUnderTest):
 
 class New(GroupUnderTest):
     """The first member keeps one of the partitions in a rebalance, and revokes the other."""
+
+    stale = ErrorCode.stale_member_epoch
 
     def __init__(self) -> None:
         super().__init__()
@@ -191,7 +198,7 @@ def transaction(group: GroupUnderTest, *, commit: bool) -> Iterator[Step]:
         if isinstance(group, New):
             kept = {tp.partition for tp in group.owned["first"]}  # type: ignore[attr-defined]
             lost = T1 if 1 not in kept else T0
-        assert group.commit_in(PRODUCER, 6, lost, before[0]) is ErrorCode.illegal_generation
+        assert group.commit_in(PRODUCER, 6, lost, before[0]) is group.stale
 
     def add_offsets_of_another() -> None:
         assert group.commit_in(OTHER, 9, T1, group.membership()) is ErrorCode.none

@@ -6,7 +6,7 @@ from typing import Final
 
 from oncelog.core.config_definition import ConfigError
 
-__all__ = ["BY_ROLE", "REFUSED", "WITHOUT_EFFECT", "Role"]
+__all__ = ["BY_ROLE", "GROUP_MEMBER", "REFUSED", "WITHOUT_EFFECT", "Role"]
 
 
 class Role(Enum):
@@ -82,6 +82,22 @@ _TRANSACTION: Final[dict[str, tuple[str, Parse]]] = {
     "transaction.timeout.ms": ("transaction_timeout_ms", _number),
 }
 
+GROUP_MEMBER: Final[dict[str, tuple[str, Parse]]] = {
+    "group.protocol": ("group_protocol", _one_of_any_case("classic", "consumer")),
+    "group.instance.id": ("group_instance_id", _text),
+    "group.remote.assignor": ("group_remote_assignor", _text),
+    "partition.assignment.strategy": ("partition_assignment_strategy", _list),
+    "session.timeout.ms": ("session_timeout_ms", _number),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", _number),
+    "max.poll.interval.ms": ("max_poll_interval_ms", _number),
+    "max.poll.records": ("max_poll_records", _number),
+    "enable.auto.commit": ("enable_auto_commit", _boolean),
+    "auto.commit.interval.ms": ("auto_commit_interval_ms", _number),
+    "metadata.max.age.ms": ("metadata_max_age_ms", _number),
+    "client.rack": ("client_rack", _text),
+}
+"""What concerns a member of a group, and no other consumer."""
+
 BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
     Role.PRODUCER: {
         **_CONNECTION,
@@ -115,18 +131,7 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
         "check.crcs": ("check_crcs", _boolean),
         "default.api.timeout.ms": ("retry_timeout_ms", _number),
-        "group.protocol": ("group_protocol", _one_of_any_case("classic", "consumer")),
-        "group.instance.id": ("group_instance_id", _text),
-        "group.remote.assignor": ("group_remote_assignor", _text),
-        "partition.assignment.strategy": ("partition_assignment_strategy", _list),
-        "session.timeout.ms": ("session_timeout_ms", _number),
-        "heartbeat.interval.ms": ("heartbeat_interval_ms", _number),
-        "max.poll.interval.ms": ("max_poll_interval_ms", _number),
-        "max.poll.records": ("max_poll_records", _number),
-        "enable.auto.commit": ("enable_auto_commit", _boolean),
-        "auto.commit.interval.ms": ("auto_commit_interval_ms", _number),
-        "metadata.max.age.ms": ("metadata_max_age_ms", _number),
-        "client.rack": ("client_rack", _text),
+        **GROUP_MEMBER,
     },
     Role.ADMIN: {**_CONNECTION, "default.api.timeout.ms": ("timeout_ms", _number)},
     Role.DRIVER: {**_CONNECTION, **_TRANSACTION, "max.block.ms": ("timeout_ms", _number)},
