@@ -199,6 +199,7 @@ def test_a_log_is_read_from_its_start_over_cut_connections(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("flipped", [True, False])
+@pytest.mark.damages
 def test_a_damaged_batch_is_named(tmp_path: Path, flipped: bool) -> None:
     async def story(rig: Rig) -> FinalState:
         await rig.create(t=1)

@@ -223,6 +223,7 @@ async def test_a_list_waits_for_the_shards_that_load(tmp_path: Path) -> None:
         assert [group.group_id for group in listed.groups] == ["g"]
 
 
+@pytest.mark.damages
 async def test_a_shard_that_cannot_be_loaded_is_named_by_nobody(tmp_path: Path) -> None:
     await commit_and_stop(tmp_path)
     (log,) = (tmp_path / f"{CONSUMER_OFFSETS_TOPIC}-0").glob("*.log")

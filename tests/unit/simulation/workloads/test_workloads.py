@@ -257,6 +257,7 @@ def damage(log: Path) -> None:
     log.write_bytes(data)
 
 
+@pytest.mark.damages
 def test_a_consumer_jumps_over_damaged_records_and_notes_it(tmp_path: Path) -> None:
     async def story(rig: Rig) -> None:
         await rig.create(a=1)
