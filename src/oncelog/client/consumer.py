@@ -15,8 +15,8 @@ from oncelog.client.group_session import (
     GroupOptions,
     GroupProtocol,
     GroupSession,
-    Strategy,
 )
+from oncelog.client.machines.assignors import PartitionAssignor
 from oncelog.client.machines.positions import NO_EPOCH, Position
 from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener, Subscribed
 from oncelog.client.reading import AssignedReader, IsolationLevel, OffsetReset, ReaderOptions
@@ -51,12 +51,12 @@ class Consumer:
     broker's disk: reading raises `FatalError` (corrupt_message) until a `seek` goes past them.
 
     In a group (`subscribe`): group_protocol "classic" or "consumer" (KIP-848), group_instance_id of
-    a static member, partition_assignment_strategy: names of Kafka's assignors or a
-    `PartitionAssignor`, group_remote_assignor: the broker's under the new protocol. The group takes
-    a member out that sends no heartbeat for session_timeout_ms, or whose application does not poll
-    for max_poll_interval_ms. enable_auto_commit (None: yes for who subscribes, no for who assigns):
-    `poll` commits every auto_commit_interval_ms what earlier polls returned, and so do a revocation
-    and `close`.
+    a static member, partition_assignment_strategy: names of Kafka's assignors, or a
+    `PartitionAssignor` (default: range and cooperative-sticky), group_remote_assignor: the broker's
+    under the new protocol. The group takes a member out that sends no heartbeat for
+    session_timeout_ms, or whose application does not poll for max_poll_interval_ms.
+    enable_auto_commit (None: yes for who subscribes, no for who assigns): `poll` commits every
+    auto_commit_interval_ms what earlier polls returned, and so do a revocation and `close`.
 
     Further options are those of `Producer` for the connection layer.
     """
@@ -77,7 +77,7 @@ class Consumer:
         group_protocol: GroupProtocol = "classic",
         group_instance_id: str | None = None,
         group_remote_assignor: str | None = None,
-        partition_assignment_strategy: Strategy | Sequence[Strategy] = DEFAULT_STRATEGY,
+        partition_assignment_strategy: Sequence[str | PartitionAssignor] | None = None,
         session_timeout_ms: int = 45_000,
         heartbeat_interval_ms: int = 3_000,
         max_poll_interval_ms: int = 300_000,
@@ -111,7 +111,7 @@ class Consumer:
                 group_id,
                 group_protocol,
                 group_instance_id,
-                partition_assignment_strategy,
+                partition_assignment_strategy or DEFAULT_STRATEGY,
                 group_remote_assignor,
                 session_timeout_ms,
                 heartbeat_interval_ms,

@@ -67,14 +67,14 @@ log = logging.getLogger("oncelog.client")
 class GroupOptions:
     """How a consumer takes part in its group, with Kafka's defaults; times are in ms.
 
-    strategy: names of Kafka's assignors, or assignors of one's own, of which the group chooses one
-    that all its members have. auto_commit None: yes for who subscribes, no for who assigns.
+    strategy: names of Kafka's assignors, or assignors of one's own, or one such; the group chooses
+    one that all its members have. auto_commit None: yes for who subscribes, no for who assigns.
     """
 
     group_id: str
     protocol: GroupProtocol = "classic"
     instance_id: str | None = None
-    strategy: Strategy | Sequence[Strategy] = DEFAULT_STRATEGY
+    strategy: Sequence[Strategy] = DEFAULT_STRATEGY
     server_assignor: str | None = None
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
@@ -108,9 +108,8 @@ class GroupOptions:
 
     def assignors(self) -> list[PartitionAssignor]:
         """The assignors that this member has. Raises `ValueError` for an unknown name."""
-        single = isinstance(self.strategy, str) or not isinstance(self.strategy, Sequence)
-        wanted = [self.strategy] if single else self.strategy
-        return [_assignor(each) for each in wanted]  # type: ignore[union-attr]
+        is_one = isinstance(self.strategy, str | PartitionAssignor)
+        return [_assignor(each) for each in ([self.strategy] if is_one else self.strategy)]
 
     def machine(self) -> GroupMachine:
         """A member that is not in the group yet."""
