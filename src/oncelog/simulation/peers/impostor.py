@@ -210,26 +210,33 @@ class Impostor:
     async def _leave_a_gap(self) -> None:
         """Produce as the producer, with a sequence that is far ahead.
 
-        A log that lost the producer's state would take it, as in Apache Kafka.
+        A log without the producer's state takes any first sequence from a client of TV1, as Apache
+        Kafka's `ProducerAppendInfo.checkSequence` does. It has none before the producer's first
+        batch, which this request may overtake, nor after a loss of that batch. So one is sent as
+        TV1 only after an acknowledgement that nothing can take back. Under TV2 the log refuses it
+        in any state (KAFKA-18202).
         """
-        if not self.touched or not self._context.get("strict", False):
+        is_known = self._is_open() and self._context.get("strict", False)
+        if not self.touched or not (is_known or self._producer.is_v2):
             return
         at = self._context.rng.choice(sorted(self.touched))
         sequence = self._producer.sender.next_sequence(at)
         if not sequence:
             return
         batch = self._batch(at, *self._mine(), sequence + _GAP)
-        await self._send(batch, f"Produce of sequence {sequence + _GAP} after {sequence - 1}")
+        what = f"Produce of sequence {sequence + _GAP} after {sequence - 1}"
+        await self._send(batch, what, may_be_tv1=is_known)
 
-    async def _send(self, batch: Batch, what: str) -> None:
+    async def _send(self, batch: Batch, what: str, *, may_be_tv1: bool = True) -> None:
         leader = self._producer.wire.leader(batch.at)
         if leader is None:
             return
         for value in batch.values:
             self._context.record(Sent, value, batch.at)
-        highest = PRODUCE_BY_NAME_MAX if self._context.chance(0.5) else PRODUCE_TV1_MAX
+        is_tv1 = may_be_tv1 and self._context.chance(0.5)
+        version = PRODUCE_TV1_MAX if is_tv1 else PRODUCE_BY_NAME_MAX
         payload = [(batch.at.partition, batch.encode(transactional=True))]
-        code, _ = await self._write(leader, highest, [(batch.at.topic, None, payload)])
+        code, _ = await self._write(leader, version, [(batch.at.topic, None, payload)])
         self._refused(what, code)
         if code is not ErrorCode.none and not code.retriable:
             for value in batch.values:
