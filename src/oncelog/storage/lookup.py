@@ -81,9 +81,9 @@ def newest_timestamp(
         if found is not None and found.timestamp_ms >= segment.max_timestamp_ms:
             break
         times = [
-            header.max_timestamp
-            for _, header in segment.walk(0)
-            if header.record_count and header.base_offset >= start_offset
+            _largest(segment, position, header, start_offset)
+            for position, header in segment.walk(0)
+            if header.record_count and header.last_offset >= start_offset
         ]
         other = _first_at(segment, max(times), start_offset) if times else None
         if found is None or (other is not None and other.timestamp_ms > found.timestamp_ms):
@@ -102,6 +102,17 @@ def _first_at(
         if found is not None or header.base_offset >= start_offset:
             return found or _whole_batch(header, start_offset)
     return None
+
+
+def _largest(segment: Segment, position: int, header: BatchHeader, start_offset: int) -> int:
+    """Return the largest timestamp of a batch's records from `start_offset` on; -1 without any."""
+    if header.base_offset >= start_offset:
+        return header.max_timestamp
+    try:
+        records = iter_records(segment.read_batch(position, header), 0, header)
+        return max((r.timestamp for r in records if r.offset >= start_offset), default=-1)
+    except ProtocolError:
+        return header.max_timestamp
 
 
 def _first_in(

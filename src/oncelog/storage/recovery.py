@@ -156,7 +156,8 @@ class _Recovery:
             self._write_back(first, recovery_point, must_rewrite)
         if must_rewrite:
             self._disk.remove(failed_path)
-        segments[-1].begun_ms = self._now_ms
+        for segment in segments:
+            segment.begun_ms = self._now_ms  # Of all: a truncation may make any the active one.
         for segment in segments[:-1]:
             segment.release()
         changed = not clean or first < len(segments) or bool(self._rebuilt)

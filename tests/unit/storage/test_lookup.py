@@ -125,3 +125,15 @@ def test_a_lookup_reads_records_whose_headers_have_other_names_than_text(tmp_pat
     found = ctx.log.offset_for_timestamp(NOW_MS + 1)
     assert found is not None
     assert found.offset == 2, "not the first one of the batch"
+
+
+@pytest.mark.parametrize("later_ms", [(), (5,)])
+def test_the_newest_record_may_be_in_the_batch_that_holds_the_start(
+    ctx: LogContext, later_ms: tuple[int, ...]
+) -> None:
+    for times in ((30, 8, 20), *((time,) for time in later_ms)):
+        ctx.append_well(build_batch([Record(i, time, b"k", b"v") for i, time in enumerate(times)]))
+    ctx.log.delete_records(1)
+    found = ctx.log.offset_for_timestamp(None)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (2, 20)

@@ -159,6 +159,7 @@ class Cleaning:
         wanted = [s for s in self._segments if s.base_offset <= keys.latest_offset]
         for group in grouped(wanted, held.config):
             cleaned = Segment(self._disk, held.directory, group[0].base_offset)
+            cleaned.begun_ms = group[0].begun_ms
             try:
                 yield from self._write_group(group, cleaned, batch_filter)
                 aborted = transactions.take_kept()
