@@ -13,6 +13,7 @@ which the executor may use at any time: arrays only grow at their end meanwhile,
 their files open.
 """
 
+import threading
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -41,6 +42,7 @@ __all__ = ["Segment"]
 
 _LENGTH_MIN = HEADER_SIZE - PREFIX.size
 _NO_TIMESTAMP = -1
+_TAKING = threading.Lock()  # Held by a thread that has read index files, and takes them.
 
 Buffer = bytes | bytearray | memoryview
 Read = bytes | bytearray | memoryview
@@ -127,10 +129,10 @@ class Segment:
         self.forget_recent()
 
     def load_indexes(self, sealed: SealedSegment | None = None) -> bool:
-        """Read the index files of a sealed segment.
+        """Read a sealed segment's index files; False when they must be rebuilt.
 
-        False when they cannot be its own, or are not those that it was `sealed` with, and must be
-        rebuilt. A time index without entries is one of records without timestamps.
+        They are not its own then, or not those that it was `sealed` with. A time index without
+        entries is one of records without timestamps.
         """
         return self._offset_index is not None or self._load_indexes(sealed) is not None
 
@@ -149,9 +151,12 @@ class Segment:
         time_index = TimeIndex.from_bytes(self.base_offset, times)
         if offset_index is None or time_index is None:
             return None
-        self._offset_index, self._time_index = offset_index, time_index
-        self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
-        self.indexes_on_disk = True
+        with _TAKING:
+            if self._offset_index is not None and self._time_index is not None:
+                return self._offset_index, self._time_index  # Perhaps truncated meanwhile.
+            self._offset_index, self._time_index = offset_index, time_index
+            self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
+            self.indexes_on_disk = True
         return offset_index, time_index
 
     def release(self) -> None:
@@ -431,12 +436,14 @@ class Segment:
         size, end_offset = (
             (found[0], found[1].base_offset) if found else (self.size, self.end_offset)
         )
+        self.damaged = [place for place in self.damaged if place.end_position <= size]
+        while self.damaged and self.damaged[-1].end_position == size:
+            size = self.damaged.pop().position  # Lost offsets at the end can be appended again.
         self.kept.unsynced = self.kept.written = True
         self.file.truncate(size)
         offset_index, time_index = self._indexes()
         offset_index.truncate(size)
         time_index.truncate(end_offset)
-        self.damaged = [place for place in self.damaged if place.end_position <= size]
         self.size, self.end_offset = size, end_offset
         self.indexes_on_disk = False
         self.max_timestamp_ms, self.max_timestamp_offset = time_index.last_entry()
@@ -446,10 +453,7 @@ class Segment:
         self.resume(start)
 
     def resume(self, position: int | None = None) -> None:
-        """Make a loaded segment the active one.
-
-        Finds its end and its largest timestamp again.
-        """
+        """Make a loaded segment the active one: find its end and its largest timestamp again."""
         if not self.load_indexes():
             raise StorageFailure("read", self.prefix + INDEX_SUFFIX, "missing or damaged")
         offset_index, time_index = self._indexes()

@@ -7,7 +7,7 @@ the `.log` files that uses no index. The log is then started again twice, by eac
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import BatchHeader, iter_headers
 from oncelog.protocol.record import Record, build_batch, iter_records, read_end_marker
+from oncelog.runtime import SystemDisk
 from tests.support.examples import examples
 from tests.unit.storage.cleaner.context import CompactedLog
 from tests.unit.storage.context import NOW_MS, batch
@@ -323,3 +324,56 @@ def test_a_segment_that_is_active_again_is_not_as_old_as_the_epoch(
     ctx.log.truncate_to(1, ctx.now_ms)
     ctx.append_well(timeless(b"key 1"))
     assert ctx.log.segment_base_offsets == [0]
+
+
+class HookedDisk(SystemDisk):
+    """Runs `hook` once, right after a time index was read."""
+
+    hook: Callable[[], None] | None = None
+
+    def read(self, path: str) -> bytes | None:
+        data = super().read(path)
+        hook = self.hook
+        if hook is not None and path.endswith(".timeindex"):
+            self.hook = None
+            hook()
+        return data
+
+
+def test_a_truncation_while_a_reader_loads_indexes_keeps_its_own(tmp_path: Path) -> None:
+    disk = HookedDisk()
+    ctx = CompactedLog(tmp_path / "t-0", disk, cleanup_policy=frozenset({"delete"}), **SETTINGS)
+    for ahead in range(12):
+        ctx.append_well(batch(value=b"v" * 60, timestamp_ms=NOW_MS + ahead))
+    ctx.restart()
+
+    def cut() -> None:
+        ctx.log.truncate_to(5)
+        ctx.append_well(batch(value=b"w" * 60, timestamp_ms=NOW_MS - 5))
+
+    disk.hook = cut
+    ctx.log.read_cold(4, 10, upper_bound=100)
+    ctx.append_well(batch(value=b"w" * 60, timestamp_ms=NOW_MS - 4))
+    expect_as_scanned(ctx)
+    ctx.restart()
+    expect_as_scanned(ctx)
+
+
+@pytest.mark.parametrize("cut_at", [5, 6])
+def test_a_truncation_takes_the_lost_offsets_at_the_end_along(tmp_path: Path, cut_at: int) -> None:
+    ctx = CompactedLog(tmp_path / "t-0", cleanup_policy=frozenset({"delete"}), **SETTINGS)
+    for _ in range(12):
+        ctx.append_well(batch(value=b"v" * 60))
+    assert ctx.log.segment_base_offsets == [0, 3, 6, 9]
+    path = ctx.folder / f"{3:020}.log"
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 3])
+    ctx.open(recovery_point=12)
+    ctx.log.truncate_to(cut_at)
+    for _ in range(5):
+        ctx.append_well(batch())
+    expect_as_scanned(ctx)
+    for again in (ctx.restart, ctx.kill, ctx.restart):
+        again()
+        assert ctx.log.log_end_offset == 9
+        expect_as_scanned(ctx)
