@@ -1,8 +1,9 @@
 """``oncelog simulate``: the whole system under deterministic simulation.
 
 ``--seed`` does one run and prints its outcome. ``--runs`` does many in several processes; each new
-kind of finding is minimised and printed with the command that replays it. Exit code 1 means that a
-defect was found that is not known.
+kind of finding is minimised and printed with the command that replays it. With ``--search`` most of
+them are changed plans of earlier runs that reached something new. Exit code 1 means that a defect
+was found that is not known.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from oncelog.simulation.faults import PROFILES
 from oncelog.simulation.plan import Plan, from_json, to_json
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import RunResult, execute
+from oncelog.simulation.search import Corpus, Search, run_search
 from oncelog.simulation.timeline import write_timeline
 
 if TYPE_CHECKING:
@@ -42,6 +44,13 @@ __all__ = ["command"]
 @click.option("--plan", "plan_file", metavar="FILE", help="Carry out the run in this file.")
 @click.option("--runs", type=click.IntRange(min=1), help="Carry out so many runs.")
 @click.option("--first-seed", default=1, show_default=True, help="Seed of the first of --runs.")
+@click.option("--search", is_flag=True, help="Change plans that reached something new.")
+@click.option(
+    "--corpus",
+    metavar="DIR",
+    type=click.Path(file_okay=False),
+    help="Keep the plans of --search there, and begin with those that are there.",
+)
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Schedule of faults.")
 @click.option("--duration", type=float, metavar="SECONDS", help="Virtual time with faults.")
 @click.option("--without", default="", metavar="IDS", help="Leave out parts, such as c1,f3,r0.")
@@ -62,6 +71,8 @@ def command(
     plan_file: str | None,
     runs: int | None,
     first_seed: int,
+    search: bool,
+    corpus: str | None,
     profile: str | None,
     duration: float | None,
     without: str,
@@ -76,16 +87,23 @@ def command(
     """Search for defects under virtual time, where one seed decides everything."""
     if keep:
         Path(keep).mkdir(parents=True, exist_ok=True)
+    if corpus and not search:
+        raise click.UsageError("--corpus goes with --search")
+    if search:
+        if runs is None:
+            raise click.UsageError("--search goes with --runs")
+        wanted = Search(first_seed, profile, duration, _read_corpus(corpus))
+        sys.exit(_search(wanted, runs, jobs, minimise, keep or ".", evidence))
     if runs is not None:
         seeds = range(first_seed, first_seed + runs)
         campaign = run_campaign(seeds, profile, duration, jobs, _warn)
         _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
-        for wanted, (found_at, finding) in campaign.unknown.items():
-            plan = _report(wanted, finding, draw_plan(found_at, profile, duration), minimise)
+        for signature, (found_at, finding) in campaign.unknown.items():
+            plan = _report(signature, finding, draw_plan(found_at, profile, duration), minimise)
             if keep:
-                Path(keep, _file_name(wanted)).write_text(to_json(plan) + "\n")
+                Path(keep, _file_name(signature)).write_text(to_json(plan) + "\n")
         sys.exit(1 if campaign.unknown else 0)
     if plan_file is not None:
         plan = _read_plan(plan_file)
@@ -124,6 +142,15 @@ def _read_plan(path: str) -> Plan:
         raise Failure(f"{path} is not a plan: {error}") from None
 
 
+def _read_corpus(folder: str | None) -> Corpus:
+    try:
+        return Corpus(Path(folder) if folder else None)
+    except OSError as error:
+        raise Failure(f"cannot use {folder}: {error.strerror}") from None
+    except ValueError as error:
+        raise Failure(str(error)) from None
+
+
 def _warn(summary: Summary, finding: RunFinding) -> None:
     warn(f"--seed {summary.seed} --profile {summary.profile}: {finding.detail}")
 
@@ -133,19 +160,62 @@ def _file_name(wanted: str) -> str:
     return f"{'_'.join(words)}.json"
 
 
+def _search(
+    search: Search, runs: int, jobs: int, minimise: bool, keep: str, evidence: str | None
+) -> int:
+    """Carry out a search and report it; returns the exit code.
+
+    A finding is written before it is made smaller: no seed alone gives a changed plan again.
+    """
+
+    def write(plan: Plan, finding: RunFinding) -> Path:
+        path = Path(keep, _file_name(finding.signature))
+        path.write_text(to_json(plan) + "\n")
+        return path
+
+    def tell(plan: Plan, finding: RunFinding) -> None:
+        warn(f"--plan {write(plan, finding)}: {finding.detail}")
+
+    run_search(search, runs, jobs, tell)
+    _print_campaign(search.campaign)
+    _print_search(search)
+    if evidence:
+        facts = _facts(search.campaign) | {"search": search.facts()}
+        Path(evidence).write_text(json.dumps(facts, indent=2) + "\n")
+    for signature, (_, finding) in search.campaign.unknown.items():
+        plan = _smaller(signature, finding, search.plans[signature], minimise)
+        console().print(f"oncelog simulate --plan {write(plan, finding)}", style="bold")
+    return 1 if search.campaign.unknown else 0
+
+
+def _print_search(search: Search) -> None:
+    console().print(
+        f"{len(search.corpus.reached)} names reached"
+        f" ({', '.join(map(str, search.tenths().values()))} after each tenth of the runs),"
+        f" {len(search.corpus.plans)} plans kept; {search.mutated_count} runs were changed plans,"
+        f" with {search.names_by_mutated} of the names and {search.findings_by_mutated} of"
+        f" {len(search.campaign.unknown)} unknown findings"
+    )
+
+
 def _report(wanted: str, finding: RunFinding, plan: Plan, minimise: bool) -> Plan:
     """Print one finding, made smaller, with the command that replays it; returns what it runs."""
+    small = _smaller(wanted, finding, plan, minimise)
+    left_out = [part for part in plan.parts if part not in small.parts]
+    console().print(replay_command(small, left_out), style="bold")
+    return small
+
+
+def _smaller(wanted: str, finding: RunFinding, plan: Plan, minimise: bool) -> Plan:
+    """Print one finding; return its plan, made smaller."""
     print_ = console().print
     print_()
     print_(f"{wanted}: {finding.detail}", style="red")
-    left_out: list[str] = []
-    if minimise:
-        small, run_count = smallest(plan, wanted)
-        left_out = [part for part in plan.parts if part not in small.parts]
-        print_(f"{len(small.parts)} of {len(plan.parts)} parts show it, found in {run_count} runs")
-        plan = small
-    print_(replay_command(plan, left_out), style="bold")
-    return plan
+    if not minimise:
+        return plan
+    small, run_count = smallest(plan, wanted)
+    print_(f"{len(small.parts)} of {len(plan.parts)} parts show it, found in {run_count} runs")
+    return small
 
 
 def _print_campaign(campaign: Campaign) -> None:

@@ -25,7 +25,9 @@ __all__ = [
     "RunFinding",
     "Summary",
     "judge_run",
+    "keep_what_is_there",
     "run_campaign",
+    "run_plan",
     "run_seed",
     "run_seeds",
     "smallest",
@@ -59,6 +61,8 @@ class Summary:
     allowed_count: int
     findings: tuple[RunFinding, ...]
     coverage: str
+    reached: frozenset[str] = frozenset()
+    """See `oncelog.simulation.reach`."""
 
     @property
     def failed(self) -> bool:
@@ -97,7 +101,11 @@ def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
 
 def run_seed(request: RunRequest) -> Summary:
     """Simulate one seed."""
-    plan = draw_plan(request.seed, request.profile, request.duration_s)
+    return run_plan(draw_plan(request.seed, request.profile, request.duration_s))
+
+
+def run_plan(plan: Plan) -> Summary:
+    """Simulate one plan."""
     result = execute(plan, ROLES)
     return Summary(
         plan.seed,
@@ -109,6 +117,7 @@ def run_seed(request: RunRequest) -> Summary:
         sum(1 for anomaly in result.anomalies if anomaly.allowed),
         judge_run(result),
         result.coverage.to_json(),
+        result.reached,
     )
 
 
@@ -121,11 +130,11 @@ def run_seeds(
         yield from map(run_seed, requests)
         return
     context = multiprocessing.get_context("fork")
-    with context.Pool(jobs, _keep_what_is_there, maxtasksperchild=RUNS_PER_PROCESS) as pool:
+    with context.Pool(jobs, keep_what_is_there, maxtasksperchild=RUNS_PER_PROCESS) as pool:
         yield from pool.imap_unordered(run_seed, requests, chunksize=1)
 
 
-def _keep_what_is_there() -> None:
+def keep_what_is_there() -> None:
     """Exclude imported modules from garbage collection after each run."""
     gc.collect()
     gc.freeze()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import permutations
 from typing import TYPE_CHECKING
 
@@ -175,10 +175,12 @@ UNREACHABLE: dict[str, str] = {
 class Coverage:
     """Counts how often each name was reached."""
 
-    __slots__ = ("counts",)
+    __slots__ = ("counts", "tell_move")
 
-    def __init__(self) -> None:
+    def __init__(self, tell_move: Callable[[str], None] | None = None) -> None:
         self.counts: dict[str, int] = {}
+        self.tell_move = tell_move
+        """Called with the name of each move when it happens."""
 
     def count(self, name: str, n: int = 1) -> None:
         """Add `n` to the count of `name`."""
@@ -189,6 +191,8 @@ class Coverage:
         self.count(f"{area}/{after}")
         if before is not None:
             self.count(f"{area}/{before}->{after}")
+        if self.tell_move is not None:
+            self.tell_move(f"{area}/{before or ''}->{after}")
 
     def add_compactions(self, archive: Archive) -> None:
         """Count the segments that compaction replaced in one run."""

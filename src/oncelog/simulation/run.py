@@ -65,6 +65,8 @@ class RunResult:
     """The anomalies; those with `allowed` set break no promise of the configuration."""
     digest: str
     coverage: Coverage
+    reached: frozenset[str]
+    """What it reached under which fault: see `oncelog.simulation.reach`."""
     simulated_s: float
     real_s: float
     bugs: list[tuple[str, BaseException | None]] = field(default_factory=list)
@@ -163,6 +165,7 @@ class SimulationRun:
             anomalies,
             world.trace.digest(),
             world.coverage,
+            frozenset(world.reach.names),
             world.now_s,
             real_s,
             world.bugs,

@@ -35,6 +35,7 @@ from oncelog.simulation.network import SimulatedNetwork
 from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.plan import Plan, part_rng
 from oncelog.simulation.process import Process
+from oncelog.simulation.reach import Reach
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore
 from oncelog.simulation.trace import Trace
@@ -60,12 +61,13 @@ class World:
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         self.plan = plan
-        self.coverage = Coverage()
+        self.reach = Reach(lambda: self.scheduler.now_s)
+        self.coverage = Coverage(self.reach.move)
         self.crashes: list[CrashContext] = []
         """The deaths of brokers, as their watches saw them."""
         self.scheduler = Scheduler()
         self.trace = Trace(lambda: self.scheduler.now_s, keep=keep_trace)
-        self.history = History(self.trace.event)
+        self.history = History(self._happened)
         self.network = SimulatedNetwork(self.scheduler, plan.rng("network"), self.trace)
         self.network.on_late.append(
             lambda client: self.record(LateRequest(self.now_s, client.name))
@@ -85,6 +87,10 @@ class World:
     def record(self, event: Event) -> None:
         """Add an event to the history."""
         self.history.record(event)
+
+    def _happened(self, event: Event) -> None:
+        self.trace.event(event)
+        self.reach.event(event)
 
     def history_of(self, process: Process) -> History:
         """Return the history for a process, which can add no event once it is dead."""

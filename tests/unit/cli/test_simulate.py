@@ -71,6 +71,44 @@ def test_an_unknown_finding_fails_is_made_smaller_and_kept(tmp_path: Path) -> No
     assert len(kept.parts) < len(draw_plan(3, "calm", 1.0).parts)
 
 
+def test_a_search_keeps_plans_and_says_what_was_reached(tmp_path: Path) -> None:
+    evidence, corpus = tmp_path / "evidence.json", tmp_path / "corpus"
+    words = ["--runs", 2, "--profile", "calm", "--duration", 1, "--jobs", 1]
+    done = simulate("--search", *words, "--corpus", corpus, "--evidence", evidence)
+    assert done.exit_code == 0, done.output
+    assert "names reached" in done.output
+    search = json.loads(evidence.read_text())["search"]
+    assert search["plans_kept"] == len(list(corpus.glob("*.json"))) > 0
+    assert search["reached"] == search["reached_after_runs"]["2"] > 10
+
+
+@pytest.mark.usefixtures("defective")
+def test_a_finding_of_a_search_is_made_smaller_and_replayed(tmp_path: Path) -> None:
+    corpus, kept = tmp_path / "corpus", tmp_path / "kept"
+    corpus.mkdir()
+    (corpus / "one.json").write_text(to_json(draw_plan(3, "calm", 1.0)))
+    words = ["--runs", 1, "--profile", "calm", "--duration", 1, "--jobs", 1]
+    done = simulate("--search", *words, "--corpus", corpus, "--keep", kept)
+    assert done.exit_code == 1
+    (path,) = kept.glob("*.json")
+    assert f"oncelog simulate --plan {path}" in done.output.replace("\n", "")
+    assert len(from_json(path.read_text()).parts) < 2
+    assert simulate("--plan", path).exit_code == 1
+
+
+def test_a_corpus_that_holds_no_plan_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / "one.json").write_text("{}")
+    done = simulate("--search", "--runs", 1, "--corpus", tmp_path)
+    assert done.exit_code == 1
+    assert "is not a plan" in done.output
+    assert "Traceback" not in done.output
+
+
+def test_a_search_needs_runs_and_a_corpus_a_search(tmp_path: Path) -> None:
+    assert "--search goes with --runs" in simulate("--search").output
+    assert "--corpus goes with --search" in simulate("--runs", 1, "--corpus", tmp_path).output
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"seed": 1}', to_json(draw_plan(1))[:-50]])
 def test_a_file_that_is_no_plan_is_refused_in_one_line(tmp_path: Path, text: str) -> None:
     path = tmp_path / "plan.json"
