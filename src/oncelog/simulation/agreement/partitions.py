@@ -147,7 +147,11 @@ def _is_same(entry: AbortedTxn, implied: EndedTransaction, shown: Shown) -> bool
 
 
 def leader_epochs(state: LogState, log: PartitionLog, shown: Shown) -> Iterator[str]:
-    """Compare where each leader epoch began and ended (KIP-101)."""
+    """Compare where each leader epoch began and ended (KIP-101).
+
+    Of an epoch whose last batch ends at or before the start of the log nothing can be read. It
+    may be forgotten: compaction may have removed all batches of later epochs up to the start.
+    """
     if state.end_offset <= max(shown.epochs_from, shown.first_offset):
         return  # Nothing can be read. As in Kafka a start then forgets all epochs.
     if log.latest_epoch < state.epochs[-1][0]:
@@ -155,7 +159,7 @@ def leader_epochs(state: LogState, log: PartitionLog, shown: Shown) -> Iterator[
         return
     ends = [start for _, start in (*state.epochs[1:], (0, log.log_end_offset))]
     for (epoch, start), end in zip(state.epochs, ends, strict=True):
-        if end <= max(shown.epochs_from, shown.first_offset):
+        if state.epoch_ends[epoch] <= max(shown.epochs_from, shown.first_offset):
             continue
         at = max(start, shown.epochs_from)
         if log.epoch_at(at) != epoch:

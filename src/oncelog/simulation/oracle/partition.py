@@ -64,6 +64,8 @@ class LogState:
     ended: list[EndedTransaction] = field(default_factory=list)
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Each leader epoch with the first offset that it wrote."""
+    epoch_ends: dict[int, int] = field(default_factory=dict)
+    """The end of the last batch of each leader epoch."""
     end_offset: int = 0
 
     @classmethod
@@ -79,6 +81,7 @@ class LogState:
         self.end_offset = batch.last_offset + 1
         if not self.epochs or batch.leader_epoch > self.epochs[-1][0]:
             self.epochs.append((batch.leader_epoch, batch.base_offset))
+        self.epoch_ends[self.epochs[-1][0]] = self.end_offset
         if batch.producer_id < 0:
             return
         if batch.is_control:

@@ -10,6 +10,7 @@ from oncelog.simulation.agreement.folders import folder
 from oncelog.simulation.agreement.partitions import Shown
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.storage import ProducerEntry
+from tests.unit.storage.cleaner.context import CompactedLog
 from tests.unit.storage.context import LogContext, batch
 
 
@@ -81,6 +82,22 @@ def test_a_log_without_its_head_agrees(filled: LogContext) -> None:
     assert filled.log.segment_base_offsets[0] > 0
     shown = Shown(first_offset=filled.log.segment_base_offsets[0], epochs_from=6)
     assert not list(all_wrong(filled, shown))
+
+
+def test_a_log_may_forget_epochs_that_compaction_removed_at_its_start(tmp_path: Path) -> None:
+    """Offset 1 was of epoch 1 and is gone; the bytes alone would give it to epoch 0."""
+    ctx = CompactedLog(tmp_path / "t-0")
+    for key in ("a", "b", "b"):
+        ctx.put((key, "1"))
+        ctx.leader_epoch += 1
+    ctx.seal()
+    ctx.clean()
+    assert [header.base_offset for header in ctx.headers()] == [0, 2, 3]
+    ctx.log.delete_records(1)
+    assert not list(all_wrong(ctx, Shown(is_thinned=True, epochs_from=1)))
+    # What can be read is still compared.
+    ctx.log._state.epochs._entries[:] = [(1, 1), (3, 3)]
+    assert any("by the log 2" in text for text in all_wrong(ctx, Shown(epochs_from=1)))
 
 
 def test_every_part_of_a_producer_is_compared(filled: LogContext) -> None:
