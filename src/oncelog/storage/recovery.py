@@ -255,6 +255,8 @@ class _Recovery:
             return None
         if end_offset < segment.end_offset:
             self._note_gap(segment, end_offset)
+        elif sealed is None:  # Later starts compare the files with what this one believed.
+            self.files.note_sealed(segment, "")
         return entries
 
     # ---- rebuilding a segment below the recovery point ----
@@ -465,8 +467,7 @@ class _Recovery:
     def _note_gap(self, segment: Segment, end_offset: int) -> None:
         """Record that the offsets from `end_offset` to the next segment are in no file."""
         following = self.segments[self.segments.index(segment) + 1].base_offset
-        size = segment.size
-        self._note_damage(segment, DamagedPlace(size, size, end_offset, following))
+        self._note_damage(segment, DamagedPlace(segment.size, segment.size, end_offset, following))
 
     def _note_damage(self, segment: Segment, place: DamagedPlace) -> None:
         segment.note_damage(place)

@@ -7,7 +7,8 @@ its own segment (INV-3), and the others are trusted without reading the log.
 
 A segment without a record (Kafka sealed it, or the record itself is damaged) is trusted as Kafka
 trusts it. That is safe: a record is synced together with the files it describes, before the
-recovery point passes them. This module knows no batches.
+recovery point passes them. The start that trusts it records it, so that later ones see a change.
+This module knows no batches.
 """
 
 from collections.abc import Iterable
