@@ -100,9 +100,10 @@ CLASSIC = {
     "confluent-kafka": ("range", "roundrobin", "cooperative-sticky"),
     "kafka-python": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     "aiokafka": ("range", "roundrobin", "sticky"),
+    "oncelog": ("range", "roundrobin", "sticky", "cooperative-sticky"),
     JAVA: ("range", "roundrobin", "sticky", "cooperative-sticky"),
 }
-NEW = dict.fromkeys(("confluent-kafka", JAVA), ("uniform", "range"))
+NEW = dict.fromkeys(("confluent-kafka", "oncelog", JAVA), ("uniform", "range"))
 ROWS = tuple(
     Row(client, protocol, assignor, is_static)
     for protocol, clients in (("classic", CLASSIC), ("consumer", NEW))

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -296,10 +296,50 @@ class AiokafkaMember:
                     self._notes.refused(reason)
 
 
+class OwnMember:
+    """`oncelog.Consumer`: partitions come and go inside `poll` alone."""
+
+    def __init__(
+        self, servers: str, topic: str, group: str, name: str, notes: Notes, how: Membership
+    ) -> None:
+        self._servers, self._topic, self._notes = servers, topic, notes
+        self._settings: dict[str, Any] = {
+            "group_id": group,
+            "client_id": name,
+            "group_protocol": how.protocol,
+            "group_instance_id": how.instance_id,
+            "enable_auto_commit": False,
+        }
+        if how.protocol == "classic":
+            self._settings["partition_assignment_strategy"] = [how.assignor]
+            self._settings["session_timeout_ms"] = how.session_ms
+            self._settings["heartbeat_interval_ms"] = HEARTBEAT_MS
+        else:
+            self._settings["group_remote_assignor"] = how.assignor
+
+    def run(self) -> None:
+        asyncio.run(self._consume())
+
+    async def _consume(self) -> None:
+        from oncelog import ClientError, Consumer
+
+        async with Consumer(self._servers, **self._settings) as consumer:
+            consumer.subscribe([self._topic])
+            while True:
+                found = await consumer.poll(POLL_S * 1000, BATCH_COUNT_MAX)
+                self._notes.processed((r.partition, r.offset) for r in found)
+                try:
+                    if found:
+                        await consumer.commit()
+                except ClientError as reason:
+                    self._notes.refused(reason)
+
+
 MEMBERS: dict[str, Callable[[str, str, str, str, Notes, Membership], Member]] = {
     "confluent-kafka": ConfluentMember,
     "kafka-python": KafkaPythonMember,
     "aiokafka": AiokafkaMember,
+    "oncelog": OwnMember,
 }
 
 
