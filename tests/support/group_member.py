@@ -325,12 +325,16 @@ class OwnMember:
 
         async with Consumer(self._servers, **self._settings) as consumer:
             consumer.subscribe([self._topic])
+            is_due = False
             while True:
                 found = await consumer.poll(POLL_S * 1000, BATCH_COUNT_MAX)
                 self._notes.processed((r.partition, r.offset) for r in found)
+                # A commit is refused while the group rebalances; the positions are still due.
+                is_due = is_due or bool(found)
                 try:
-                    if found:
+                    if is_due:
                         await consumer.commit()
+                        is_due = False
                 except ClientError as reason:
                     self._notes.refused(reason)
 
