@@ -8,13 +8,13 @@ from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.plan import from_json
 from oncelog.simulation.search import Corpus, Search
 
-RUNS = 6
+RUNS = 4
 
 
 def test_a_short_search_reaches_more_than_its_corpus(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.plans.append(draw_plan(11, "crash-points", 2.0))
-    search = Search(5, "crash-points", 2.0, corpus)
+    search = Search(9, "crash-points", 2.0, corpus)
     runs = list(search.run(RUNS, lambda plan: partial(run_plan, plan)))
     assert [new for _, new in runs if new] == []
     assert len(runs) == RUNS
@@ -26,7 +26,7 @@ def test_a_short_search_reaches_more_than_its_corpus(tmp_path: Path) -> None:
 def test_a_run_of_a_changed_plan_is_replayed_from_its_file(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.plans.append(draw_plan(11, "crash-points", 2.0))
-    search = Search(5, "crash-points", 2.0, corpus)
+    search = Search(9, "crash-points", 2.0, corpus)
     drawn = next(one for one in map(search.draw, range(20)) if one.is_mutated)
     first = run_plan(drawn.plan)
     corpus.add(drawn.plan, first.reached)

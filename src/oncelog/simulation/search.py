@@ -35,8 +35,12 @@ from oncelog.simulation.progress import Display
 
 __all__ = ["Corpus", "Search", "run_search"]
 
-MUTATED_CHANCE: Final = 0.6
-"""The share of plans that are changed ones, once there is one to change."""
+FIRST_YIELD: Final = 10.0
+"""New names a run that are expected of either kind of plan before there is a result."""
+YIELD_SHARE: Final = 0.2
+"""The weight of the newest run in the average of its kind."""
+CHANCE_MIN: Final = 0.1
+"""Neither fresh nor changed plans become rarer than that, once there is one to change."""
 LAG_RUNS: Final = 8
 """Runs that may be under way while the next plan is made."""
 REACHED_FILE: Final = "reached.txt"
@@ -105,16 +109,26 @@ class Search:
     """Signature of an unknown finding -> the plan of the first run that shows it."""
     curve: list[int] = field(default_factory=list)
     """How many names had been reached after each run."""
+    yields: dict[bool, float] = field(
+        default_factory=lambda: {False: FIRST_YIELD, True: FIRST_YIELD}
+    )
+    """Of fresh (False) and of changed plans: new names a run, an average of the latest ones."""
     mutated_count: int = 0
     names_by_mutated: int = 0
     findings_by_mutated: int = 0
+
+    @property
+    def mutated_chance(self) -> float:
+        """Return the share of plans to change: as large as their share of what is new lately."""
+        share = self.yields[True] / max(sum(self.yields.values()), 1e-9)
+        return min(max(share, CHANCE_MIN), 1.0 - CHANCE_MIN)
 
     def draw(self, index: int) -> _Drawn:
         """Return the plan of a run: a kept one that is changed, or that of a fresh seed."""
         rng = part_rng(self.seed, f"search {index}")
         fresh = draw_plan(self.seed + index, self.profile, self.duration_s)
         kept = [p for p in self.corpus.plans if self.profile in (None, p.profile)]
-        if not kept or rng.random() >= MUTATED_CHANCE:
+        if not kept or rng.random() >= self.mutated_chance:
             return _Drawn(fresh, False)
         plan = rng.choice(kept)
         alike = [p for p in kept if p.profile == plan.profile]
@@ -127,6 +141,8 @@ class Search:
         """Add a run that is over; return its findings that are new and no known defect."""
         new_count = self.corpus.add(drawn.plan, summary.reached)
         new = self.campaign.add(summary)
+        before = self.yields[drawn.is_mutated]
+        self.yields[drawn.is_mutated] = before + YIELD_SHARE * (new_count - before)
         self.curve.append(len(self.corpus.reached))
         self.plans |= {finding.signature: drawn.plan for finding in new}
         if drawn.is_mutated:

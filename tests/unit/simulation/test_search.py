@@ -82,6 +82,20 @@ def test_plans_are_fresh_until_one_is_kept_and_then_most_are_changed() -> None:
     assert search.names_by_mutated == search.mutated_count
 
 
+def test_the_kind_of_plan_that_reaches_more_is_drawn_more_often() -> None:
+    for mutated_are_better in (True, False):
+        search = Search(1)
+
+        def reaches(index: int, plan: Plan, better: bool = mutated_are_better) -> frozenset[str]:
+            is_better = is_fresh(plan, Search(1)) is not better
+            return frozenset({f"name {index}"}) if is_better or index < 8 else frozenset()
+
+        list(search.run(60, Runs(reaches).start))
+        assert (search.mutated_chance > 0.7) is mutated_are_better
+        assert (search.mutated_chance < 0.3) is not mutated_are_better
+        assert 0 < search.mutated_count < 52
+
+
 def test_a_search_of_a_profile_changes_only_plans_of_that_profile() -> None:
     corpus = Corpus()
     corpus.add(draw_plan(1, "calm"), frozenset({"one"}))
