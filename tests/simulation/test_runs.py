@@ -7,13 +7,14 @@ import pytest
 from oncelog.simulation.campaign import RunFinding, judge_run
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import PROFILES
-from oncelog.simulation.history import BrokerDied, Fault, Polled
+from oncelog.simulation.history import Assigned, BrokerDied, Fault, Polled
 from oncelog.simulation.known import known_defects
 from oncelog.simulation.plan import from_json
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import execute
 
 FOUND = Path(__file__).parent / "found"
+OURS = frozenset({"member", "member-copy"})
 SHOWN_BY = {defect.plan: defect.name for defect in known_defects()}
 
 
@@ -37,6 +38,18 @@ def test_a_run_with_members_under_kip_848_finds_nothing_new(seed: int, profile: 
     assert not [finding for finding in judge_run(result) if not finding.known_as], again
     assert result.coverage.counts["consumer-group/Stable"] > 1
     assert result.coverage.counts["member/UNREVOKED_PARTITIONS"] > 0
+
+
+@pytest.mark.parametrize(("seed", "protocol"), [(62, "classic"), (6, "consumer")])
+def test_a_run_with_our_consumer_in_a_group_finds_nothing_new(seed: int, protocol: str) -> None:
+    plan = draw_plan(seed)
+    (found,) = {c.parameters["protocol"] for c in plan.clients if c.role in OURS}
+    assert found == protocol
+    result = execute(plan, ROLES)
+    assert not [finding for finding in judge_run(result) if not finding.known_as], seed
+    ours = {c.id for c in plan.clients if c.role in OURS}
+    assert {event.who.partition(".")[0] for event in result.history.of(Assigned)} >= ours
+    assert any(poll.who.partition(".")[0] in ours for poll in result.history.of(Polled))
 
 
 def test_power_is_lost_when_a_reader_was_handed_records_that_are_not_synced() -> None:

@@ -97,6 +97,8 @@ class Cluster:
         self.request_timeout_ms = request_timeout_ms
         self.clock: Clock = clock or SystemClock()
         self.metadata = MetadataCache()
+        self.rng = rng
+        """For whatever else is drawn; None: the system's randomness."""
         uniform = (rng or random.Random()).uniform
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, uniform)
         self._bootstrap = parse_bootstrap_servers(bootstrap_servers)

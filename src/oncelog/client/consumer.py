@@ -6,7 +6,7 @@ tasks run in the background, and what they decide takes effect inside `poll`.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import IllegalStateError, RetriableError
@@ -61,6 +61,9 @@ class Consumer:
     Further options are those of `Producer` for the connection layer.
     """
 
+    _cluster_type: ClassVar[type[Cluster]] = Cluster
+    """The simulation has one that records what is asked and answered."""
+
     @kafka_names(Role.CONSUMER)
     def __init__(
         self,
@@ -88,7 +91,7 @@ class Consumer:
         client_rack: str | None = None,
         **cluster_options: Any,
     ) -> None:
-        self._cluster = Cluster(bootstrap_servers, **cluster_options)
+        self._cluster = self._cluster_type(bootstrap_servers, **cluster_options)
         self._retry_timeout_ms = retry_timeout_ms
         self._poll_records = max_poll_records
         self._is_matched_by_broker = group_protocol == "consumer"

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import (
@@ -111,10 +112,11 @@ class GroupOptions:
         is_one = isinstance(self.strategy, str | PartitionAssignor)
         return [_assignor(each) for each in ([self.strategy] if is_one else self.strategy)]
 
-    def machine(self) -> GroupMachine:
-        """A member that is not in the group yet."""
+    def machine(self, rng: random.Random | None = None) -> GroupMachine:
+        """A member that is not in the group yet. `rng` draws its id; None: the system does."""
         if self.protocol == "consumer":
-            return NewProtocolMember(self.settings, str(uuid4()), self.server_assignor)
+            member_id = uuid4() if rng is None else UUID(int=rng.getrandbits(128), version=4)
+            return NewProtocolMember(self.settings, str(member_id), self.server_assignor)
         return ClassicMember(self.settings, self.assignors())
 
 
@@ -158,6 +160,8 @@ class GroupSession:
         self._committed_ms = cluster.clock.monotonic_ms()
         self._committing: asyncio.Task[None] | None = None
         self._has_left = False
+        self._owned_as: ConsumerGroupMetadata | None = None
+        """As whom this consumer got its last partitions."""
 
     # --- being a member ---------------------------------------------------------------
 
@@ -178,7 +182,7 @@ class GroupSession:
         if self._membership is None:
             self._membership = Membership(
                 self._cluster,
-                self._options.machine(),
+                self._options.machine(self._cluster.rng),
                 self._options.settings,
                 self._carry_out,
                 metadata_max_age_ms=self._options.metadata_max_age_ms,
@@ -202,12 +206,20 @@ class GroupSession:
             try:
                 await self._membership.close()
             finally:
-                self._membership = None
+                self._membership = self._owned_as = None
         elif self._commits_by_itself:
             await self._commit_quietly(self._reads.consumed())
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """As whom this consumer's offsets are committed (KIP-447)."""
+        """As whom this consumer's offsets are committed (KIP-447).
+
+        A member that was expelled, which it may learn at any time, remains the one that it was
+        until it gets partitions again: as no member its offsets would not be checked (INV-8).
+        """
+        identity = self._identity()
+        return self._owned_as if identity.generation < 0 and self._owned_as else identity
+
+    def _identity(self) -> ConsumerGroupMetadata:
         if self._membership is None:
             return ConsumerGroupMetadata(self._options.group_id)
         return self._membership.machine.identity
@@ -215,6 +227,7 @@ class GroupSession:
     async def _carry_out(self, change: OwnershipChange) -> None:
         """What a change means: positions, a commit, and the listener, in Java's order."""
         if change.kind is ChangeKind.ASSIGNED:
+            self._owned_as = self._identity()
             self._reads.take(change.partitions)
             await call_listener(self._listener, change)
             return
@@ -262,7 +275,7 @@ class GroupSession:
         """
 
         async def call() -> None:
-            identity = self.group_metadata()
+            identity = self._identity()
             if self.is_subscribed and identity.generation < 0:
                 raise self._commit_failed(ErrorCode.unknown_member_id)
             try:
@@ -283,7 +296,7 @@ class GroupSession:
     ) -> dict[TopicPartition, OffsetAndMetadata]:
         """The group's offsets; asked for as a member under the new protocol, which checks it."""
         is_checked = self._options.protocol == "consumer" and self.is_subscribed
-        group = self.group_metadata() if is_checked else self._options.group_id
+        group = self._identity() if is_checked else self._options.group_id
         return await fetch_offsets(self._cluster, group, partitions, require_stable, timeout_ms)
 
     def _commit_failed(self, code: ErrorCode) -> ClientError:

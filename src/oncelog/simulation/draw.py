@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.simulation.draw_groups import consumer_members, group_settings
+from oncelog.simulation.draw_groups import consumer_members, group_settings, own_members
 from oncelog.simulation.draw_swarm import swarm
 from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
@@ -53,6 +53,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
     topics = _topics(rng, profile)
     clients = _clients(part_rng(seed, "clients"), topics, drawn_s)
     clients += consumer_members(part_rng(seed, "consumer groups"), topics, clients, drawn_s)
+    clients += own_members(part_rng(seed, "own members"), topics, len(clients), drawn_s)
     faults = draw_faults(
         part_rng(seed, "faults"), profile, drawn_s, [client.id for client in clients]
     )

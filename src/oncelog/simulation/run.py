@@ -41,8 +41,8 @@ PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
     frozenset[str](),
-    frozenset({"copy", "peer-copier"}),
-    frozenset({"consume", "peer-consumer", "peer-member", "peer-auditor"}),
+    frozenset({"copy", "member-copy", "peer-copier"}),
+    frozenset({"consume", "member", "peer-consumer", "peer-member", "peer-auditor"}),
 )
 """Roles that settle later, because they read what others write. All others settle first."""
 SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)

@@ -231,6 +231,29 @@ async def test_offsets_of_a_lost_membership_abort_the_transaction(
     assert await committed(servers, topic) == {0: 3, 1: 3}
 
 
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+async def test_an_expelled_member_cannot_commit_in_a_transaction(
+    servers: str, protocol: str
+) -> None:
+    """KIP-447: without a generation and a member id the coordinator would check nothing."""
+    topic = await filled(servers)
+    options = {"group_protocol": protocol, "max_poll_interval_ms": 300}
+    async with (
+        Producer(servers, transactional_id=f"{topic}-{protocol}") as producer,
+        member(servers, topic, enable_auto_commit=False, **options) as consumer,
+    ):
+        await producer.init_transactions()
+        consumer.subscribe([topic])
+        await read(consumer, 6)
+        positions = await consumer.positions()
+        await expelled(servers, topic)
+        await producer.begin_transaction()
+        with pytest.raises(AbortableError):
+            await producer.send_offsets_to_transaction(positions, consumer.group_metadata())
+        await producer.abort_transaction()
+    assert await committed(servers, topic) == {}
+
+
 class LastFirst:
     """An assignor of one's own: all partitions to the member with the greatest id."""
 

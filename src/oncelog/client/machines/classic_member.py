@@ -196,13 +196,18 @@ class ClassicMember:
         if self.stage is Stage.LEAVING:
             return self._leave("consumer poll timeout has expired")
         if self.stage in _IN and self._generation != NO_GENERATION:
-            return Wait(self._polled_ms + self._settings.max_poll_interval_ms)
+            return Wait(self._too_late_ms)
         return Wait(NEVER_MS)
 
     def _has_polled_too_late(self, now_ms: float) -> bool:
         """Whether the application does not ask for records any more, so others shall have them."""
-        is_late = now_ms - self._polled_ms >= self._settings.max_poll_interval_ms
+        is_late = now_ms >= self._too_late_ms
         return self.stage in _IN and is_late and self._generation != NO_GENERATION
+
+    @property
+    def _too_late_ms(self) -> float:
+        # One sum, also for the wait: two roundings of it would let a wait end before it is over.
+        return self._polled_ms + self._settings.max_poll_interval_ms
 
     def _left(self) -> None:
         """The member is out until the application polls, which is first told what it has lost."""

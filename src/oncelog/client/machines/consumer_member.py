@@ -137,8 +137,8 @@ class NewProtocolMember:
 
     def next(self, now_ms: float) -> Action:
         """See `GroupMachine`."""
-        is_late = now_ms - self._polled_ms >= self._settings.max_poll_interval_ms
-        if self._stage is _Stage.IN and is_late:
+        too_late_ms = self._polled_ms + self._settings.max_poll_interval_ms
+        if self._stage is _Stage.IN and now_ms >= too_late_ms:
             self._stage = _Stage.LEAVING
         if self._stage is _Stage.LEAVING:
             return self._leaving()
@@ -150,7 +150,6 @@ class NewProtocolMember:
         if self._is_missing_names and not self._has_looked:
             return Look(())
         if now_ms < self._due_ms:
-            too_late_ms = self._polled_ms + self._settings.max_poll_interval_ms
             return Wait(min(self._due_ms, too_late_ms))
         return self._heartbeat(self._epoch)
 

@@ -16,6 +16,7 @@ from oncelog.simulation.workloads import (
     consuming,
     copying,
     distributed,
+    grouped,
     idempotent,
     transactional,
 )
@@ -29,6 +30,8 @@ WORKLOADS: Final[Mapping[str, Workload]] = {
     "transactional": transactional.run,
     "copy": copying.run,
     "consume": consuming.run,
+    "member": grouped.run,
+    "member-copy": grouped.run_copy,
     "admin": administering.run,
     "attached": distributed.run,
     "driver": distributed.run_alone,

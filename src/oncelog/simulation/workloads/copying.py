@@ -12,6 +12,7 @@ several copy side by side; `abandon` and `abort`, probabilities per transaction;
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from oncelog.client import (
@@ -21,6 +22,7 @@ from oncelog.client import (
     Producer,
     TopicPartition,
 )
+from oncelog.client.values import GroupOrMember
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.consuming import DRAIN_ROUNDS_COUNT, IDLE_ROUNDS_COUNT
 from oncelog.simulation.workloads.journal import Journal, StuckError, supervise
@@ -29,7 +31,7 @@ from oncelog.simulation.workloads.places import Places
 from oncelog.simulation.workloads.reader import Reader, Row
 from oncelog.simulation.workloads.session import Session
 
-__all__ = ["run"]
+__all__ = ["Copier", "copy_once", "run"]
 
 LAST_ATTEMPTS_COUNT: Final = 10
 """Attempts to start a new producer for the remaining records when it is time to settle."""
@@ -41,24 +43,16 @@ async def run(context: ClientContext) -> None:
 
 
 async def _work(journal: Journal) -> None:
-    copier = _Copier(journal)
+    group_id = journal.text("group_id", f"{journal.who}-group")
+    copier = Copier(journal, Reader(journal, "read_committed", group_id), lambda: group_id)
     rounds = idle = 0
     while rounds < DRAIN_ROUNDS_COUNT and idle < IDLE_ROUNDS_COUNT:
         rounds += journal.stopping
         idle += journal.stopping
-        producer = await copier.session.producer(LAST_ATTEMPTS_COUNT)
-        if producer is None:
-            raise StuckError("no producer can be had")
-        if not copier.is_positioned and not await copier.restart():
-            await journal.think()
-            continue
-        rows = await copier.reader.poll(
-            500 if journal.stopping else journal.rng.choice((1, 10, 500))
-        )
+        rows = await copy_once(copier)
         if rows:
-            await copier.copy(producer, rows)
             idle = 0 if copier.is_positioned else idle
-        elif journal.stopping and not await copier.reader.lag():
+        elif journal.stopping and copier.is_positioned and not await copier.reader.lag():
             await copier.session.close()
             return
         if not journal.stopping:
@@ -67,12 +61,32 @@ async def _work(journal: Journal) -> None:
     raise StuckError(f"lag of a copier: {lag}" if lag else "nothing was copied")
 
 
-class _Copier:
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self.group_id = journal.text("group_id", f"{journal.who}-group")
+async def copy_once(copier: Copier) -> list[Row]:
+    """Copy the records of one poll; return those that were read."""
+    journal = copier.journal
+    producer = await copier.session.producer(LAST_ATTEMPTS_COUNT)
+    if producer is None:
+        raise StuckError("no producer can be had")
+    if not copier.is_positioned and not await copier.restart():
+        if journal.stopping:
+            await journal.think()
+        return []
+    rows = await copier.reader.poll(500 if journal.stopping else journal.rng.choice((1, 10, 500)))
+    if rows:
+        await copier.copy(producer, rows)
+    return rows
+
+
+class Copier:
+    """Copies what `reader` returns. `group` tells as whom the offsets are committed."""
+
+    def __init__(
+        self, journal: Journal, reader: Reader, group: Callable[[], GroupOrMember]
+    ) -> None:
+        self.journal = journal
         self.session = Session(journal, journal.text("transactional_id", journal.who))
-        self.reader = Reader(journal, "read_committed", self.group_id)
+        self.reader = reader
+        self._group = group
         self.is_positioned = False
         self._outbox = Outbox(journal)
         self._places = Places(journal)
@@ -90,7 +104,7 @@ class _Copier:
         self.is_positioned = False
         if not await self.session.begin(producer):
             return
-        journal, session = self._journal, self.session
+        journal, session = self.journal, self.session
         try:
             for topic_partition, offset, _value in rows:
                 self._outbox.send(
@@ -99,7 +113,7 @@ class _Copier:
                     transaction=session.transaction,
                     source=f"{topic_partition}@{offset}",
                 )
-            await session.send_offsets(producer, self.group_id, self._behind(rows))
+            await session.send_offsets(producer, self._group(), self._behind(rows))
             if journal.chance(journal.number("abandon", 0.03)):
                 await session.abandon(comes_back=False)
                 return

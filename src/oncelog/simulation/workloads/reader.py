@@ -36,7 +36,7 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.workloads.journal import Journal, StuckError
 
-__all__ = ["Reader", "Row"]
+__all__ = ["Isolation", "Reader", "Row", "decode"]
 
 POLL_MS: Final = 500
 NO_GENERATION: Final = -1
@@ -184,7 +184,7 @@ class Reader:
             topic_partition = TopicPartition(record.topic, record.partition)
             if record.value is None:
                 continue  # A tombstone has no value to record.
-            value = _decode(topic_partition, record.offset, record.value)
+            value = decode(topic_partition, record.offset, record.value)
             by_partition.setdefault(topic_partition, []).append((record.offset, value))
         for topic_partition, at in (await self._consumer.positions()).items():
             self._note(topic_partition, by_partition.get(topic_partition, []), at)
@@ -219,7 +219,7 @@ class Reader:
             await self._survive(error)
             return
         rows = [
-            (record.offset, _decode(topic_partition, record.offset, record.value))
+            (record.offset, decode(topic_partition, record.offset, record.value))
             for start, header in iter_headers(fetched.batches)
             for record in iter_records(fetched.batches, start, header)
             if record.offset >= position and record.value is not None
@@ -352,7 +352,8 @@ class Reader:
         return True
 
 
-def _decode(topic_partition: TopicPartition, offset: int, data: bytes) -> Value:
+def decode(topic_partition: TopicPartition, offset: int, data: bytes) -> Value:
+    """Return a record's value. Raises `StuckError` for one that no client of the run sent."""
     try:
         return Value.decode(data)
     except ValueError as error:

@@ -21,6 +21,8 @@ from oncelog.client import (
     RetriableError,
     TopicPartition,
 )
+from oncelog.client.requests import as_member
+from oncelog.client.values import GroupOrMember
 from oncelog.simulation.history import (
     ProducerFenced,
     ProducerInitialized,
@@ -150,12 +152,16 @@ class Session:
         return True
 
     async def send_offsets(
-        self, producer: Producer, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
+        self,
+        producer: Producer,
+        group: GroupOrMember,
+        offsets: Mapping[TopicPartition, OffsetAndMetadata],
     ) -> None:
         """Add consumed offsets to the transaction. Raises `ClientError`."""
         self._journal.begin("send_offsets_to_transaction")
-        await producer.send_offsets_to_transaction(offsets, group_id)
+        await producer.send_offsets_to_transaction(offsets, group)
         sent = {tp: at.offset for tp, at in offsets.items()}
+        group_id = as_member(group).group_id
         self._journal.record(TransactionOffsets, self.transaction, group_id, sent)
 
     async def commit(self, producer: Producer) -> bool:

@@ -399,3 +399,14 @@ def test_a_dynamic_member_leaves_at_the_end_and_a_static_one_does_not() -> None:
     driven.poll()
     driven.rebalance(T0)
     assert driven.member.leave() is None
+
+
+@pytest.mark.parametrize("polled_ms", [467182.122056, 823716.868469])
+def test_the_wait_for_a_poll_ends_when_the_member_leaves(polled_ms: float) -> None:
+    driven = stable()
+    driven.now_ms = polled_ms
+    driven.poll()
+    action = driven.member.next(polled_ms)
+    assert isinstance(action, Wait)
+    driven.now_ms = action.until_ms
+    driven.ask(ApiKey.LEAVE_GROUP)

@@ -288,3 +288,23 @@ def test_a_commit_with_a_stale_epoch_asks_for_the_new_one_at_once() -> None:
     driven = settled(0)
     driven.member.commit_refused(ErrorCode.stale_member_epoch, driven.member.identity)
     assert driven.ask().member_epoch == 1
+
+
+@pytest.mark.parametrize("polled_ms", [467182.122056, 823716.868469])
+def test_the_wait_for_a_poll_ends_when_the_member_leaves(polled_ms: float) -> None:
+    driven = settled(0)
+    driven.now_ms = polled_ms
+    driven.poll()
+    # It takes the interval of a heartbeat for longer than that between two polls.
+    driven.member.answered(
+        ConsumerGroupHeartbeatResponse(
+            member_id="me", member_epoch=driven.epoch, heartbeat_interval_ms=10**9
+        ),
+        polled_ms,
+    )
+    action = driven.member.next(polled_ms)
+    assert isinstance(action, Wait)
+    after = driven.member.next(action.until_ms)
+    assert isinstance(after, CoordinatorRequest)
+    assert isinstance(after.request, ConsumerGroupHeartbeatRequest)
+    assert after.request.member_epoch == -1
