@@ -316,6 +316,10 @@ class AssignedReader:
             for tp, position in self._positions.items()
             if tp not in self._fetched and tp not in self._paused and position is not None
         }
+        if not due and not self._has_records:
+            # Everything is paused, or without a position: a fetch would wait as long.
+            await self._cluster.clock.sleep(max(1, wait_ms))
+            return {}
         checked, failed = await validate_each(self._cluster, due)
         for tp, found in checked.items():
             try:

@@ -18,6 +18,7 @@ from oncelog.client import (
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.record import Record, build_batch, control_batch
+from oncelog.runtime.clock import SystemClock
 from tests.unit.client.scripted_broker import DROP, TOPIC_ID, ScriptedBroker
 
 TP = TopicPartition("t", 0)
@@ -212,3 +213,25 @@ async def test_a_reader_may_take_damaged_records_as_they_are() -> None:
     async with consumer(broker, check_crcs=False) as reading:
         fetched = await reading.fetch_batches(TP, 0)
     assert fetched.next_offset == 1
+
+
+class CountingClock(SystemClock):
+    """Real time; it counts the sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.slept = 0
+
+    async def sleep(self, ms: float) -> None:
+        self.slept += 1
+        await super().sleep(ms)
+
+
+async def test_a_poll_of_paused_partitions_waits_instead_of_spinning() -> None:
+    broker, clock = broker_with(_0=batch(0, b"a", b"b", b"c")), CountingClock()
+    async with consumer(broker, clock=clock) as reading:
+        reading.assign([TP])
+        reading.pause([TP])
+        assert await reading.poll(20) == []
+        assert await reading.poll(20) == []
+    assert 0 < clock.slept < 10

@@ -114,6 +114,7 @@ class MemberReader(Reader):
 
     def abandon(self) -> None:
         """Continue with another consumer; this one is never polled again, but lives."""
+        self._seat.give_up(self.consumer.assignment())
         self._seat.is_abandoned = True
         self._consumer = self._new_consumer()
 
@@ -157,6 +158,7 @@ class MemberReader(Reader):
         starts = await self._ask_offsets(sorted(fresh), "earliest") if fresh else {}
         for at, offset in (starts or {}).items():
             self.seek(at, offset, "start")
+        self._seat.without.difference_update(starts or {})
 
     def has_everything(self) -> bool:
         """Whether the positions of all assigned partitions are known."""
@@ -217,17 +219,19 @@ class _Seat(GroupRecorder, RebalanceListener):
         """The member gives these up."""
         if self._reader.commits == "manual" and not self.is_abandoned:
             await self._reader.commit()
-        self._give_up(partitions)
+        self.give_up(partitions)
 
     def on_partitions_lost(self, partitions: list[TopicPartition]) -> None:
         """The member has lost these."""
-        self._give_up(partitions)
+        self.give_up(partitions)
 
-    def _give_up(self, partitions: list[TopicPartition]) -> None:
-        if not self.is_abandoned:
+    def give_up(self, partitions: list[TopicPartition]) -> None:
+        """This client reads these no more."""
+        if partitions and not self.is_abandoned:
             group_id = self._reader.group_id
             self.journal.record(Revoked, group_id, self._member_id, tuple(partitions))
             self._reader.forget(partitions)
+            self.without.difference_update(partitions)
 
 
 def topics_read(journal: Journal, name: str = "topics") -> list[str]:
