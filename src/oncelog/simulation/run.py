@@ -37,6 +37,8 @@ QUIET_S: Final = 12.0
 """A time longer than the transaction timeout of every client, in seconds."""
 CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
+RETENTION_CHECKS_S: Final = 2.0
+"""Two intervals of `log.retention.check.interval.ms`, as plans set it, in seconds."""
 PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
@@ -116,6 +118,7 @@ class SimulationRun:
         self._dismiss()
         for kind in self.plan.final_restarts:
             self._restart(kind)
+        self._outlive_retention()
         return self._take_stock()
 
     def begin(self) -> None:
@@ -186,6 +189,15 @@ class SimulationRun:
             quiet_s = world.now_s + QUIET_S
             world.scheduler.run_until(world.now_s + CALM_S)
             world.run_until(world.broker.has_no_open_transaction, quiet_s - world.now_s)
+
+    def _outlive_retention(self) -> None:
+        """Let retention delete what is due: no log may lose records while it is read."""
+        configs = [topic.configs for topic in self.plan.topics]
+        longest_ms = max((int(each.get("retention.ms", "0")) for each in configs), default=0)
+        if longest_ms:
+            self.world.scheduler.run_until(
+                self.world.now_s + longest_ms / 1000 + RETENTION_CHECKS_S
+            )
 
     def _dismiss(self) -> None:
         """Kill all clients; return those that never settled."""
