@@ -226,7 +226,7 @@ class _Seat(GroupRecorder, RebalanceListener):
         self.give_up(partitions)
 
     def give_up(self, partitions: list[TopicPartition]) -> None:
-        """This client reads these no more."""
+        """Record that the client reads these no more."""
         if partitions and not self.is_abandoned:
             group_id = self._reader.group_id
             self.journal.record(Revoked, group_id, self._member_id, tuple(partitions))
