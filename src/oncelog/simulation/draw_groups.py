@@ -124,7 +124,7 @@ def own_members(
         "topics": steady,
         "group_id": "ours",
         "protocol": rng.choice(["classic", "consumer"]),
-        "strategy": rng.choice(_STRATEGIES),
+        "strategy": list(rng.choice(_STRATEGIES)),
         "session_timeout_ms": rng.choice([1_500, 4_000]),
         "max_poll_interval_ms": rng.choice([2_000, 5_000]),
         "commits": rng.choice(["auto", "auto", "manual"]),

@@ -78,6 +78,10 @@ def _append(
     context: Context, marker: WritableTxnMarker, topic_partition: TopicPartition, settle: Settle
 ) -> None:
     producer_id = ProducerId(marker.producer_id)
+    if producer_id < 0 or marker.producer_epoch < 0:
+        # No producer has such an id. Kafka fails to build the marker of -1, with this code.
+        settle(producer_id, topic_partition, ErrorCode.unknown_server_error)
+        return
     if context.partitions.get(*topic_partition) is None:
         settle(producer_id, topic_partition, ErrorCode.unknown_topic_or_partition)
         return

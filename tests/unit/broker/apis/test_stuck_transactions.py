@@ -161,3 +161,23 @@ async def test_of_a_long_client_id_only_the_beginning_is_remembered(context: Run
     (cause, _) = [step.cause for step in (await described(client)).life if step.cause]
     told = "x" * CLIENT_ID_TOLD_LENGTH_MAX
     assert cause == f"InitProducerId of another producer, client '{told}' at 127.0.0.1"
+
+
+@pytest.mark.parametrize(("producer_id", "epoch"), [(-1, 0), (7, -1)])
+async def test_a_marker_of_no_producer_is_refused_and_not_appended(
+    context: Running, producer_id: int, epoch: int
+) -> None:
+    """Apache Kafka cannot build it and answers with the same code."""
+    producing = await producing_on(context)
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=False,
+        topics=(WritableTxnMarkerTopic(name="t", partition_indexes=(0,)),),
+    )
+    answer = await producing.client.ask(ApiKey.WRITE_TXN_MARKERS, markers=(marker,))
+    code = answer.markers[0].topics[0].partitions[0].error_code
+    assert code is ErrorCode.unknown_server_error
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    assert partition.log.log_end_offset == 0
