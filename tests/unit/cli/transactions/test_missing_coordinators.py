@@ -37,7 +37,11 @@ async def lose_the_coordinator_of_another_folder(broker: Broker) -> None:
     index = folders.index(lost)
 
     def is_away() -> bool:
-        return broker.image.topics[TRANSACTION_STATE_TOPIC].partitions[index].leader == -1
+        """The image names no leader at once; the coordinator resigns a little later."""
+        topic = broker.image.topics[TRANSACTION_STATE_TOPIC]
+        (broker_id,) = topic.partitions[index].replicas
+        is_led = topic.partitions[index].leader >= 0
+        return not is_led and not broker.transactions.has_shards_of(topic, broker_id)
 
     await until(is_away)
 
