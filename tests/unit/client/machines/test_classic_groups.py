@@ -253,6 +253,7 @@ def carry_out(group: Group, what: str, number: int) -> None:
             getattr(each, what)()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("static", [False, True], ids=["dynamic", "static"])
 @pytest.mark.parametrize("assignor", sorted(ASSIGNORS))
 @given(st.lists(STEPS, max_size=30))
