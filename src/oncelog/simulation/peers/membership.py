@@ -16,17 +16,17 @@ from typing import Final
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import heartbeat, join_group, leave_group, sync_group
-from oncelog.simulation.context import ClientContext
-from oncelog.simulation.history import Assigned, AssignmentMade, Joined
-from oncelog.simulation.peers.assignors import (
-    PeerSubscription,
-    assign,
+from oncelog.protocol.consumer_protocol import (
+    MemberSubscription,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
+from oncelog.protocol.messages import heartbeat, join_group, leave_group, sync_group
+from oncelog.simulation.context import ClientContext
+from oncelog.simulation.history import Assigned, AssignmentMade, Joined
+from oncelog.simulation.peers.assignors import assign
 from oncelog.simulation.peers.group import GroupClient
 from oncelog.simulation.peers.wire import PeerWire
 
@@ -34,6 +34,7 @@ __all__ = ["Member"]
 
 _JOIN_GRACE_MS: Final = 5_000
 _SUBSCRIPTION_VERSION: Final = 2
+_ASSIGNMENT_VERSION: Final = 1
 _OLD_JOIN_MAX: Final = 2
 
 
@@ -111,7 +112,7 @@ class Member(GroupClient):
         return float(self.rebalance_ms + _JOIN_GRACE_MS)
 
     def _join_request(self) -> join_group.JoinGroupRequest:
-        subscription = PeerSubscription(
+        subscription = MemberSubscription(
             self.topics, self.assigned if self.is_cooperative else (), self.generation
         )
         join_max = self.wire.flavor.at_most.get(ApiKey.JOIN_GROUP)
@@ -186,7 +187,7 @@ class Member(GroupClient):
             assignments=tuple(
                 sync_group.SyncGroupRequestAssignment(
                     member_id=member,
-                    assignment=encode_assignment(partitions),
+                    assignment=encode_assignment(partitions, version=_ASSIGNMENT_VERSION),
                 )
                 for member, partitions in assignment.items()
             ),
@@ -198,7 +199,7 @@ class Member(GroupClient):
             self._refused(ApiKey.SYNC_GROUP, answer.error_code)
             return await self._failed()
         try:
-            assigned = decode_assignment(bytes(answer.assignment))
+            assigned = decode_assignment(bytes(answer.assignment)).partitions
         except ProtocolError as error:
             self.wire.broken(f"SyncGroup: {error}")
             return await self._failed()
