@@ -41,7 +41,7 @@ from tests.support.patches import Edit
 
 SURVIVORS = ROOT / "tests" / "support" / "survivors.toml"
 NAME = "mutants"
-KILLED, SURVIVED = "killed", "survived"
+KILLED, SURVIVED, NOT_RUN = "killed", "survived", "not run"
 SIMULATED_RUNS = 100
 SIMULATION_SECONDS_MAX = 900.0
 SEEDS_APART = 1_000
@@ -62,7 +62,7 @@ class Verdict:
     room: str
     mutant: Mutant
     tests: str
-    """KILLED or SURVIVED."""
+    """KILLED, SURVIVED or NOT_RUN."""
 
     simulated: str
     """What the simulation found and after how many runs, or SURVIVED."""
@@ -92,26 +92,35 @@ def tests_for(room: str, mutant: Mutant, tree: Path) -> list[str]:
     return [*first, *ROOMS[room].tests]
 
 
-def judge(each: Drawn, tree: Path, unplanted: planted.Unplanted, first_seed: int) -> Verdict:
+def judge(
+    each: Drawn, tree: Path, unplanted: planted.Unplanted, first_seed: int, *, with_tests: bool
+) -> Verdict:
     """Plant a mutant in a copy, run the tests and the simulation, take it out again."""
     room, mutant = each
-    path = tree / mutant.file
-    source = path.read_bytes()
-    path.write_bytes(mutant.planted(source))
-    try:
-        options = ["-x", "-m", "not soak"]
-        code, _ = run_pytest(tree, [*options, *tests_for(room, mutant, tree)])
-    finally:
-        path.write_bytes(source)
+    source = (tree / mutant.file).read_bytes()
+    tests = _tested(each, tree, source) if with_tests else NOT_RUN
     whole = Edit(mutant.file, source.decode(), mutant.planted(source).decode())
     bug = planted.Bug(key_of(mutant), (whole,), "drawn", (), "")
     simulated = _simulated_spark if ROOMS[room].is_spark else _simulated
     return Verdict(
         room,
         mutant,
-        SURVIVED if code == EXIT_OK else KILLED,
+        tests,
         simulated(bug, unplanted, first_seed) or SURVIVED,
     )
+
+
+def _tested(each: Drawn, tree: Path, source: bytes) -> str:
+    """What the tests of its part say of a mutant of that source."""
+    room, mutant = each
+    path = tree / mutant.file
+    path.write_bytes(mutant.planted(source))
+    try:
+        options = ["-x", "-m", "not soak"]
+        code, _ = run_pytest(tree, [*options, *tests_for(room, mutant, tree)])
+    finally:
+        path.write_bytes(source)
+    return SURVIVED if code == EXIT_OK else KILLED
 
 
 def _simulated(bug: planted.Bug, unplanted: planted.Unplanted, first_seed: int) -> str:
@@ -140,7 +149,9 @@ def _simulated_spark(bug: planted.Bug, _unplanted: planted.Unplanted, first_seed
     return "" if fired == "nothing" else fired
 
 
-def judge_all(wanted: Sequence[tuple[int, Drawn]], seed: int) -> Generator[Verdict, None, None]:
+def judge_all(
+    wanted: Sequence[tuple[int, Drawn]], seed: int, *, with_tests: bool = True
+) -> Generator[Verdict, None, None]:
     """Judge mutants, a few at a time, each worker in a copy of its own.
 
     Each comes with its number in the draw. When the caller goes away those that have been begun
@@ -156,7 +167,9 @@ def judge_all(wanted: Sequence[tuple[int, Drawn]], seed: int) -> Generator[Verdi
             number, each = numbered
             tree = trees.get()
             try:
-                return judge(each, tree, unplanted, seed + number * SEEDS_APART)
+                return judge(
+                    each, tree, unplanted, seed + number * SEEDS_APART, with_tests=with_tests
+                )
             finally:
                 trees.put(tree)
 
@@ -178,7 +191,7 @@ def tell(verdict: Verdict, console: Console) -> None:
         f"    tests: {verdict.tests}; simulation: {verdict.simulated}",
         markup=False,
         highlight=False,
-        style=None if verdict.tests == KILLED else "yellow",
+        style=None if verdict.tests != SURVIVED else "yellow",
     )
 
 
@@ -274,6 +287,7 @@ def main() -> int:
     parser.add_argument("--room", choices=sorted(ROOMS))
     parser.add_argument("--slips", action="store_true", help="slips of a character instead")
     parser.add_argument("--only", metavar="TEXT", nargs="+", help="all whose name holds a text")
+    parser.add_argument("--without-tests", action="store_true", help="ask the simulation alone")
     parser.add_argument("--evidence", action="store_true", help="write docs/evidence/mutants.json")
     arguments = parser.parse_args()
     console = Console(soft_wrap=True)
@@ -296,7 +310,7 @@ def main() -> int:
         evidence.write(NAME, tally.verdict, entries[-1])
 
     code = campaigns.carry_out(
-        judge_all(left, seed),
+        judge_all(left, seed, with_tests=not arguments.without_tests),
         tally,
         campaigns.Shown(console, "mutants", len(wanted)),
         tell,
