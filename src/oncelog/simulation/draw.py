@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.simulation.components import COMPONENTS
 from oncelog.simulation.draw_groups import consumer_members, group_settings, own_members
 from oncelog.simulation.draw_swarm import swarm
 from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
@@ -62,7 +63,7 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
     plan = Plan(
         seed, profile, drawn_s, broker, tuple(topics), tuple(clients), tuple(faults), restarts
     )
-    plan = swarm(plan)
+    plan = replace(swarm(plan), components=tuple(COMPONENTS))
     if duration_s is None:
         return plan
     earlier = tuple(fault for fault in plan.faults if fault.at_s < duration_s)

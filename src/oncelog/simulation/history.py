@@ -19,6 +19,7 @@ __all__ = [
     "AssignmentMade",
     "BrokerDied",
     "BrokerStarted",
+    "ComponentFailed",
     "Event",
     "Fault",
     "GroupDescribed",
@@ -446,6 +447,14 @@ class Disagreement(Event):
 
     topic_partition: TopicPartition
     what: str
+    particulars: str
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentFailed(Event):
+    """A component that was simulated by itself did not do what it must."""
+
+    component: str
     particulars: str
 
 

@@ -72,6 +72,8 @@ class Plan:
     faults: tuple[PlannedFault, ...]
     final_restarts: tuple[str, ...] = ()
     """How brokers are restarted before the last look: "stop", "kill" or "power"."""
+    components: tuple[str, ...] = ()
+    """What is simulated by itself as well: names of `oncelog.simulation.components`."""
 
     @property
     def flush_every_message(self) -> bool:
@@ -82,7 +84,8 @@ class Plan:
     def parts(self) -> tuple[str, ...]:
         """Return the ids of all parts that can be left out."""
         restarts = tuple(f"r{index}" for index in range(len(self.final_restarts)))
-        return (*(c.id for c in self.clients), *(f.id for f in self.faults), *restarts)
+        clients, faults = (c.id for c in self.clients), (f.id for f in self.faults)
+        return (*clients, *faults, *restarts, *self.components)
 
     def without(self, left_out: Collection[str]) -> Plan:
         """Return the plan without some of its parts."""
@@ -95,6 +98,7 @@ class Plan:
                 for index, kind in enumerate(self.final_restarts)
                 if f"r{index}" not in left_out
             ),
+            components=tuple(name for name in self.components if name not in left_out),
         )
 
     def rng(self, part: str) -> random.Random:
@@ -117,5 +121,6 @@ def from_json(text: str) -> Plan:
             "clients": tuple(PlannedClient(**client) for client in table["clients"]),
             "faults": tuple(PlannedFault(**fault) for fault in table["faults"]),
             "final_restarts": tuple(table["final_restarts"]),
+            "components": tuple(table.get("components", ())),
         }
     )

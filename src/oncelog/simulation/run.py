@@ -20,10 +20,11 @@ from typing import Any, Final
 from oncelog.client import Admin, NewTopic
 from oncelog.simulation.checkers import Anomaly, Promise, judge
 from oncelog.simulation.client import ClientNode, RoleRun
+from oncelog.simulation.components import look_at_components
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
-from oncelog.simulation.history import Fault, History, Progress, TopicChanging
+from oncelog.simulation.history import ComponentFailed, Fault, History, Progress, TopicChanging
 from oncelog.simulation.injector import Injector
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
@@ -112,6 +113,8 @@ class SimulationRun:
 
     def play(self) -> FinalState | None:
         """Run all phases; return None if the final state could not be read."""
+        for name, text in look_at_components(self.plan):
+            self.world.record(ComponentFailed(self.world.now_s, "", name, text))
         self.begin()
         self.world.scheduler.run_until(self.started_s + self.plan.duration_s)
         self._settle()

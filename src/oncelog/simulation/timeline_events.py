@@ -145,6 +145,7 @@ KINDS: dict[type[Event], EventLook] = dict(
         _row(h.BrokerDied, "cross", "bad", lambda e: f"dies: {e.cause}"),
         _row(h.Logged, "bang", "fault", lambda e: f"{e.level.lower()}: {e.message}"),
         _row(h.Disagreement, "bang", "bad", lambda e: f"{e.topic_partition}: {e.what}"),
+        _row(h.ComponentFailed, "bang", "bad", lambda e: f"{e.component}: {e.particulars}"),
         _row(h.Progress, "flag", "quiet", lambda e: e.state),
     )
 )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 
 from oncelog.simulation.checkers.anomaly import Anomaly, Promise
 from oncelog.simulation.checkers.compaction import compactions
+from oncelog.simulation.checkers.components import components
 from oncelog.simulation.checkers.consumer_groups import (
     early_expulsions,
     member_epochs,
@@ -91,6 +92,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "answers": differing_answers,
     "progress": progress,
     "oracle": disagreements,
+    "components": components,
     "broker-stopped": broker_stopped,
 }
 """Name -> checker. INV-1 is "lost-write", INV-10 is "copies" and "torn-transaction" together."""
