@@ -5,7 +5,7 @@ of what it decides. Here one to four of them are told drawn sequences of appends
 answers, elections, changes of the ISR and of `min.insync.replicas`, deaths and failures, late and
 twice. Each is compared with `ExpectedReplica` after every step, and the logs with INV-1 and INV-7.
 
-The controller and the fetching are the simulation's own, as plain as possible. The leader hears at
+The controller and the fetching are the simulation's own, as plain as possible. The leader learns at
 once of a follower that joins the ISR (its high watermark must count that one from then on), of all
 else at any time later.
 """
@@ -24,7 +24,7 @@ from oncelog.core.ids import TopicId
 from oncelog.replication.partition import PartitionState
 from oncelog.simulation.components.replica_model import Assignment, ExpectedReplica
 
-__all__ = ["Cluster", "replicas"]
+__all__ = ["SimulatedReplicas", "replicas"]
 
 LIVES_COUNT: Final = 5
 STEPS_COUNT: Final = 200
@@ -40,7 +40,7 @@ Record = tuple[int, int]
 def replicas(rng: random.Random, machine: type[PartitionState] = PartitionState) -> Iterator[str]:
     """Simulate some lives of a partition; yield what is wrong at the first step that is."""
     for life in range(LIVES_COUNT):
-        cluster = Cluster(rng, machine)
+        cluster = SimulatedReplicas(rng, machine)
         for number in range(STEPS_COUNT):
             name = cluster.step()
             if cluster.wrong:
@@ -58,8 +58,8 @@ class _Replica:
     expected: ExpectedReplica | None = None
     records: list[Record] = field(default_factory=list)
     feed: deque[Assignment] = field(default_factory=deque)
-    """What the controller wrote and it has not heard yet."""
-    heard: list[Assignment] = field(default_factory=list)
+    """What the controller wrote and it was not told yet."""
+    taken: list[Assignment] = field(default_factory=list)
     checkpoint: int = 0
 
     @property
@@ -72,7 +72,7 @@ class _Replica:
         return ends[-1] if ends else (NONE, 0)
 
 
-class Cluster:
+class SimulatedReplicas:
     """The brokers of one partition, and a controller."""
 
     def __init__(self, rng: random.Random, machine: type[PartitionState]) -> None:
@@ -108,7 +108,7 @@ class Cluster:
             "move": self._move,
             "fail": self._fail,
             "note a checkpoint": self._checkpoint,
-            "begin anew": self._begin_anew,
+            "begin again": self._begin_again,
             "ask what is refused": self._misuse,
         }
         self._names = list(self._steps)
@@ -200,10 +200,10 @@ class Cluster:
     def _hear_again(self) -> None:
         """Hear something a second time, and late."""
         broker = self._one()
-        if broker.machine is None or not broker.heard:
+        if broker.machine is None or not broker.taken:
             return
-        given = self._rng.choice(broker.heard[-3:])
-        if given.leader_epoch < broker.heard[-1].leader_epoch or given == broker.heard[-1]:
+        given = self._rng.choice(broker.taken[-3:])
+        if given.leader_epoch < broker.taken[-1].leader_epoch or given == broker.taken[-1]:
             self._take(broker, given)
 
     def _take(self, broker: _Replica, given: Assignment) -> None:
@@ -219,7 +219,7 @@ class Cluster:
         )
         self._same("whether it is taken", taken, expected.assign(given))
         if taken:
-            broker.heard.append(given)
+            broker.taken.append(given)
         self._look_at(broker)
 
     def _move(self) -> None:
@@ -252,11 +252,11 @@ class Cluster:
                 broker.checkpoint = broker.machine.high_watermark
 
     def _die(self) -> None:
-        """Die; one outside the ISR may have lost the end of its log, without anybody's harm."""
+        """Die; one outside the ISR may have lost the end of its log, which harms no other."""
         broker = self._one()
         broker.machine = broker.expected = None
         broker.feed.clear()
-        broker.heard.clear()
+        broker.taken.clear()
         self._caught_up.pop(broker.id, None)
         if broker.id not in self._state.isr and self._rng.random() < 0.5:
             del broker.records[self._rng.randint(0, len(broker.records)) :]
@@ -282,7 +282,7 @@ class Cluster:
         broker.feed.append(self._state)
         self._look_at(broker)
 
-    def _begin_anew(self) -> None:
+    def _begin_again(self) -> None:
         """Cut the log of one outside the ISR, as a replica does that was away for too long."""
         broker = self._one()
         expected = broker.expected
@@ -345,7 +345,7 @@ class Cluster:
     # --- the controller
 
     def _write(self, state: Assignment, *, at_once: int = NONE) -> None:
-        """Let everybody hear of a new state of the partition in order, one of them at once."""
+        """Tell all brokers of a new state of the partition in order, one of them at once."""
         if state.leader_epoch > self._state.leader_epoch:
             self._caught_up = {}
         self._state = state
@@ -362,7 +362,7 @@ class Cluster:
         return machine is not None and not machine.is_failed
 
     def _elect(self) -> None:
-        """Elect another leader, or the same one anew, from those that live and are in the ISR."""
+        """Elect another leader, or the same one again, from those that live and are in the ISR."""
         state = self._state
         alive = [each for each in state.replicas if self._is_alive(each)]
         clean = [each for each in alive if each in state.isr]
@@ -389,18 +389,18 @@ class Cluster:
         if not is_clean:
             # What it does not have is lost; what others know of it may be wrong until they fetch.
             raise_to = min(len(records), len(self.committed))
-            self._begin_again(records[:raise_to])
+            self._lose_the_rest(records[:raise_to])
         elif records[: len(self.committed)] != self.committed:
             self.wrong.append(f"INV-1: the new leader {leader} lacks committed records")
         epoch = self._state.leader_epoch + 1
         self._write(replace(self._state, leader=leader, leader_epoch=epoch, isr=isr))
-        # An old leader that is alone in its ISR would go on committing until it hears.
+        # An old leader that is alone in its ISR would go on committing until it learns of this one.
         for broker in self._brokers if not is_clean else ():
             while broker.machine is not None and broker.feed:
                 self._take(broker, broker.feed.popleft())
 
-    def _begin_again(self, committed: list[Record]) -> None:
-        """An unclean election: replicas that know of other records start anew, without a log."""
+    def _lose_the_rest(self, committed: list[Record]) -> None:
+        """An unclean election: replicas that know of other records start again, without a log."""
         self.committed = committed
         for broker in self._brokers:
             if broker.records[: len(committed)] != committed or broker.machine is None:
@@ -421,7 +421,7 @@ class Cluster:
     def _join_isr(self) -> None:
         """The leader asks for an ISR with one that has its committed records and its epoch's start.
 
-        It has to have heard of all states before.
+        It has to have been told of all states before.
         """
         state, leader = self._state, self._of(self._state.leader)
         if leader is None or leader.machine is None or not leader.machine.is_leader or leader.feed:

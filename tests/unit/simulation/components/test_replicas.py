@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.replication.partition import PartitionState, ReplicaRole
 from oncelog.simulation.components.replica_model import Assignment, ExpectedReplica
-from oncelog.simulation.components.replicas import STEPS_COUNT, Cluster, replicas
+from oncelog.simulation.components.replicas import STEPS_COUNT, SimulatedReplicas, replicas
 
 
 def found(make: type[PartitionState], runs: int = 30) -> list[str]:
@@ -100,7 +100,9 @@ def test_the_model_counts_the_smallest_end_of_the_isr() -> None:
 
 
 def test_lives_are_long_enough_to_commit_records() -> None:
-    clusters = [Cluster(random.Random(f"{seed}:replicas"), PartitionState) for seed in range(9)]
+    clusters = [
+        SimulatedReplicas(random.Random(f"{seed}:replicas"), PartitionState) for seed in range(9)
+    ]
     for cluster in clusters:
         for _ in range(STEPS_COUNT):
             cluster.step()
