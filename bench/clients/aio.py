@@ -1,8 +1,9 @@
 """aiokafka."""
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 
-from bench.clients.jobs import BATCH_BYTES, PARTITIONS, Job
+from bench.clients.jobs import BATCH_BYTES, HEARTBEAT_MS, PARTITIONS, POLL_MS, Job
 
 
 class Aiokafka:
@@ -23,6 +24,8 @@ class Aiokafka:
             )
             await self._consumer.start()
             self._consumer.assign([TopicPartition(self._topic, n) for n in range(PARTITIONS)])
+            return
+        if job in (Job.GROUP, Job.REBALANCE):
             return
         self._producer = AIOKafkaProducer(
             bootstrap_servers=self._servers,
@@ -46,6 +49,23 @@ class Aiokafka:
         while seen < count:
             found = await self._consumer.getmany(timeout_ms=1000)
             seen += sum(map(len, found.values()))
+
+    async def join(self, group: str) -> None:
+        self._consumer = AIOKafkaConsumer(
+            bootstrap_servers=self._servers,
+            group_id=group,
+            isolation_level="read_committed",
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=[RangePartitionAssignor],
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+        await self._consumer.start()
+        self._consumer.subscribe([self._topic])
+
+    async def held_count(self) -> int:
+        assert self._consumer is not None
+        await self._consumer.getmany(timeout_ms=POLL_MS, max_records=1)
+        return len(self._consumer.assignment())
 
     async def send_one(self, value: bytes) -> None:
         assert self._producer is not None

@@ -12,9 +12,10 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from statistics import median
 
-from bench.clients.drivers import DRIVERS, Driver
-from bench.clients.jobs import Job
+from bench.clients.drivers import DRIVERS, Driver, Made
+from bench.clients.jobs import PARTITIONS, TIMEOUT_S, Job
 from bench.stats import Figures, percentiles
 
 WARM_COUNT = 2000
@@ -53,8 +54,53 @@ async def _times(seconds: float, work: Callable[[], Awaitable[None]]) -> list[fl
     return times
 
 
-async def figures_of(driver: Driver, job: Job, amount: float) -> Figures:
+async def as_a_member(driver: Driver, group: str, count: int) -> Figures:
+    """Read so many records as the only member of a group, from its first assignment on."""
+    await driver.join(group)
+    await _until_held([driver], [PARTITIONS])
+    # That may have taken a record.
+    return await bulk(count, lambda: driver.consume(count - 1))
+
+
+async def rebalances(made: Callable[[], Driver], topic: str, seconds: float) -> Figures:
+    """Form a group of one, have a second member join, and the first leave, again and again."""
+    joined: list[float] = []
+    left: list[float] = []
+    end = time.perf_counter() + seconds
+    while not joined or time.perf_counter() < end:
+        first, second = made(), made()
+        for member in (first, second):
+            await member.start(Job.REBALANCE)
+        group = f"{topic}-{len(joined)}"
+        await first.join(group)
+        await _until_held([first], [PARTITIONS])
+        begun = time.perf_counter()
+        await second.join(group)
+        await _until_held([first, second], [PARTITIONS // 2] * 2)
+        both = time.perf_counter()
+        await first.close()
+        await _until_held([second], [PARTITIONS])
+        left.append(time.perf_counter() - both)
+        joined.append(both - begun)
+        await second.close()
+    return {"joined, p50 ms": median(joined) * 1000, "left, p50 ms": median(left) * 1000}
+
+
+async def _until_held(members: list[Driver], wanted: list[int]) -> None:
+    """Return when the members have so many partitions. Raises `TimeoutError`."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while time.monotonic() < deadline:
+        if [await member.held_count() for member in members] == wanted:
+            return
+    raise TimeoutError("the group did not become stable")
+
+
+async def figures_of(made: Made, servers: str, topic: str, job: Job, amount: float) -> Figures:
     """What the job takes."""
+    if job is Job.REBALANCE:
+        found = await rebalances(lambda: made(servers, topic), topic, amount)
+        return {**found, "peak MB": peak_mb()}
+    driver = made(servers, topic)
     await driver.start(job)
     match job:
         case Job.PRODUCE:
@@ -62,6 +108,8 @@ async def figures_of(driver: Driver, job: Job, amount: float) -> Figures:
             found = await bulk(int(amount), lambda: driver.produce(VALUE, int(amount)))
         case Job.CONSUME:
             found = await bulk(int(amount), lambda: driver.consume(int(amount)))
+        case Job.GROUP:
+            found = await as_a_member(driver, topic, int(amount))
         case Job.LATENCY:
             found = await one_by_one(amount, lambda: driver.send_one(SMALL_VALUE))
         case Job.TRANSACTIONS:
@@ -83,8 +131,8 @@ def peak_mb() -> float:
 def main() -> None:
     """Do what the command line says."""
     client, job, servers, topic, amount = sys.argv[1:]
-    driver = DRIVERS[client]()(servers, topic)
-    print(json.dumps(asyncio.run(figures_of(driver, Job(job), float(amount)))))
+    made = DRIVERS[client]()
+    print(json.dumps(asyncio.run(figures_of(made, servers, topic, Job(job), float(amount)))))
 
 
 if __name__ == "__main__":

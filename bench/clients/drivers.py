@@ -18,6 +18,12 @@ class Driver(Protocol):
     async def consume(self, count: int) -> None:
         """Read so many."""
 
+    async def join(self, group: str) -> None:
+        """Subscribe as a member of a group with the range assignor and the classic protocol."""
+
+    async def held_count(self) -> int:
+        """Take part in the group for a moment; the count of partitions that this member has."""
+
     async def send_one(self, value: bytes) -> None:
         """Send one, and wait for its acknowledgement."""
 

@@ -2,10 +2,22 @@
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.clients.jobs import BATCH_BYTES, PARTITIONS, TIMEOUT_S, Job
+from bench.clients.jobs import (
+    BATCH_BYTES,
+    HEARTBEAT_MS,
+    PARTITIONS,
+    POLL_MS,
+    TIMEOUT_S,
+    Job,
+)
 
 RECORDS_MAX = 10_000
 POLL_EVERY = 4096
+QUEUE: dict[str, object] = {
+    # With its default it pauses for a second when the broker is faster.
+    "queued.min.messages": 1_000_000,
+    "queued.max.messages.kbytes": 1_000_000,
+}
 
 
 class Confluent:
@@ -25,14 +37,14 @@ class Confluent:
             self._consumer = Consumer(
                 {
                     **self._common,
+                    **QUEUE,
                     "group.id": self._topic,
                     "enable.auto.commit": False,
-                    # With its default it pauses for a second when the broker is faster.
-                    "queued.min.messages": 1_000_000,
-                    "queued.max.messages.kbytes": 1_000_000,
                 }
             )
             self._consumer.assign([TopicPartition(self._topic, n, 0) for n in range(PARTITIONS)])
+            return
+        if job in (Job.GROUP, Job.REBALANCE):
             return
         settings = {
             **self._common,
@@ -65,6 +77,26 @@ class Confluent:
         seen = 0
         while seen < count:
             seen += len(self._consumer.consume(RECORDS_MAX, 1.0))
+
+    async def join(self, group: str) -> None:
+        self._consumer = Consumer(
+            {
+                **self._common,
+                **QUEUE,
+                "group.id": group,
+                "auto.offset.reset": "earliest",
+                "partition.assignment.strategy": "range",
+                "heartbeat.interval.ms": HEARTBEAT_MS,
+            }
+        )
+        # Connects first, as `start` of the other clients does.
+        self._consumer.list_topics(self._topic, timeout=TIMEOUT_S)
+        self._consumer.subscribe([self._topic])
+
+    async def held_count(self) -> int:
+        assert self._consumer is not None
+        self._consumer.poll(POLL_MS / 1000)
+        return len(self._consumer.assignment())
 
     async def send_one(self, value: bytes) -> None:
         assert self._producer is not None

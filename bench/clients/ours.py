@@ -1,6 +1,6 @@
 """`oncelog.Producer` and `oncelog.Consumer`."""
 
-from bench.clients.jobs import BATCH_BYTES, PARTITIONS, Job
+from bench.clients.jobs import BATCH_BYTES, HEARTBEAT_MS, PARTITIONS, POLL_MS, Job
 from oncelog import Consumer, Producer, TopicPartition
 
 RECORDS_MAX = 10_000
@@ -19,6 +19,8 @@ class Ours:
             self._consumer = Consumer(self._servers)
             await self._consumer.start()
             self._consumer.assign([TopicPartition(self._topic, n) for n in range(PARTITIONS)])
+            return
+        if job in (Job.GROUP, Job.REBALANCE):
             return
         self._producer = Producer(
             self._servers,
@@ -43,6 +45,22 @@ class Ours:
         seen = 0
         while seen < count:
             seen += len(await self._consumer.poll(max_records=RECORDS_MAX))
+
+    async def join(self, group: str) -> None:
+        self._consumer = Consumer(
+            self._servers,
+            group_id=group,
+            auto_offset_reset="earliest",
+            partition_assignment_strategy=["range"],
+            heartbeat_interval_ms=HEARTBEAT_MS,
+        )
+        await self._consumer.start()
+        self._consumer.subscribe([self._topic])
+
+    async def held_count(self) -> int:
+        assert self._consumer is not None
+        await self._consumer.poll(POLL_MS, max_records=1)
+        return len(self._consumer.assignment())
 
     async def send_one(self, value: bytes) -> None:
         assert self._producer is not None

@@ -71,7 +71,8 @@ def markdown(measured: Results) -> list[str]:
         "",
         f"Python clients on the same broker, each in a process of its own: {versions} (commit"
         f" `{commit}`). Idempotent, acks=all, read_committed; linger and batch size as the row"
-        " says, everything else as each comes: librdkafka checks no checksums of what it reads. CPU"
+        " says, everything else as each comes: librdkafka checks no checksums of what it reads."
+        " Members use the classic protocol, the range assignor and a heartbeat of 100 ms. CPU"
         " time and memory are the client's.",
         "",
         "| " + " | ".join(HEADINGS) + " |",

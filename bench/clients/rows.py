@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from bench.clients.jobs import Job
+from bench.groups import Group
 from bench.loads import BIG, Bulk, Consume, OneRecord, TinyTransactions
 from bench.work import Load
 
@@ -34,5 +35,11 @@ CLIENT_ROWS = {
     ),
     f"{PREFIX}-txn": ClientRow(
         "begin, send one, commit, back to back", Job.TRANSACTIONS, TinyTransactions
+    ),
+    f"{PREFIX}-group": ClientRow(
+        "consume 1000 B records as a group's only member", Job.GROUP, Consume(200), 200
+    ),
+    f"{PREFIX}-rebalance": ClientRow(
+        "a second member joins a group of 4 partitions, the first leaves", Job.REBALANCE, Group(2)
     ),
 }

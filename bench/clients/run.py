@@ -90,7 +90,7 @@ def measure(system: System, client: str, row: ClientRow) -> Figures:
     topic = fresh_topic(system, PARTITIONS)
     count = int(window_mb(row.mb) * 1000)
     try:
-        if row.job is Job.CONSUME:
+        if row.job in (Job.CONSUME, Job.GROUP):
             fill(producer(system, **dict(BIG)), topic, bytes(1000), count)
         amount = count or WINDOW_S
         return in_a_process(client, row.job, system.bootstrap_servers, topic, amount)

@@ -10,7 +10,8 @@ is processed, every partition committed to its end, and in `__consumer_offsets` 
 `python -m tests.support.group_kills` runs every row that docs/evidence/groups.json does not hold
 for the same sources yet, and writes each when it is done, so that an interrupted run keeps its
 rows. `--again` runs them all, `--only NAME` those whose names have NAME in them, and `--kills` is
-for a trial, of which nothing is kept. Part of `make test-full`.
+for a trial, of which nothing is kept. Part of `make test-full`. With `--peer kafka` the rows of our
+own consumer run on Apache Kafka, and docs/evidence/groups-kafka.json has them.
 """
 
 from __future__ import annotations
@@ -30,12 +31,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from confluent_kafka import (
-    Consumer,
     ConsumerGroupState,
     ConsumerGroupTopicPartitions,
     KafkaException,
     Producer,
-    TopicPartition,
 )
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
@@ -43,14 +42,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bench.javaloads import compiled
-from bench.peer.kafka import PeerUnavailable, jars, java
+from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, java
 from tests.support import campaigns, evidence
 from tests.support.broker import BrokerProcess
-from tests.support.group_judge import GroupHistory, committed, judge
+from tests.support.group_judge import GroupHistory, judge
+from tests.support.group_log import commits_of, ends_of, wait_for_coordinator
 from tests.support.group_member import Membership, command
 from tests.support.workload import QUIET
 
-NAME = "groups"
+NAME, NAME_ON_KAFKA = "groups", "groups-kafka"
 TOPIC, GROUP = "work", "workers"
 MEMBERS_COUNT, PARTITIONS_COUNT = 12, 24
 KILLS_COUNT = 60
@@ -111,6 +111,7 @@ ROWS = tuple(
     for assignor in assignors
     for is_static in (False, True)
 )
+ROWS_ON_KAFKA = tuple(row for row in ROWS if row.client == "oncelog")
 
 
 class Members:
@@ -221,14 +222,13 @@ class RowRun:
     folder: Path
     kills_count: int
     tell: Callable[[str], None]
+    is_on_kafka: bool = False
     findings: list[str] = field(default_factory=list)
     facts: dict[str, object] = field(default_factory=dict)
 
     def run(self) -> None:
-        with (
-            BrokerProcess(self.folder / "data", SETTINGS) as broker,
-            ExitStack() as ending,
-        ):
+        kind = KafkaPeer if self.is_on_kafka else BrokerProcess
+        with kind(self.folder / "data", SETTINGS) as broker, ExitStack() as ending:
             servers = broker.bootstrap_servers
             admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
             topic = NewTopic(TOPIC, PARTITIONS_COUNT, 1)
@@ -238,6 +238,8 @@ class RowRun:
             self._consume(servers, admin, members)
 
     def _consume(self, servers: str, admin: AdminClient, members: Members) -> None:
+        # librdkafka's administrator hangs where `__consumer_offsets` is created meanwhile.
+        wait_for_coordinator(servers)
         writing = Writing(servers)
         self.tell("the group forms")
         begun_s = time.monotonic()
@@ -249,11 +251,11 @@ class RowRun:
         self._settle(admin, members, last_kill_s, SETTLE_S_MAX, "to settle")
         writing.stop()
         self.tell("the rest is processed")
-        history = GroupHistory(ends_of(servers))
+        history = GroupHistory(ends_of(servers, TOPIC, PARTITIONS_COUNT))
         self._catch_up(admin, history)
         members.close()
         members.read(history)
-        history.commits = commits_of(servers)
+        history.commits = commits_of(servers, GROUP)
         self.findings += judge(history)
         self.facts |= {**history.counts(), "clients that gave up": members.gave_up_count}
 
@@ -321,45 +323,6 @@ def unsettled(admin: AdminClient, client_ids: set[str]) -> str:
     return "" if owned == list(range(PARTITIONS_COUNT)) else f"{owned} are assigned"
 
 
-def reading(servers: str) -> Consumer:
-    """A consumer outside the group."""
-    settings: dict[str, object] = {"bootstrap.servers": servers, "group.id": "judge", **QUIET}
-    return Consumer({**settings, "enable.auto.commit": False, "enable.partition.eof": True})
-
-
-def ends_of(servers: str) -> dict[int, int]:
-    """The log end offset of each partition."""
-    consumer = reading(servers)
-    found = {
-        partition: consumer.get_watermark_offsets(TopicPartition(TOPIC, partition), WAIT_S)[1]
-        for partition in range(PARTITIONS_COUNT)
-    }
-    consumer.close()
-    return found
-
-
-def commits_of(servers: str) -> list[tuple[int, int]]:
-    """All commits of the group, in the order of the log."""
-    consumer = reading(servers)
-    log = TopicPartition("__consumer_offsets", 0, 0)
-    end = consumer.get_watermark_offsets(log, WAIT_S)[1]
-    consumer.assign([log])
-    found: list[tuple[int, int]] = []
-    deadline_s = time.monotonic() + CATCH_UP_S_MAX
-    while time.monotonic() < deadline_s:
-        for message in consumer.consume(1000, LOOK_EVERY_S):
-            if message.error() is not None:
-                continue
-            commit = committed(message.key() or b"", message.value(), GROUP)
-            if commit is not None:
-                found.append(commit)
-        (at,) = consumer.position([log])
-        if at.offset >= end:
-            break
-    consumer.close()
-    return found
-
-
 def sources() -> str:
     """A digest of what a row depends on: the broker, and this test."""
     digest = hashlib.sha256()
@@ -370,20 +333,22 @@ def sources() -> str:
     return digest.hexdigest()[:16]
 
 
-def kept() -> dict[str, dict[str, object]]:
+def kept(name: str) -> dict[str, dict[str, object]]:
     """The rows of earlier runs."""
-    return dict(evidence.read(NAME).get("rows", {}))
+    return dict(evidence.read(name).get("rows", {}))
 
 
-def keep(rows: dict[str, dict[str, object]], digest: str) -> str:
+def keep(
+    name: str, there_are: Sequence[Row], rows: dict[str, dict[str, object]], digest: str
+) -> str:
     """Write all rows; returns what they say together."""
-    known = {row.name: rows[row.name] for row in ROWS if row.name in rows}
+    known = {row.name: rows[row.name] for row in there_are if row.name in rows}
     broken = [name for name, row in known.items() if row["verdict"] != "passed"]
     current = [name for name, row in known.items() if row["sources"] == digest]
-    verdict = "broken" if broken else "passed" if len(current) == len(ROWS) else "incomplete"
+    verdict = "broken" if broken else "passed" if len(current) == len(there_are) else "incomplete"
     facts = {"rows passed": len(known) - len(broken), "rows of these sources": len(current)}
-    facts |= {"rows there are": len(ROWS)}
-    evidence.write(NAME, verdict, {**facts, "how": HOW, "rows": known})
+    facts |= {"rows there are": len(there_are)}
+    evidence.write(name, verdict, {**facts, "how": HOW, "rows": known})
     return verdict
 
 
@@ -395,12 +360,18 @@ HOW = (
 
 
 def carry_out(
-    row: Row, seed: int, kills_count: int, digest: str, tell: Callable[[str], None]
+    row: Row,
+    seed: int,
+    kills_count: int,
+    digest: str,
+    tell: Callable[[str], None],
+    *,
+    is_on_kafka: bool = False,
 ) -> dict[str, object]:
     """Run a row; returns what is to be kept of it."""
     begun_s = time.monotonic()
     folder = Path(tempfile.mkdtemp(prefix="oncelog-groups-"))
-    run = RowRun(row, seed, folder, kills_count, tell)
+    run = RowRun(row, seed, folder, kills_count, tell, is_on_kafka)
     try:
         run.run()
     except (KafkaException, RuntimeError, TimeoutError) as error:
@@ -419,11 +390,11 @@ def carry_out(
     }
 
 
-def table(rows: dict[str, dict[str, object]]) -> Table:
+def table(there_are: Sequence[Row], rows: dict[str, dict[str, object]]) -> Table:
     """The rows for a terminal."""
     columns = ("processed", "processed again", "seconds to form", "seconds to settle")
     made = Table("row", "verdict", *columns)
-    for row in ROWS:
+    for row in there_are:
         found = rows.get(row.name, {})
         colour = "green" if found.get("verdict") == "passed" else "red"
         verdict = f"[{colour}]{found['verdict']}[/{colour}]" if found else "not run"
@@ -449,18 +420,22 @@ def main() -> int:
     parser.add_argument("--only", default="", help="rows whose name has this in it")
     parser.add_argument("--again", action="store_true", help="also rows that are kept")
     parser.add_argument("--kills", type=int, default=KILLS_COUNT)
+    parser.add_argument("--peer", choices=["kafka"], help="start Apache Kafka and test that")
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     given = parser.parse_args()
     # The table needs room where no terminal says how much there is.
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    rows, digest, is_trial = kept(), sources(), given.kills != KILLS_COUNT
+    is_on_kafka = given.peer is not None
+    name, there_are = (NAME_ON_KAFKA, ROWS_ON_KAFKA) if is_on_kafka else (NAME, ROWS)
+    rows, digest, is_trial = kept(name), sources(), given.kills != KILLS_COUNT
     if given.list:
-        console.print(table(rows))
+        console.print(table(there_are, rows))
         return 0
     chosen = [
         row
         for row in rows_here(console)
-        if given.only in row.name
+        if row in there_are
+        and given.only in row.name
         and (given.again or is_trial or rows.get(row.name, {}).get("sources") != digest)
     ]
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -469,14 +444,16 @@ def main() -> int:
         task = progress.add_task("", total=len(chosen))
         for row in chosen:
 
-            def tell(text: str, name: str = row.name) -> None:
-                progress.update(task, description=f"{name}: {text}")
+            def tell(text: str, row_name: str = row.name) -> None:
+                progress.update(task, description=f"{row_name}: {text}")
 
-            rows[row.name] = carry_out(row, given.seed, given.kills, digest, tell)
+            rows[row.name] = carry_out(
+                row, given.seed, given.kills, digest, tell, is_on_kafka=is_on_kafka
+            )
             if not is_trial:
-                keep(rows, digest)
+                keep(name, there_are, rows, digest)
             progress.advance(task)
-    console.print(table(rows))
+    console.print(table(there_are, rows))
     for row in chosen:
         for finding in rows[row.name]["findings"]:  # type: ignore[attr-defined]
             console.print(f"[red]{row.name}[/red]: {finding}")

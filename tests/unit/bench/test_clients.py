@@ -20,6 +20,8 @@ BALLAST_BYTES = 150_000_000
 FIGURES = {
     Job.PRODUCE: {"MB/s", "CPU s/GB", "peak MB"},
     Job.CONSUME: {"MB/s", "CPU s/GB", "peak MB"},
+    Job.GROUP: {"MB/s", "CPU s/GB", "peak MB"},
+    Job.REBALANCE: {"joined, p50 ms", "left, p50 ms", "peak MB"},
     Job.LATENCY: {"p50 ms", "p99 ms", "CPU us/call", "peak MB"},
     Job.TRANSACTIONS: {"p50 ms", "p99 ms", "CPU us/call", "peak MB"},
 }
@@ -40,12 +42,12 @@ def test_a_client_does_every_job(client: str, monkeypatch: pytest.MonkeyPatch) -
         servers = broker.bootstrap_servers
         with sync.Admin(servers) as admin:
             admin.create_topics([NewTopic(job, PARTITIONS) for job in Job])
-        for job in (Job.PRODUCE, Job.CONSUME, Job.LATENCY, Job.TRANSACTIONS):
+        for job in Job:
             # What was produced is consumed.
-            topic = Job.PRODUCE if job is Job.CONSUME else job
-            amount = COUNT if job in (Job.PRODUCE, Job.CONSUME) else SECONDS
-            driver = DRIVERS[client]()(servers, topic)
-            figures = asyncio.run(child.figures_of(driver, job, amount))
+            topic = Job.PRODUCE if job in (Job.CONSUME, Job.GROUP) else job
+            amount = COUNT if job in (Job.PRODUCE, Job.CONSUME, Job.GROUP) else SECONDS
+            made = DRIVERS[client]()
+            figures = asyncio.run(child.figures_of(made, servers, topic, job, amount))
             assert figures.keys() == FIGURES[job]
             assert min(figures.values()) > 0
 

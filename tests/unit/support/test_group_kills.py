@@ -8,7 +8,7 @@ import pytest
 
 from tests.support import evidence, group_kills
 from tests.support.group_judge import GroupHistory, committed, judge
-from tests.support.group_kills import ROWS, keep, kept, sources
+from tests.support.group_kills import NAME, ROWS, keep, kept, sources
 from tests.support.group_member import ends
 
 Rows: TypeAlias = dict[str, dict[str, object]]
@@ -75,16 +75,16 @@ def test_the_end_of_each_partition_is_committed() -> None:
 def test_rows_are_kept_from_run_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     digest = sources()
-    assert kept() == {}
+    assert kept(NAME) == {}
     first: Rows = {ROWS[0].name: {"verdict": "passed", "sources": digest}}
-    assert keep(first, digest) == "incomplete"
-    assert kept() == first
+    assert keep(NAME, ROWS, first, digest) == "incomplete"
+    assert kept(NAME) == first
     whole: Rows = {row.name: {"verdict": "passed", "sources": digest} for row in ROWS}
-    assert keep(whole, digest) == "passed"
-    assert keep(whole, "other sources") == "incomplete"
-    assert keep({**whole, ROWS[1].name: {"verdict": "broken", "sources": digest}}, digest) == (
-        "broken"
-    )
+    assert keep(NAME, ROWS, whole, digest) == "passed"
+    assert keep(NAME, ROWS, whole, "other sources") == "incomplete"
+    assert keep(
+        NAME, ROWS, {**whole, ROWS[1].name: {"verdict": "broken", "sources": digest}}, digest
+    ) == ("broken")
 
 
 def test_every_row_has_a_name_of_its_own() -> None:
