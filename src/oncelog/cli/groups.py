@@ -13,16 +13,15 @@ import click
 
 from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
+from oncelog.cli.habits.hints import did_you_mean, nearest
 from oncelog.cli.output import Cell, Column, print_rows, say
 from oncelog.cli.partitions import chosen_partitions, partition_option
 from oncelog.cli.tool import (
     Failure,
     ToolGroup,
     ask,
-    did_you_mean,
     is_asked,
     json_option,
-    nearest,
     require_topic,
     run,
 )

@@ -8,7 +8,6 @@ a command runs, so that help is printed at once.
 from __future__ import annotations
 
 import asyncio
-import difflib
 import os
 import signal
 import sys
@@ -17,6 +16,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import click
 
+from oncelog.cli.habits import hints
+from oncelog.cli.habits.hints import did_you_mean, nearest
+from oncelog.cli.habits.translate import Advice, to_command, to_options
 from oncelog.cli.output import painted
 
 if TYPE_CHECKING:
@@ -59,12 +61,12 @@ class Failure(click.ClickException):
 
 
 class ToolCommand(click.Command):
-    """A command whose misuse is one line too."""
+    """A command that knows the spellings of Kafka's tools, and whose misuse is one line too."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, but a `UsageError` becomes a `Failure`."""
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _translated(to_options, ctx, args))
         except click.UsageError as error:
             raise _misuse(ctx, error) from None
 
@@ -84,7 +86,7 @@ class ToolGroup(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, but an unknown option of the group becomes a `Failure`."""
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, _translated(to_command, ctx, args))
         except click.UsageError as error:
             raise _misuse(ctx, error) from None
 
@@ -97,14 +99,30 @@ class ToolGroup(click.Group):
         except click.UsageError as error:
             if args[0].startswith("-"):
                 raise _misuse(ctx, error) from None
-            question = did_you_mean(nearest(args[0], self.list_commands(ctx)))
-            hint = question or f"see `{ctx.command_path} --help`"
+            hint = hints.for_command(ctx, args[0])
             raise Failure(f"no such command {args[0]}: {hint}", MISUSE) from None
+
+
+def _translated(
+    translate: Callable[[click.Context, list[str]], list[str]], ctx: click.Context, args: list[str]
+) -> list[str]:
+    """The arguments in our own words; completion reads those that the table refuses as they are."""
+    try:
+        return translate(ctx, args)
+    except Advice:
+        if not ctx.resilient_parsing:
+            raise
+        return args
 
 
 def _misuse(ctx: click.Context, error: click.UsageError) -> Exception:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         return error
+    if isinstance(error, Advice):
+        return Failure(error.format_message(), MISUSE)
+    if isinstance(error, click.NoSuchOption):
+        hint = hints.for_option(ctx, error.option_name)
+        return Failure(f"no such option {error.option_name}: {hint}", MISUSE)
     text = error.format_message().rstrip(".").replace("\n", " ")
     return Failure(f"{text} (see `{ctx.command_path} --help`)", MISUSE)
 
@@ -279,19 +297,6 @@ async def unknown_topic(admin: Admin, name: str, hint: str = "") -> Failure:
     names = nearest(name, await admin.list_topics())
     advice = [text for text in (did_you_mean(names), hint) if text]
     return Failure(f"unknown topic {name}: {' '.join(advice) or 'see `oncelog topics list`'}")
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """At most three names that `name` may have been meant to be, nearest first."""
-    by_lower = {known.lower(): known for known in sorted(names)}
-    found = difflib.get_close_matches(name.lower(), by_lower, n=3)
-    return [by_lower[lowered] for lowered in found]
-
-
-def did_you_mean(names: Iterable[str]) -> str:
-    """The question for a person, "" when there is nothing to suggest."""
-    text = " or ".join(names)
-    return f"did you mean {text}?" if text else ""
 
 
 def discard_stdout() -> None:

@@ -6,7 +6,7 @@ prints the lines of ``kafka-topics --describe``, with each partition's first and
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
@@ -154,7 +154,7 @@ def create_command(
 
 
 @command.command("describe")
-@_NAMES
+@click.argument("names", metavar="[TOPIC]...", nargs=-1, shell_complete=complete_topics)
 @connection_options
 @click.option("--all-configs", is_flag=True, help="Show settings at their defaults too.")
 @_IF_EXISTS
@@ -162,11 +162,16 @@ def create_command(
 def describe_command(
     names: tuple[str, ...], servers: str, all_configs: bool, if_exists: bool, as_json: bool
 ) -> None:
-    """Describe topics: partitions, replicas, offsets, sizes, settings."""
+    """Describe topics: partitions, replicas, offsets, sizes, settings.
+
+    Without a name it describes all but the internal ones.
+    """
 
     async def work() -> None:
         async with administrator(servers, "topics") as admin:
-            for name in await _existing(admin, names, if_exists=if_exists):
+            known = await admin.list_topics() if not names else {}
+            wanted = names or [name for name, t in sorted(known.items()) if not t.is_internal]
+            for name in await _existing(admin, wanted, if_exists=if_exists):
                 topic = await require_topic(admin, name)
                 entries = (await admin.describe_configs([name]))[name]
                 configs = {
@@ -458,7 +463,7 @@ def delete_command(names: tuple[str, ...], servers: str, if_exists: bool, yes: b
     run(work, servers)
 
 
-async def _existing(admin: Admin, names: tuple[str, ...], *, if_exists: bool) -> list[str]:
+async def _existing(admin: Admin, names: Sequence[str], *, if_exists: bool) -> list[str]:
     """Those of `names` that exist; one that does not is a `Failure`, or passed over."""
     known = await admin.list_topics()
     for name in names:

@@ -8,6 +8,7 @@ from typing import Final
 
 import click
 
+from oncelog.cli.habits.table import COMMANDS, OPTIONS, PAIRS
 from oncelog.cli.main import main
 from tests.support.readers import SOURCES
 
@@ -33,6 +34,18 @@ Commands that these stand behind as *shared* take them as well.
 
 """
 
+OTHER_NAMES: Final = """
+## What other tools call it
+
+Understood as well: what Kafka's tools, kcat and rpk call a command or an option. Words in capitals
+are arguments; of several names the first that a command has is meant.
+
+| Typed | Behind | Here |
+|---|---|---|
+"""
+
+PATHS: Final = {"": "`oncelog`", "*": "any group"}
+
 Record = tuple[str, str]
 
 
@@ -43,7 +56,38 @@ def document() -> str:
     )
     counts = Counter(record for context in commands for record in _options(context))
     shared = [record for record, count in counts.items() if count >= SHARED_BY_COUNT_MIN]
-    return HEAD + _table(shared) + "".join(_section(context, shared) for context in commands)
+    sections = "".join(_section(context, shared) for context in commands)
+    return HEAD + _table(shared) + sections + _other_names()
+
+
+def _other_names() -> str:
+    """What other tools call our commands and options."""
+    rows = [
+        ((path, word), found)
+        for path, entries in COMMANDS.items()
+        for word, found in entries.items()
+        if isinstance(found, str)
+    ]
+    rows += [
+        ((path, f"{name} {key}="), found)
+        for path, options in PAIRS.items()
+        for name, keys in options.items()
+        for key, found in keys.items()
+        if isinstance(found, str)
+    ]
+    rows += [
+        ((path or "any command", name), ", ".join(targets))
+        for path, options_of in OPTIONS.items()
+        for name, targets in options_of.items()
+    ]
+    merged: dict[tuple[str, str], list[str]] = {}
+    for (path, word), found in rows:
+        merged.setdefault((path, found), []).append(_code(word))
+    text = "".join(
+        f"| {', '.join(words)} | {PATHS.get(path, path)} | {_code(found)} |\n"
+        for (path, found), words in merged.items()
+    )
+    return OTHER_NAMES + text
 
 
 def _commands(command: click.Command, context: click.Context) -> Iterator[click.Context]:

@@ -8,15 +8,15 @@ from click.testing import CliRunner
 from oncelog.cli.main import main
 
 MISUSES = (
-    ("--log-level", "debug", "serve"),
+    ("--log-level", "debug", "sevre"),
     ("sevre",),
     ("serve", "--log-level", "loud"),
     ("serve", "--prot", "9092"),
     ("serve", "extra"),
     ("demo", "--seed", "first"),
     ("demo", "--kills", "9"),
-    ("topics", "--json", "list"),
-    ("topics", "describe"),
+    ("topics", "--json", "lost"),
+    ("topics", "alter"),
     ("transactions", "abort"),
     ("completion", "nosh"),
     ("log", "dump"),

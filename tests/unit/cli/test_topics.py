@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from oncelog.cli.tool import nearest
+from oncelog.cli.habits.hints import nearest
 
 Oncelog = Callable[..., Result]
 

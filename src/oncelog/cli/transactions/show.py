@@ -14,8 +14,9 @@ import click
 
 from oncelog.cli.completing import complete_transactional_ids
 from oncelog.cli.connecting import connection_options
+from oncelog.cli.habits.hints import did_you_mean, nearest
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, warn
-from oncelog.cli.tool import Failure, ToolCommand, did_you_mean, json_option, nearest, run
+from oncelog.cli.tool import Failure, ToolCommand, json_option, run
 from oncelog.cli.transactions.common import (
     OpenTransaction,
     administrator,
