@@ -22,7 +22,7 @@ def records(terminal: Terminal, topic: str) -> list[tuple[object, ...]]:
 @pytest.mark.slow
 def test_the_copy_of_a_topic_holds_the_same_records() -> None:
     text = "".join(block.text for block in blocks("docs/cli.md"))
-    lines = re.findall(r"^\$ (.*orders-copy.*)", text, re.MULTILINE)
+    lines = re.findall(r"^\$ (.*(?:create|produce) orders-copy.*)", text, re.MULTILINE)
     assert len(lines) == 2
     with EmbeddedBroker() as broker:
         terminal = Terminal({"ONCELOG_BOOTSTRAP_SERVER": broker.bootstrap_servers})

@@ -167,7 +167,7 @@ def test_settings_at_their_defaults_show_on_demand(oncelog: Oncelog, topic: str)
         (("topics", "create", "x", "--config", "foo=1"), "Unknown topic config name: foo", 1),
         (("topics", "create", "a b"), "Topic name is invalid", 1),
         (("topics", "create", "x", "--replication-factor", "3"), "INVALID_REPLICATION_FACTOR", 1),
-        (("topics", "list", "--foo"), "No such option", 2),
+        (("topics", "list", "--foo"), "no such option", 2),
         (("topics", "list", "--bootstrap-server", ":x"), "':x' is not host:port", 2),
         (("topics", "alter", "x"), "nothing to change: give --partitions", 2),
         (
