@@ -89,10 +89,12 @@ class Broker:
         network: Network | None = None,
         store: MetadataStore | None = None,
         rng: random.Random | None = None,
+        syncs: bool = True,
     ) -> None:
         self.config = config
+        self._syncs = syncs
         self.clock: Clock = clock or SystemClock()
-        self._own_disk = SystemDisk() if disk is None else None
+        self._own_disk = SystemDisk(syncs=syncs) if disk is None else None
         self.disk: Disk = disk or self._own_disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
         self.rng = rng or random.SystemRandom()
@@ -333,7 +335,8 @@ class Broker:
         from oncelog.metadata.sqlite import SqliteStore
 
         paths = [f"{directory}/{METADATA_FILE}" for directory in self.config.data_dirs]
-        return SqliteStore(next(filter(self.disk.exists, paths), paths[0]))
+        path = next(filter(self.disk.exists, paths), paths[0])
+        return SqliteStore(path, syncs=self._syncs)
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""

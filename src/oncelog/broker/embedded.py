@@ -75,6 +75,8 @@ class EmbeddedBroker:
         self._given_dir = None if data_dir is None else os.fspath(data_dir)
         self._given_dirs = self._given.get("log.dirs") or self._given.get("log.dir")
         self._data_dir: str | None = None
+        self._is_temporary = self._given_dir is None and self._given_dirs is None
+        """Whether the data ends with the block: then nothing is synced to the disk."""
         self._broker: Broker | None = None
         self._bootstrap_servers: str | None = None
         self._life: _BrokerThread | None = None
@@ -252,7 +254,7 @@ class EmbeddedBroker:
 
     def _make_broker(self, config: BrokerConfig) -> Broker:
         """Create the broker; subclasses replace its edges here."""
-        return Broker(config)
+        return Broker(config, syncs=not self._is_temporary)
 
     async def _stop_broker(self) -> None:
         broker, self._broker = self._broker, None

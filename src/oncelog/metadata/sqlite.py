@@ -46,11 +46,13 @@ _SCHEMA_VERSION = 1
 class SqliteStore:
     """The metadata in a SQLite file; see `MetadataStore`.
 
-    A missing file is created. Use it from one event loop.
+    A missing file is created. Use it from one event loop. Without `syncs` a write returns before it
+    survives a loss of power: for a file that is removed when this process ends.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, *, syncs: bool = True) -> None:
         self._path = path
+        self._syncs = syncs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
         self._connection: sqlite3.Connection | None = None
         self._changed = asyncio.Event()
@@ -163,7 +165,7 @@ class SqliteStore:
         def on_thread() -> T:
             try:
                 if self._connection is None:
-                    self._connection = _open(self._path)
+                    self._connection = _open(self._path, self._syncs)
                 return work(self._connection)
             except sqlite3.Error as error:
                 raise StoreFailure(f"metadata store {self._path}: {error}") from error
@@ -179,14 +181,15 @@ class SqliteStore:
             self._changed.set()
 
 
-def _open(path: str) -> sqlite3.Connection:
+def _open(path: str, syncs: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
         path, timeout=SQLITE_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
     )
     try:
         _check_pages(db, path)
+        # Before the journal's mode, whose change is a write that would be synced already.
+        db.execute(f"PRAGMA synchronous={'FULL' if syncs else 'OFF'}")
         db.execute("PRAGMA journal_mode=WAL")
-        db.execute("PRAGMA synchronous=FULL")
         schema_version: int
         (schema_version,) = db.execute("PRAGMA user_version").fetchone()
         if schema_version > _SCHEMA_VERSION:

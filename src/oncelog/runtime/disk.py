@@ -232,10 +232,11 @@ class _SystemFile:
     It closes with its last reference, so that a reader never uses a number that was reused.
     """
 
-    __slots__ = ("_close_lock", "_descriptor", "path")
+    __slots__ = ("_close_lock", "_descriptor", "_syncs", "path")
 
-    def __init__(self, descriptor: int, path: str) -> None:
+    def __init__(self, descriptor: int, path: str, *, syncs: bool) -> None:
         self._descriptor = descriptor
+        self._syncs = syncs
         self.path = path
         # fsync runs in the executor while the loop may close: the number must stay ours meanwhile.
         self._close_lock = threading.Lock()
@@ -293,7 +294,7 @@ class _SystemFile:
 
     def fsync(self) -> None:
         with self._close_lock, _failing("fsync", self.path):
-            if self._descriptor >= 0:
+            if self._descriptor >= 0 and self._syncs:
                 os.fsync(self._descriptor)
 
     def close(self) -> None:
@@ -325,10 +326,12 @@ class _SystemLock:
 class SystemDisk:
     """The machine's file system, with a small pool of threads per lane for blocking work.
 
-    `files_count_max` limits the files that stay open; it follows from the process's limit.
+    `files_count_max` limits the files that stay open; it follows from the process's limit. Without
+    `syncs` nothing waits for the device: for files that are removed when this process ends.
     """
 
-    def __init__(self, files_count_max: int | None = None) -> None:
+    def __init__(self, files_count_max: int | None = None, *, syncs: bool = True) -> None:
+        self.syncs = syncs
         self.files = OpenFiles(files_count_max or log_files_count_max())
         self._executors: dict[Lane, ThreadPoolExecutor] = {}
 
@@ -336,7 +339,7 @@ class SystemDisk:
         """Open for reading and writing; descriptors are not inherited by child processes."""
         flags = os.O_RDWR | (os.O_CREAT if create else 0)
         with _failing("open", path):
-            return _SystemFile(self._descriptor(path, flags), path)
+            return _SystemFile(self._descriptor(path, flags), path, syncs=self.syncs)
 
     def _descriptor(self, path: str, flags: int) -> int:
         """Open as `os.open`; when the process has no descriptor left, log files are closed."""
@@ -413,11 +416,11 @@ class SystemDisk:
         with _failing("write", path):
             flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
             descriptor = self._descriptor(temporary, flags)
-            file = _SystemFile(descriptor, path)
+            file = _SystemFile(descriptor, path, syncs=self.syncs)
             try:
                 file.pwrite(data, 0)
                 if sync:
-                    os.fsync(descriptor)
+                    file.fsync()
             finally:
                 file.close()
             os.replace(temporary, path)
@@ -426,6 +429,8 @@ class SystemDisk:
 
     def sync_dir(self, path: str) -> None:
         """Fsync of the folder itself."""
+        if not self.syncs:
+            return
         with _failing("fsync", path):
             descriptor = self._descriptor(path, os.O_RDONLY)
             try:

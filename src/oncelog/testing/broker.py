@@ -73,8 +73,9 @@ class ControlledBroker(EmbeddedBroker):
 
     def _make_broker(self, config: BrokerConfig) -> Broker:
         asyncio.get_running_loop().set_exception_handler(_tell_but_of_kills)
-        self._disk = ControlledDisk()
-        return Broker(config, clock=self.clock, disk=self._disk)
+        syncs = not self._is_temporary
+        self._disk = ControlledDisk(syncs=syncs)
+        return Broker(config, clock=self.clock, disk=self._disk, syncs=syncs)
 
     async def _start_broker(self) -> Broker:
         broker = await super()._start_broker()

@@ -25,8 +25,8 @@ class Killed(BaseException):
 class ControlledDisk(SystemDisk):
     """A `SystemDisk`. `watch`, if set, is called before and after each write."""
 
-    def __init__(self) -> None:
-        super().__init__()
+    def __init__(self, *, syncs: bool = True) -> None:
+        super().__init__(syncs=syncs)
         self.is_dead = False
         self.watch: Callable[[str, Buffer, bool], None] | None = None
         """Called with the path, the bytes, and whether the write has yet to happen."""

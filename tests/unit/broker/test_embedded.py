@@ -26,6 +26,7 @@ from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
 from oncelog.storage import FolderMismatch
+from oncelog.testing import ControlledBroker
 from tests.unit.broker.context import Running, running
 
 
@@ -45,6 +46,21 @@ def test_with_runs_a_broker_in_a_thread_and_stops_it() -> None:
     assert not folder.exists()
     with pytest.raises(RuntimeError, match="not running"):
         _ = broker.bootstrap_servers
+
+
+@pytest.mark.parametrize("kind", [EmbeddedBroker, ControlledBroker])
+def test_only_a_broker_on_a_folder_of_yours_syncs(
+    tmp_path: Path, kind: type[EmbeddedBroker]
+) -> None:
+    def syncs(broker: Broker) -> tuple[object, object]:
+        return broker.disk.syncs, broker.store._syncs  # type: ignore[attr-defined]
+
+    config = {"log.dirs": tmp_path / "b"}
+    for own in (kind(tmp_path / "a"), kind(config=config)):
+        with own as broker:
+            assert broker.call(syncs) == (True, True)
+    with kind() as broker:
+        assert broker.call(syncs) == (False, False)
 
 
 def test_the_data_folder_may_be_a_path_object(tmp_path: Path) -> None:

@@ -204,6 +204,15 @@ async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_
     assert path.read_bytes() == before
 
 
+@pytest.mark.parametrize(("syncs", "mode"), [(True, 2), (False, 0)])
+async def test_a_write_to_sqlite_is_synced_unless_the_file_is_temporary(
+    tmp_path: Path, syncs: bool, mode: int
+) -> None:
+    store = SqliteStore(str(tmp_path / "m.sqlite"), syncs=syncs)
+    assert await store._run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (mode,)
+    await store.close()
+
+
 async def test_a_file_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
     """Python cannot decode what SQLite says of them."""
     path = tmp_path / "m.sqlite"

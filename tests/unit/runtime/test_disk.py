@@ -87,6 +87,21 @@ def test_an_atomic_write_is_synced_before_and_after_its_rename(
     assert done == [("fsync", file), ("replace", file), ("fsync", folder)]
 
 
+def test_a_disk_that_does_not_sync_asks_the_system_for_no_sync(tmp_path: Path) -> None:
+    """The system refuses to sync a pipe, and a folder that is not there."""
+    pipe, missing = str(tmp_path / "pipe"), str(tmp_path / "missing")
+    os.mkfifo(pipe)
+    with pytest.raises(StorageFailure, match="cannot fsync"):
+        SystemDisk().open(pipe).fsync()
+    with pytest.raises(StorageFailure, match="cannot fsync"):
+        SystemDisk().sync_dir(missing)
+    disk = SystemDisk(syncs=False)
+    disk.open(pipe).fsync()
+    disk.sync_dir(missing)
+    disk.write_atomic(str(tmp_path / "file"), b"content", sync=True)
+    assert disk.read(str(tmp_path / "file")) == b"content"
+
+
 def test_two_threads_may_replace_the_same_file(tmp_path: Path) -> None:
     disk = SystemDisk()
     path = str(tmp_path / "f")
