@@ -130,8 +130,8 @@ class World:
 
 
 @pytest.fixture
-def world(oncelog: ControlledBroker, oncelog_topic: str) -> Iterator[World]:
-    made = World(oncelog, oncelog_topic)
+def world(oncelog_own_broker: ControlledBroker, oncelog_topic: str) -> Iterator[World]:
+    made = World(oncelog_own_broker, oncelog_topic)
     yield made
     for mover in made.movers:
         mover.close()

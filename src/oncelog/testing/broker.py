@@ -54,6 +54,20 @@ class ControlledBroker(EmbeddedBroker):
 
         self.run(create())
 
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic; clients no longer see it then. Raises `ValueError` with the reason."""
+
+        async def delete() -> None:
+            controller = self.broker.controller
+            topic = controller.image.topic(name)
+            error = ErrorCode.unknown_topic_or_partition
+            if topic is not None:
+                error = await controller.delete_topic(topic.topic_id)
+            if error is not ErrorCode.none:
+                raise ValueError(f"the topic {name} is not deleted: {error.name}")
+
+        self.run(delete())
+
     def revive(self) -> None:
         """Start the broker again after a kill without restart; returns when it serves."""
 

@@ -6,6 +6,7 @@ fixture that is used. docs/testing.md is the guide.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import re
 from collections.abc import Generator, Iterator
@@ -16,13 +17,16 @@ import pytest
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import ControlledBroker
-    from oncelog.testing.report import BrokerLog
+    from oncelog.testing.report import BrokerLog, LogEnds
 
-__all__ = ["oncelog", "oncelog_broker", "oncelog_topic"]
+__all__ = ["oncelog", "oncelog_broker", "oncelog_own_broker", "oncelog_topic"]
 
 MARKER: Final = "oncelog"
 TOPIC_NAME_LENGTH_MAX: Final = 100
-FIXTURES: Final = frozenset({"oncelog", "oncelog_broker", "oncelog_topic"})
+OWN_BROKER: Final = "oncelog_own_broker"
+FORMER_OWN_BROKER: Final = "oncelog"
+OWN_BROKERS: Final = frozenset({OWN_BROKER, FORMER_OWN_BROKER})
+FIXTURES: Final = OWN_BROKERS | {"oncelog_broker", "oncelog_topic"}
 
 
 class _Brokers:
@@ -30,6 +34,8 @@ class _Brokers:
 
     def __init__(self) -> None:
         self.running: list[ControlledBroker] = []
+        self.ends: dict[ControlledBroker, LogEnds] = {}
+        """Where the logs of a broker ended that ran before the present test."""
         self.log: BrokerLog | None = None
         self.topic_numbers = itertools.count(1)
 
@@ -45,6 +51,17 @@ class _Brokers:
                 yield broker
             finally:
                 self.running.remove(broker)
+                self.ends.pop(broker, None)
+
+    def note_ends(self) -> None:
+        """Remember where logs end: a test begins."""
+        from oncelog.testing.report import LogEnds
+
+        self.ends.clear()
+        for broker in self.running:
+            # A broker that has failed has said so already; its report then leaves nothing out.
+            with contextlib.suppress(RuntimeError):
+                self.ends[broker] = broker.call(LogEnds.of)
 
 
 _BROKERS: Final = pytest.StashKey[_Brokers]()
@@ -63,7 +80,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         f"{MARKER}(config={{}}, partitions=1, topic_config={{}}): settings of the broker of the "
-        "fixture `oncelog`, and of the topic of `oncelog_topic`",
+        f"fixture `{OWN_BROKER}`, and of the topic of `oncelog_topic`",
     )
 
 
@@ -77,48 +94,81 @@ def oncelog_broker(pytestconfig: pytest.Config) -> Iterator[ControlledBroker]:
 
 
 @pytest.fixture
-def oncelog(request: pytest.FixtureRequest) -> Iterator[ControlledBroker]:
+def oncelog_own_broker(request: pytest.FixtureRequest) -> Iterator[ControlledBroker]:
     """A broker for this test alone, with the configs of its marker."""
     config = _config_of_session(request.config) | _wanted(request.node).config
     yield from request.config.stash[_BROKERS].start(config)
 
 
 @pytest.fixture
-def oncelog_topic(request: pytest.FixtureRequest) -> str:
+def oncelog(
+    request: pytest.FixtureRequest, oncelog_own_broker: ControlledBroker
+) -> ControlledBroker:
+    """The former name of `oncelog_own_broker`: in a test it hides the module `oncelog`."""
+    request.node.warn(
+        DeprecationWarning(
+            f"the fixture `{FORMER_OWN_BROKER}` is now `{OWN_BROKER}`: under its former name it "
+            "hides the module `oncelog`"
+        )
+    )
+    return oncelog_own_broker
+
+
+@pytest.fixture
+def oncelog_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a topic that no other test uses, created as the marker says.
 
-    It is on the broker of the fixture `oncelog` if the test uses it, else on `oncelog_broker`.
+    It is on the broker of the fixture `oncelog_own_broker` if the test uses it, else on
+    `oncelog_broker`, where it is deleted after the test together with the topics whose names are
+    made from its own: ``f"{oncelog_topic}-target"``.
     """
-    own = "oncelog" in request.fixturenames
+    is_own = bool(OWN_BROKERS & set(request.fixturenames))
     wanted = _wanted(request.node)
-    broker: ControlledBroker = request.getfixturevalue("oncelog" if own else "oncelog_broker")
+    broker: ControlledBroker = request.getfixturevalue(OWN_BROKER if is_own else "oncelog_broker")
     number = next(request.config.stash[_BROKERS].topic_numbers)
     legal = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:TOPIC_NAME_LENGTH_MAX]
     name = f"{legal}-{number}"
     broker.create_topic(name, wanted.partitions, wanted.topic_config)
-    return name
+    yield name
+    if not is_own:
+        _make_well(broker)
+        _delete(broker, name)
+
+
+def _make_well(broker: ControlledBroker) -> None:
+    """Remove what a test left of its faults, and restart the broker if it is down."""
+    broker.faults.clear()
+    broker.faults.restart()
+
+
+def _delete(broker: ControlledBroker, name: str) -> None:
+    """Delete a test's topic and those named after it; the test may have deleted some itself."""
+    named_after = re.compile(re.escape(name) + r"($|[._-])")
+    for each in broker.call(lambda inside: list(filter(named_after.match, inside.image.topics))):
+        broker.delete_topic(each)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the test's markers and clear the log before its fixtures run."""
     used = FIXTURES & set(getattr(item, "fixturenames", ()))
-    if used and "oncelog" not in used and _wanted(item).config:
+    if used and not OWN_BROKERS & used and _wanted(item).config:
         raise pytest.UsageError(
             f"{item.nodeid}: a marker with config= needs a broker of its own: use the "
-            "fixture `oncelog`"
+            f"fixture `{OWN_BROKER}`"
         )
-    log = item.config.stash[_BROKERS].log
-    if log is not None:
-        log.clear()
+    brokers = item.config.stash[_BROKERS]
+    if brokers.log is not None:
+        brokers.log.clear()
+    if used and brokers.running:
+        brokers.note_ends()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_runtest_teardown(item: pytest.Item) -> None:
     """Restart the session's broker if it is down, and remove its faults, for the next test."""
     for broker in item.config.stash[_BROKERS].running:
-        broker.faults.clear()
-        broker.faults.restart()
+        _make_well(broker)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -136,18 +186,19 @@ def _tell(item: pytest.Item, report: pytest.TestReport) -> None:
         return
     brokers = item.config.stash[_BROKERS]
     for broker in brokers.running:
-        report.sections += _sections(broker)
+        report.sections += _sections(broker, brokers.ends.get(broker))
     if brokers.log is not None and brokers.log.text():
         report.sections.append(("oncelog: the broker's log", brokers.log.text()))
 
 
-def _sections(broker: ControlledBroker) -> list[tuple[str, str]]:
-    from oncelog.testing.report import topics_text, transactions_text
+def _sections(broker: ControlledBroker, before: LogEnds | None) -> list[tuple[str, str]]:
+    from oncelog.testing.report import LogEnds, topics_text, transactions_text
 
+    ends = before or LogEnds()
     address = broker.bootstrap_servers
     try:
         topics, transactions = broker.call(
-            lambda inside: (topics_text(inside), transactions_text(inside))
+            lambda inside: (topics_text(inside, ends), transactions_text(inside, ends))
         )
     except Exception as error:  # noqa: BLE001 - the report of a failed test must not fail itself
         return [(f"oncelog: the broker {address}", f"cannot be looked at: {error}")]

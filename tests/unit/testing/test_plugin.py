@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from importlib.metadata import entry_points
 
 import pytest
@@ -56,7 +57,7 @@ def test_loggers_are_as_before_once_the_last_broker_has_ended(pytester: pytest.P
         """
         import logging
 
-        def test_own_then_shared(oncelog, request):
+        def test_own_then_shared(oncelog_own_broker, request):
             request.getfixturevalue("oncelog_broker")
 
         def test_shared(oncelog_broker):
@@ -76,10 +77,10 @@ def test_a_marker_settles_the_tests_own_broker_and_its_topic(pytester: pytest.Py
         pytestmark = pytest.mark.oncelog(partitions=2)
 
         @pytest.mark.oncelog(config={"num.partitions": 7}, topic_config={"retention.ms": 99})
-        def test_own(oncelog, oncelog_broker, oncelog_topic):
-            assert oncelog.broker.config.get_int("num.partitions") == 7
+        def test_own(oncelog_own_broker, oncelog_broker, oncelog_topic):
+            assert oncelog_own_broker.broker.config.get_int("num.partitions") == 7
             assert oncelog_broker.broker.config.get_int("num.partitions") == 5
-            topic = oncelog.call(lambda broker: broker.image.topics[oncelog_topic])
+            topic = oncelog_own_broker.call(lambda broker: broker.image.topics[oncelog_topic])
             assert (len(topic.partitions), topic.config) == (2, {"retention.ms": "99"})
         """,
         "-o",
@@ -118,7 +119,7 @@ def test_settings_without_a_broker_of_its_own_are_refused(pytester: pytest.Pytes
     result.assert_outcomes(errors=4, passed=1)
     result.stdout.fnmatch_lines(["*the marker oncelog takes its settings by name, not 4*"])
     result.stdout.fnmatch_lines(
-        ["*a marker with config= needs a broker of its own: use the fixture `oncelog`*"]
+        ["*a marker with config= needs a broker of its own: use the fixture `oncelog_own_broker`*"]
     )
     result.stdout.fnmatch_lines(["*knows config, partitions and topic_config, not settings*"])
 
@@ -130,12 +131,12 @@ def test_it_works_in_asyncio_tests_with_blocking_and_other_clients(
         pytester,
         """
         import socket
-        import oncelog as package
+        import oncelog
 
         async def test_it(oncelog_broker, oncelog_topic):
             host, _, port = oncelog_broker.bootstrap_servers.rpartition(":")
             socket.create_connection((host, int(port)), timeout=5).close()
-            async with package.Producer(oncelog_broker.bootstrap_servers) as producer:
+            async with oncelog.Producer(oncelog_broker.bootstrap_servers) as producer:
                 sent = await producer.send(oncelog_topic, b"hello")
             assert sent.offset == 0
         """,
@@ -146,10 +147,10 @@ def test_it_works_in_asyncio_tests_with_blocking_and_other_clients(
 
 
 FAILING = """
-    import oncelog as package
+    import oncelog
 
     async def test_it(oncelog_broker, oncelog_topic):
-        async with package.Producer(
+        async with oncelog.Producer(
             oncelog_broker.bootstrap_servers, transactional_id="transfer"
         ) as producer:
             await producer.init_transactions()
@@ -205,7 +206,7 @@ def test_a_broker_that_a_test_leaves_down_or_faulty_is_well_for_the_next(
         import socket
         from oncelog.testing import ApiKey, ErrorCode
 
-        def test_first(oncelog_broker):
+        def test_first(oncelog_broker, oncelog_topic):
             oncelog_broker.faults.fail(ApiKey.METADATA, ErrorCode.network_exception)
             oncelog_broker.faults.kill(restart=False)
             assert False
@@ -217,6 +218,104 @@ def test_a_broker_that_a_test_leaves_down_or_faulty_is_well_for_the_next(
     )
     result.assert_outcomes(passed=1, failed=1)
     result.stdout.fnmatch_lines(["*cannot be looked at: the embedded broker is not running"])
+
+
+def test_the_fixture_that_hides_the_module_warns_of_its_new_name(
+    pytester: pytest.Pytester,
+) -> None:
+    result = run(
+        pytester,
+        """
+        def test_it(oncelog, oncelog_own_broker, oncelog_topic):
+            assert oncelog is oncelog_own_broker
+            assert oncelog.call(lambda broker: oncelog_topic in broker.image.topics)
+        """,
+    )
+    result.assert_outcomes(passed=1, warnings=1)
+    result.stdout.fnmatch_lines(
+        ["*.py:1: DeprecationWarning: the fixture `oncelog` is now `oncelog_own_broker`: *"]
+    )
+
+
+def test_the_topics_of_a_test_go_away_with_it(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import oncelog
+
+        def test_1(oncelog_broker, oncelog_topic):
+            for name in (f"{oncelog_topic}-target", f"{oncelog_topic}0", "kept"):
+                oncelog_broker.create_topic(name)
+            producer = oncelog.sync.Producer(
+                oncelog_broker.bootstrap_servers, transactional_id="open"
+            )
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(oncelog_topic, b"in a transaction that nobody ends").result()
+            producer.close()
+            oncelog_broker.faults.kill(restart=False)
+
+        def test_2(oncelog_broker):
+            topics = oncelog_broker.call(lambda broker: set(broker.image.topics))
+            assert topics - {"__transaction_state"} == {"test_1-10", "kept"}
+        """,
+    )
+    result.assert_outcomes(passed=2)
+
+
+def partitions_in(report: str) -> list[str]:
+    return re.findall(r"^(\S+-\d+)(?: +\d+){4}$", report, re.MULTILINE)
+
+
+def test_a_failed_test_is_told_of_its_own_topics_and_how_many_more(
+    pytester: pytest.Pytester,
+) -> None:
+    tests = """
+    from oncelog import sync
+
+    def commit(servers, topic, name):
+        with sync.Producer(servers, transactional_id=name) as producer:
+            producer.init_transactions()
+            producer.begin_transaction()
+            producer.send(topic, b"hello")
+            producer.commit_transaction()
+
+    def test_before(oncelog_broker):
+        for number in range(30):
+            oncelog_broker.create_topic(f"other-{number}")
+        commit(oncelog_broker.bootstrap_servers, "other-0", "before")
+
+    def test_no_transaction(oncelog_broker, oncelog_topic):
+        assert False
+
+    def test_transaction(oncelog_broker, oncelog_topic):
+        commit(oncelog_broker.bootstrap_servers, "other-1", "here")
+        assert False
+    """
+    result = run(pytester, tests)
+    result.assert_outcomes(passed=1, failed=2)
+    first, second = result.stdout.str().split("_ test_transaction _")
+    assert partitions_in(first) == ["test_no_transaction-1-0"]
+    assert "\n30 more topics, which this test did not change\n" in first
+    assert "oncelog: transactions" not in first
+    assert partitions_in(second) == ["__transaction_state-0", "other-1-0", "test_transaction-2-0"]
+    assert "\n29 more topics, which this test did not change\n" in second
+    assert re.search(r"^here\n( .*\n){4}1 more transactional id, ", second, re.MULTILINE)
+
+
+def test_a_report_has_a_bound_of_lines(pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+        import pytest
+
+        @pytest.mark.oncelog(partitions=60)
+        def test_it(oncelog_topic):
+            assert False
+        """,
+    )
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["test_it-1-49 *", "10 more partitions"])
 
 
 @pytest.mark.soak
