@@ -127,6 +127,8 @@ class ClassicGroup:
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
+    initial_delay_is_over: bool = False
+    """The delay has passed, but all members were cut off: who joins now begins the generation."""
     write: PendingWrite | None = None
     join_key: TimerKey = field(init=False)
     """Identifies the deadline to (re)join."""
@@ -264,9 +266,11 @@ class ClassicGroup:
 
     @property
     def is_initial_rebalance(self) -> bool:
-        """Whether the rebalance in preparation is the first since the group was empty."""
+        """Whether the group was empty before, and still delays its first generation."""
         return (
-            self.state is GroupState.PREPARING_REBALANCE and self.previous_state is GroupState.EMPTY
+            self.state is GroupState.PREPARING_REBALANCE
+            and self.previous_state is GroupState.EMPTY
+            and not self.initial_delay_is_over
         )
 
     def elect_joined_leader(self) -> bool:

@@ -47,6 +47,7 @@ def prepare_rebalance(store: GroupStore, group: ClassicGroup, builder: DecisionB
     if is_initial:
         # A new group waits for more members, so that they need not rebalance again.
         delay_ms = store.config.initial_rebalance_delay_ms
+        group.initial_delay_is_over = False
         group.initial_delay_ms = delay_ms
         group.initial_remaining_ms = max(group.rebalance_timeout_ms - delay_ms, 0)
         store.timers.set(group.join_key, builder.now_ms + delay_ms)
@@ -83,7 +84,9 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         if member.group_instance_id is None:
             store.drop_member(group, member.member_id)
     if group.members and not group.elect_joined_leader():
-        # Those that are left are static and did not join, or cut off: their sessions decide.
+        # Those that are left are static and did not join, or cut off: their sessions decide, or
+        # the next one that joins.
+        group.initial_delay_is_over = True
         store.timers.set(group.join_key, builder.now_ms + group.rebalance_timeout_ms)
         return
     group.start_generation(builder.now_ms)

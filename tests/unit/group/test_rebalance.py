@@ -134,3 +134,18 @@ def test_a_connection_that_closes_late_or_for_another_request_changes_nothing() 
     c.leave(leader)
     c.drop(joining)
     assert c.group().state is GroupState.EMPTY
+
+
+def test_a_static_member_that_is_restarted_in_the_first_rebalance_joins_at_once() -> None:
+    c = Context()
+    c.drop(c.join(instance="one"))
+    c.advance(6_000)
+    assert c.joined(c.join(instance="one")).error is ErrorCode.none
+
+
+def test_a_member_joins_at_once_if_those_of_the_first_rebalance_are_cut_off() -> None:
+    c = Context()
+    c.drop(c.new_member()[1])
+    c.advance(6_000)
+    newcomer, token = c.new_member()
+    assert c.joined(token).leader == newcomer
