@@ -40,7 +40,7 @@ NEEDS_SPARK = [
 LONG = frozenset({"docs/simulation.md"})
 """Carried out in `make test-full`."""
 ELSEWHERE = frozenset(
-    {"keytool", "openssl", "perf", "mkdir", "spark-submit", "printf", "sort", "tar"}
+    {".", "keytool", "openssl", "perf", "mkdir", "pytest", "spark-submit", "printf", "sort", "tar"}
 )
 """Programs of others in blocks that are not carried out."""
 
