@@ -19,7 +19,7 @@ __all__ = ["command"]
 
 _LIST_COLUMNS = (
     Column("broker", "Broker", numeric=True, style="cyan"),
-    Column("address", "Address"),
+    Column("address", "Address", wraps=True),
     Column("role", "Role"),
     Column("leaders", "Leads", numeric=True),
     Column("replicas", "Replicas", numeric=True),
@@ -27,12 +27,12 @@ _LIST_COLUMNS = (
 )
 _FOLDER_COLUMNS = (
     Column("broker", "Broker", numeric=True, style="cyan"),
-    Column("data_folder", "Data folder"),
+    Column("data_folder", "Data folder", wraps=True),
     Column("state", "State"),
-    Column("partitions", "Partitions", numeric=True),
+    Column("partitions", "Partitions", numeric=True, spare=1),
     Column("size_bytes", "Size", numeric=True),
     Column("usable_bytes", "Free", numeric=True),
-    Column("total_bytes", "Of", numeric=True),
+    Column("total_bytes", "Of", numeric=True, spare=2),
 )
 
 

@@ -27,11 +27,11 @@ Kind = Literal["topic", "broker", "group"]
 
 _KIND = click.argument("kind", metavar="topic|broker|group", type=click.Choice(get_args(Kind)))
 _COLUMNS = (
-    Column("type", "Of", style="dim"),
-    Column("name", "Name", style="cyan"),
-    Column("config", "Setting", style="bold"),
-    Column("value", "Value"),
-    Column("source", "From", style="dim"),
+    Column("type", "Of", style="dim", spare=2),
+    Column("name", "Name", style="cyan", wraps=True),
+    Column("config", "Setting", style="bold", wraps=True),
+    Column("value", "Value", wraps=True),
+    Column("source", "From", style="dim", spare=1),
 )
 
 

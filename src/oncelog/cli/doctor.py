@@ -50,7 +50,7 @@ FREE_BYTES_FEW: Final = 2**30
 _COLUMNS = (
     Column("check", "Check", style="cyan"),
     Column("state", "State", style="bold"),
-    Column("detail", "What was found"),
+    Column("detail", "What was found", wraps=True),
 )
 
 

@@ -29,8 +29,8 @@ _LABEL: Final = re.compile(r'([a-zA-Z_][a-zA-Z0-9_]*)="((?:[^"\\]|\\.)*)",?')
 _ESCAPE: Final = re.compile(r"\\(.)")
 
 _COLUMNS: Final = (
-    Column("metric", "Metric", style="bold"),
-    Column("labels", "Of"),
+    Column("metric", "Metric", style="bold", wraps=True),
+    Column("labels", "Of", wraps=True),
     Column("value", "Value", numeric=True),
 )
 

@@ -51,10 +51,10 @@ _CONFIG = click.option(
 _IF_EXISTS = click.option("--if-exists", is_flag=True, help="Pass over topics that do not exist.")
 
 _LIST_COLUMNS = (
-    Column("topic", "Topic", style="cyan"),
+    Column("topic", "Topic", style="cyan", wraps=True),
     Column("partitions", "Partitions", numeric=True),
-    Column("replication_factor", "Replicas", numeric=True),
-    Column("topic_id", "Id", style="dim"),
+    Column("replication_factor", "Replicas", numeric=True, spare=1),
+    Column("topic_id", "Id", style="dim", spare=2),
 )
 
 
@@ -248,16 +248,16 @@ def _place_of(places: Places, index: int) -> dict[str, int | None]:
 _PARTITION_COLUMNS = (
     Column("partition", "Partition", numeric=True, style="cyan"),
     Column("leader", "Leader", numeric=True),
-    Column("replicas", "Replicas"),
+    Column("replicas", "Replicas", spare=1),
     Column("isr", "In sync"),
-    Column("start_offset", "Start", numeric=True),
+    Column("start_offset", "Start", numeric=True, spare=2),
     Column("last_stable_offset", "LSO", numeric=True),
     Column("end_offset", "End", numeric=True),
-    Column("size_bytes", "Size", numeric=True),
+    Column("size_bytes", "Size", numeric=True, spare=3),
 )
 _CONFIG_COLUMNS = (
     Column("config", "Setting", style="cyan"),
-    Column("value", "Value"),
+    Column("value", "Value", wraps=True),
     Column("source", "From", style="dim"),
 )
 
@@ -274,6 +274,7 @@ def _show_topic(
         f" {_counted(_replication_factor(topic), 'replica')},"
         f" {_counted(count, 'offset')}, {size_text(size)}{internal}",
         style="dim",
+        wraps=True,
     )
     click.echo()
     rows = [
@@ -435,7 +436,7 @@ def _check_within(before: dict[TopicPartition, int], ends: dict[TopicPartition, 
 
 
 _START_COLUMNS = (
-    Column("topic", "Topic", style="cyan"),
+    Column("topic", "Topic", style="cyan", wraps=True),
     Column("partition", "Partition", numeric=True),
     Column("start_offset", "Starts at", numeric=True),
 )

@@ -36,7 +36,7 @@ __all__ = ["command"]
 
 _FOLDER_COLUMNS: Final = (
     Column("partition", "Partition", style="cyan"),
-    Column("topic_id", "Topic id", style="dim"),
+    Column("topic_id", "Topic id", style="dim", spare=1),
     Column("segments", "Segments", numeric=True),
     Column("start_offset", "First segment", numeric=True),
     Column("active_offset", "Active segment", numeric=True),
@@ -74,6 +74,8 @@ def command(
     try:
         for sheet in _sheets(path, wanted):
             print_sheet(sheet, as_json=as_json)
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise unreadable(path, error) from None
 

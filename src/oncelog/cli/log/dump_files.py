@@ -25,7 +25,7 @@ __all__ = ["file_sheet"]
 
 _INDEX_ENTRY: Final = integers(">ii")
 _TIME_ENTRY: Final = integers(">qi")
-_KEY_VALUE: Final = (Column("key", "Key", style="cyan"), Column("value", "Value"))
+_KEY_VALUE: Final = (Column("key", "Key", style="cyan"), Column("value", "Value", wraps=True))
 
 
 def _number(key: str, heading: str, *, style: str | None = None) -> Column:

@@ -35,22 +35,22 @@ _BATCH_COLUMNS: Final = (
 )
 _BRIEF_COLUMNS: Final = (
     Column("offsets", "Offsets", style="cyan"),
-    Column("position", "Byte", numeric=True),
-    Column("size", "Size", numeric=True),
+    Column("position", "Byte", numeric=True, spare=3),
+    Column("size", "Size", numeric=True, spare=4),
     Column("records", "Records", numeric=True),
-    Column("max_timestamp", "Newest"),
+    Column("max_timestamp", "Newest", spare=1),
     Column("producer", "Producer"),
-    Column("base_sequence", "Sequence", numeric=True),
-    Column("what", "What"),
+    Column("base_sequence", "Sequence", numeric=True, spare=2),
+    Column("what", "What", wraps=True),
 )
 _RECORD_COLUMNS: Final = (
     Column("offset", "Offset", numeric=True, style="cyan"),
     Column("timestamp", "Time"),
-    Column("key", "Key"),
-    Column("value", "Value"),
-    Column("headers", "Headers"),
-    Column("producer_id", "Producer", numeric=True),
-    Column("what", "What"),
+    Column("key", "Key", wraps=True),
+    Column("value", "Value", wraps=True),
+    Column("headers", "Headers", wraps=True),
+    Column("producer_id", "Producer", numeric=True, spare=1),
+    Column("what", "What", wraps=True),
 )
 
 

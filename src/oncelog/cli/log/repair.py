@@ -35,11 +35,11 @@ from oncelog.runtime.disk import FolderInUse, StorageFailure, SystemDisk
 __all__ = ["command"]
 
 _COLUMNS: Final = (
-    Column("file", "File", style="cyan"),
+    Column("file", "File", style="cyan", wraps=True),
     Column("where", "Byte"),
-    Column("what", "What"),
-    Column("deed", "Repair"),
-    Column("lost", "Lost", style="red"),
+    Column("what", "What", wraps=True),
+    Column("deed", "Repair", wraps=True),
+    Column("lost", "Lost", style="red", wraps=True),
 )
 _ADVICE: Final = {
     FileKind.PROPERTIES: "put back meta.properties from a backup: version=1, cluster.id, node.id "

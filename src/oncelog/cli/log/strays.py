@@ -25,11 +25,11 @@ from oncelog.storage.strays import Stray, find_strays, remove_stray, restore_str
 __all__ = ["command"]
 
 _COLUMNS: Final = (
-    Column("folder", "Folder", style="cyan"),
+    Column("folder", "Folder", style="cyan", wraps=True),
     Column("partition", "Partition"),
     Column("size_bytes", "Bytes", numeric=True),
-    Column("topic_id", "Topic id", style="dim"),
-    Column("reason", "Set aside because"),
+    Column("topic_id", "Topic id", style="dim", spare=1),
+    Column("reason", "Set aside because", wraps=True),
 )
 
 

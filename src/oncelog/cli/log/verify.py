@@ -25,9 +25,9 @@ __all__ = ["command", "verify_path"]
 
 _COLUMNS: Final = (
     Column("severity", "", style="bold"),
-    Column("file", "File", style="cyan"),
+    Column("file", "File", style="cyan", wraps=True),
     Column("where", "Where"),
-    Column("finding", "Finding"),
+    Column("finding", "Finding", wraps=True),
 )
 _FINDINGS_SHOWN_COUNT_MAX: Final = 10_000
 """A file of garbage would otherwise make one finding per entry."""

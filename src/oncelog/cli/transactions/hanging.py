@@ -33,13 +33,13 @@ __all__ = ["command", "is_hanging"]
 _MINUTE_MS = 60_000
 
 _COLUMNS = (
-    Column("topic", "Topic", style="cyan"),
+    Column("topic", "Topic", style="cyan", wraps=True),
     Column("partition", "Partition", numeric=True),
-    Column("producer_id", "Producer id", numeric=True),
-    Column("producer_epoch", "Epoch", numeric=True),
-    Column("coordinator_epoch", "Coordinator epoch", numeric=True),
+    Column("producer_id", "Producer id", numeric=True, spare=1),
+    Column("producer_epoch", "Epoch", numeric=True, spare=2),
+    Column("coordinator_epoch", "Coordinator epoch", numeric=True, spare=4),
     Column("start_offset", "Start offset", numeric=True),
-    Column("last_timestamp", "Last timestamp", numeric=True),
+    Column("last_timestamp", "Last timestamp", numeric=True, spare=3),
     Column("duration_min", "Minutes", numeric=True),
 )
 

@@ -27,9 +27,9 @@ STATES: Final = (
 )
 
 _COLUMNS = (
-    Column("transactional_id", "Transactional id", style="cyan"),
-    Column("coordinator", "Coordinator", numeric=True),
-    Column("producer_id", "Producer id", numeric=True),
+    Column("transactional_id", "Transactional id", style="cyan", wraps=True),
+    Column("coordinator", "Coordinator", numeric=True, spare=2),
+    Column("producer_id", "Producer id", numeric=True, spare=1),
     Column("state", "State"),
     Column("expires_at_ms", "Expires"),
 )

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _PARTITIONS = (
-    Column("topic", "Topic", style="cyan"),
+    Column("topic", "Topic", style="cyan", wraps=True),
     Column("partition", "Partition", numeric=True),
     Column("start_offset", "From offset", numeric=True),
 )
@@ -42,9 +42,9 @@ _PARTITIONS = (
 _LIFE = (
     Column("time", "Time", style="dim"),
     Column("step", "Step"),
-    Column("producer", "Producer", style="dim"),
-    Column("where", "Where", style="cyan"),
-    Column("why", "Why", style="yellow"),
+    Column("producer", "Producer", style="dim", spare=1),
+    Column("where", "Where", style="cyan", wraps=True),
+    Column("why", "Why", style="yellow", wraps=True),
 )
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import click
 
 from oncelog.cli.completing import complete_topics
 from oncelog.cli.connecting import connection_options
-from oncelog.cli.output import Cell, Column, console, is_terminal, print_rows, table
+from oncelog.cli.output import Cell, Column, console, fitted, is_terminal, print_rows
 from oncelog.cli.tool import ToolCommand, json_option, run
 from oncelog.cli.transactions.common import (
     OpenTransaction,
@@ -35,17 +35,19 @@ if TYPE_CHECKING:
 __all__ = ["command"]
 
 _COLUMNS = (
-    Column("topic", "Topic", style="cyan"),
+    Column("topic", "Topic", style="cyan", wraps=True),
     Column("partition", "Partition", numeric=True),
-    Column("last_stable_offset", "LSO", numeric=True),
+    Column("last_stable_offset", "LSO", numeric=True, spare=2),
     Column("offsets_held", "Held back", numeric=True),
-    Column("open_count", "Open", numeric=True),
-    Column("transactional_id", "Held by", style="bold"),
-    Column("producer_id", "Producer id", numeric=True),
-    Column("producer_epoch", "Epoch", numeric=True),
-    Column("state", "State"),
+    Column("open_count", "Open", numeric=True, spare=3),
+    Column("transactional_id", "Held by", style="bold", wraps=True),
+    Column("producer_id", "Producer id", numeric=True, spare=4),
+    Column("producer_epoch", "Epoch", numeric=True, spare=5),
+    Column("state", "State", spare=1),
     Column("open_ms", "For", numeric=True),
 )
+
+NOTHING_HELD: Final = "no open transaction holds a last stable offset"
 
 
 class OldestTransaction(NamedTuple):
@@ -107,7 +109,7 @@ def command(
             while count is None or looks < count:
                 if looks:
                     await asyncio.sleep(interval_ms / 1000)
-                print_rows(_COLUMNS, _rows(await _look(admin, topics)), as_json=as_json)
+                _print(await _look(admin, topics), as_json=as_json)
                 looks += 1
 
     run(work, servers)
@@ -121,19 +123,28 @@ async def _show_live(
     with Live(console=console(), auto_refresh=False) as live:
         looks = 0
         while count is None or looks < count:
-            live.update(_screen(await _look(admin, topics)), refresh=True)
+            live.update(_screen(await _look(admin, topics), live.console.width), refresh=True)
             looks += 1
             await asyncio.sleep(interval_ms / 1000)
 
 
-def _screen(holders: Sequence[OldestTransaction]) -> RenderableType:
+def _print(holders: Sequence[OldestTransaction], *, as_json: bool) -> None:
+    at_ms = now_ms()
+    is_for_person = is_terminal() and not as_json
+    rows = _for_person(holders, at_ms) if is_for_person else [_row(one, at_ms) for one in holders]
+    print_rows(_COLUMNS, rows, as_json=as_json, empty=NOTHING_HELD)
+
+
+def _screen(holders: Sequence[OldestTransaction], room: int) -> RenderableType:
     from rich.text import Text
 
     if not holders:
-        return Text("no open transaction holds a last stable offset", style="green")
-    at_ms = now_ms()
-    shown = [(*_row(one, at_ms)[:-1], duration_text(one.open_ms(at_ms))) for one in holders]
-    return table(_COLUMNS, shown)
+        return Text(NOTHING_HELD, style="green")
+    return fitted(_COLUMNS, _for_person(holders, now_ms()), room)
+
+
+def _for_person(holders: Sequence[OldestTransaction], at_ms: int) -> list[tuple[Cell, ...]]:
+    return [(*_row(one, at_ms)[:-1], duration_text(one.open_ms(at_ms))) for one in holders]
 
 
 async def _look(admin: Admin, topics: tuple[str, ...]) -> list[OldestTransaction]:
@@ -170,11 +181,6 @@ async def _owners(
         if error.code is not ErrorCode.coordinator_not_available:
             raise
         return None
-
-
-def _rows(holders: Sequence[OldestTransaction]) -> list[tuple[Cell, ...]]:
-    at_ms = now_ms()
-    return [_row(one, at_ms) for one in holders]
 
 
 def _row(holder: OldestTransaction, at_ms: int) -> tuple[Cell, ...]:

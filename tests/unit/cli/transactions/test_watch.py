@@ -1,6 +1,9 @@
 """`oncelog transactions watch` against a broker in this process."""
 
+import re
+
 from oncelog import EmbeddedBroker
+from tests.support.documents.terminal import Terminal
 from tests.unit.cli.transactions.scene import Oncelog, hang, open_transaction, rows, some_id
 
 
@@ -26,3 +29,10 @@ def test_each_look_is_printed(oncelog: Oncelog, bootstrap_server: str, topic: st
     every = ("--interval-ms", "100", "--count", "2")
     looks = rows(oncelog("transactions", "watch", "--topic", topic, *every, "--json"))
     assert len(looks) == 2
+
+
+def test_a_person_reads_a_duration_with_its_unit(bootstrap_server: str, topic: str) -> None:
+    open_transaction(bootstrap_server, some_id(), topic)
+    terminal = Terminal({"ONCELOG_BOOTSTRAP_SERVER": bootstrap_server})
+    printed = terminal.run(f"oncelog transactions watch --topic {topic} --count 1")
+    assert re.search(r"Ongoing +[0-9.]+ m?s$", printed.text, re.MULTILINE)
