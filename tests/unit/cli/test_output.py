@@ -128,7 +128,7 @@ def test_words_are_cut_where_nothing_can_be_left_out() -> None:
 
 def test_rows_that_are_too_wide_stand_below_each_other() -> None:
     columns = (Column("topic", "Topic"), Column("x", "None"), Column("offset", "Offset"))
-    rows = [("orders", None, 1000000), ("flights", None, "later")]
+    rows: list[Sequence[Cell]] = [("orders", None, 1000000), ("flights", None, "later")]
     assert shown(columns, rows, 15) == [
         "Topic   orders",
         "Offset  1,000,0",
