@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from oncelog import compiled
 
 if TYPE_CHECKING:
+    from oncelog import sync
     from oncelog.broker.embedded import EmbeddedBroker
     from oncelog.client import (
         AbortableError,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
         RetriableError,
         TopicPartition,
         TransactionDriver,
-        sync,
     )
     from oncelog.core.config_definition import ConfigError
     from oncelog.core.errors import OncelogError
@@ -74,13 +74,29 @@ _ELSEWHERE = {
     "StorageFailure": "oncelog.runtime.disk",
 }
 
-_MODULES = {"spark": "oncelog.spark", "sync": "oncelog.client.sync"}
+_OF_OTHERS = {
+    "AIOKafkaAdminClient": "Admin",
+    "AIOKafkaConsumer": "Consumer",
+    "AIOKafkaProducer": "Producer",
+    "AdminClient": "Admin",
+    "DeserializingConsumer": "Consumer",
+    "KafkaAdminClient": "Admin",
+    "KafkaConsumer": "Consumer",
+    "KafkaProducer": "Producer",
+    "SerializingProducer": "Producer",
+}
+"""Classes of other clients, and ours."""
+
+_MODULES = {"spark": "oncelog.spark", "sync": "oncelog.sync"}
 
 
 def __getattr__(name: str) -> object:
     """Import a public name when it is first asked for (PEP 562)."""
     if name in _MODULES:
         return import_module(_MODULES[name])
+    if name in _OF_OTHERS:
+        # Not an AttributeError, whose text `from oncelog import` drops.
+        raise ImportError(f"oncelog has no {name}: use oncelog.{_OF_OTHERS[name]}")
     if name not in __all__:
         raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
     value: object = getattr(import_module(_ELSEWHERE.get(name, "oncelog.client")), name)

@@ -309,6 +309,7 @@ class OwnMember:
             "group_protocol": how.protocol,
             "group_instance_id": how.instance_id,
             "enable_auto_commit": False,
+            "first_contact_ms": None,  # brokers are killed too
         }
         if how.protocol == "classic":
             self._settings["partition_assignment_strategy"] = [how.assignor]

@@ -65,7 +65,7 @@ def _settings(context: click.Context) -> dict[str, Any]:
 
 
 def _check_servers(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
-    from oncelog.client.cluster import parse_bootstrap_servers
+    from oncelog.client.settings import parse_bootstrap_servers
 
     try:
         parse_bootstrap_servers(text)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar, Unpack
 
 from oncelog.client import (
     admin_requests,
@@ -14,9 +14,10 @@ from oncelog.client import (
 )
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, Operation, RetriableError, classify
+from oncelog.client.hints import AsyncHints
 from oncelog.client.log_admin import delete_records, describe_data_folders
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
-from oncelog.client.settings import Role, kafka_names
+from oncelog.client.settings import AdminConfig, ConnectionOptions, Role, kafka_names
 from oncelog.client.values import (
     ClusterDescription,
     ConfigEntry,
@@ -49,29 +50,29 @@ ResourceKind = Literal["topic", "broker", "group"]
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
-class Admin:
+class Admin(AsyncHints, role=Role.ADMIN):
     """Administers a cluster.
 
     ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.
 
     Every method raises `FatalError` with the broker's code (topic_already_exists, ...), or
-    `RetriableError` when the cluster did not answer within `timeout_ms`. Further options are those
-    of `Producer` for the connection layer.
+    `RetriableError` when the cluster did not answer within `timeout_ms`. More options: `Producer`.
     """
 
     @kafka_names(Role.ADMIN)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
+        settings: AdminConfig | None = None,
         *,
         timeout_ms: float = 60_000,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
         self._timeout_ms = timeout_ms
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if no broker answers for `timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `first_contact_ms`."""
         await self._cluster.connect(self._timeout_ms)
 
     async def close(self) -> None:

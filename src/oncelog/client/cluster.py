@@ -7,7 +7,8 @@ to one of the three kinds of `oncelog.client.errors`. It does not know what requ
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TypeVar
+from math import inf
+from typing import Final, TypeVar
 
 from oncelog.client import requests
 from oncelog.client.connecting import Connector, Patience
@@ -15,12 +16,14 @@ from oncelog.client.errors import (
     ClientError,
     ConnectionLostError,
     FatalError,
+    IllegalStateError,
     Operation,
     RetriableError,
     classify,
 )
 from oncelog.client.machines.metadata import MetadataCache
-from oncelog.client.settings import Security
+from oncelog.client.machines.unknown import UnknownTopics, does_not_exist
+from oncelog.client.settings import Security, parse_bootstrap_servers
 from oncelog.client.values import TopicDescription
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -33,7 +36,7 @@ from oncelog.runtime.clock import Clock, SystemClock
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.runtime.network import Network
 
-__all__ = ["GROUP", "TRANSACTION", "Cluster", "parse_bootstrap_servers"]
+__all__ = ["GROUP", "TRANSACTION", "Cluster"]
 
 T = TypeVar("T")
 
@@ -41,37 +44,23 @@ GROUP = 0
 TRANSACTION = 1
 """Kinds of coordinator, as FindCoordinator numbers them."""
 
+FIRST_CONTACT_MS: Final = 5_000.0
+"""A wrong address shows itself in this time; a broker that was just started is up in less."""
+
+UNKNOWN_TOPIC_MS: Final = 10_000.0
+"""Longer than a cluster takes to tell all its brokers of a topic that was just created."""
+
 TRANSACTION_VERSION_FEATURE = "transaction.version"
-PORT_DEFAULT = 9092
-
-
-def parse_bootstrap_servers(servers: str | Sequence[str]) -> list[tuple[str, int]]:
-    """Parse ``host:port,host:port``, or a list of such strings.
-
-    Raises `ValueError` for invalid text.
-    """
-    texts = servers.split(",") if isinstance(servers, str) else list(servers)
-    addresses = []
-    for text in (text.strip() for text in texts):
-        if not text:
-            continue
-        host, colon, port = text.rpartition(":")
-        if not colon or "]" in port:
-            host, port = text, str(PORT_DEFAULT)
-        if not port.isdigit() or not host:
-            raise ValueError(f"bootstrap server {text!r} is not host:port")
-        addresses.append((host.strip("[]"), int(port)))
-    if not addresses:
-        raise ValueError("no bootstrap servers given")
-    return addresses
 
 
 class Cluster:
     """One client's connections and metadata.
 
     transaction_version_max: 1 makes the client use TV1 where TV2 is available, as older clients do.
-    first_contact_ms: how long `connect` retries; None leaves it to its caller. `network`, `clock`
-    and `rng` are injected by tests and the simulation.
+    first_contact_ms: how long a client tries to reach its first broker; None leaves it to the
+    timeout of each call. Once a broker has answered, every call retries for its own timeout.
+    unknown_topic_ms: how long a topic or partition that no broker knows is asked for. `network`,
+    `clock` and `rng` are injected by tests and the simulation.
     """
 
     def __init__(
@@ -86,7 +75,8 @@ class Cluster:
         reconnect_backoff_max_ms: float = 1_000,
         connection_setup_timeout_ms: float = 10_000,
         connection_setup_timeout_max_ms: float = 30_000,
-        first_contact_ms: float | None = None,
+        first_contact_ms: float | None = FIRST_CONTACT_MS,
+        unknown_topic_ms: float = UNKNOWN_TOPIC_MS,
         transaction_version_max: int = 2,
         security: Security | None = None,
         network: Network | None = None,
@@ -106,6 +96,7 @@ class Cluster:
         if network is not None and security.tls is not None:
             raise ConfigError("TLS is for the real network, and another one was given")
         self._first_contact_ms = first_contact_ms
+        self.unknown = UnknownTopics(unknown_topic_ms)
         self._connector = Connector(
             network or security.network(),
             security,
@@ -154,16 +145,26 @@ class Cluster:
         timeout_ms: float,
         backoff: Backoff | None = None,
     ) -> T:
-        """Await `call`, and again after each `RetriableError` until `timeout_ms` has passed."""
+        """Await `call`, and again after each `RetriableError` until `timeout_ms` has passed.
+
+        Until a first broker has answered, no longer than `first_contact_ms`. Raises
+        `IllegalStateError` once the client is closed.
+        """
+        if self._connector.is_closed:
+            raise IllegalStateError("the client is closed: make another one")
         backoff = backoff or self.backoff
-        deadline_ms = self.clock.monotonic_ms() + timeout_ms
+        begun_ms = self.clock.monotonic_ms()
         attempt = 0
         while True:
             try:
                 return await call()
             except RetriableError as error:
                 delay_ms = backoff.delay_ms(attempt)
-                if self._connector.is_closed or self.clock.monotonic_ms() + delay_ms >= deadline_ms:
+                tried_ms = self.clock.monotonic_ms() + delay_ms - begun_ms
+                is_first = not self.had_contact and not self._connector.is_closed
+                if is_first and tried_ms >= self._first_wait_ms:
+                    raise self._without_contact(error) from error
+                if self._connector.is_closed or tried_ms >= timeout_ms:
                     raise
                 if isinstance(error, ConnectionLostError):
                     self._connector.warn(error.message)
@@ -209,12 +210,29 @@ class Cluster:
 
     # --- connections ------------------------------------------------------------------
 
-    async def connect(self, timeout_ms: float) -> None:
-        """Connect to any broker, trying for `timeout_ms`, and log those that cannot be reached.
+    @property
+    def had_contact(self) -> bool:
+        """Whether a broker has ever answered this client."""
+        return self._connector.had_contact
 
-        Raises `ConnectionLostError`, or `AuthenticationError` at once.
+    @property
+    def _first_wait_ms(self) -> float:
+        return inf if self._first_contact_ms is None else self._first_contact_ms
+
+    def _without_contact(self, error: RetriableError) -> RetriableError:
+        """The error of a client that no broker has ever answered."""
+        if not self._first_contact_ms:
+            return error
+        hint = "is the address right? first_contact_ms waits longer, for a broker that comes later"
+        return ConnectionLostError(f"{error.message}; {hint}")
+
+    async def connect(self, timeout_ms: float) -> None:
+        """Connect to any broker, and log those that cannot be reached.
+
+        It tries for `first_contact_ms`, or `timeout_ms` where that is None. Raises
+        `ConnectionLostError`, or `AuthenticationError` at once.
         """
-        if self._first_contact_ms is not None:
+        if self._first_contact_ms is not None and not self.had_contact:
             timeout_ms = self._first_contact_ms
         await self.retrying(self.any_connection, timeout_ms)
 
@@ -305,7 +323,7 @@ class Cluster:
             if code in (ErrorCode.none, ErrorCode.leader_not_available):
                 self.metadata.update_topic(topic)
             elif code is ErrorCode.unknown_topic_or_partition:
-                self.metadata.forget_topic(name)
+                self.metadata.mark_missing(name)
             elif not code.retriable:
                 errors[name] = classify(code, Operation.OTHER, f"topic {name}")
         return errors
@@ -339,7 +357,7 @@ class Cluster:
     async def leader(self, topic_partition: TopicPartition) -> int:
         """Return the broker id of the partition's leader, from the cache or requested once.
 
-        Raises `RetriableError`.
+        Raises `RetriableError`, and `FatalError` for a partition that does not exist.
         """
         if not self.metadata.is_fresh(topic_partition.topic):
             await self._refresh_one(topic_partition.topic)
@@ -362,7 +380,7 @@ class Cluster:
         for tp in wanted:
             try:
                 found[tp] = self._known_leader(tp)
-            except RetriableError as error:
+            except ClientError as error:
                 failed[tp] = refused.get(tp.topic, error)
         return found, failed
 
@@ -370,9 +388,14 @@ class Cluster:
         leader = self.metadata.leader(topic_partition)
         if leader is None:
             self.metadata.mark_stale(topic_partition.topic)
-            known = self.metadata.partition(topic_partition) is not None
-            code = ErrorCode.leader_not_available if known else ErrorCode.unknown_topic_or_partition
-            raise RetriableError(code, str(topic_partition))
+            if self.metadata.partition(topic_partition) is not None:
+                raise RetriableError(ErrorCode.leader_not_available, str(topic_partition))
+            count = self.metadata.partition_count(topic_partition.topic)
+            error = does_not_exist(topic_partition, count)
+            if self.unknown.is_overdue(topic_partition, self.clock.monotonic_ms()):
+                raise error
+            raise RetriableError(error.code, error.message)
+        self.unknown.found(topic_partition)
         return leader
 
     # --- coordinators -----------------------------------------------------------------

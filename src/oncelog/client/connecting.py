@@ -67,7 +67,8 @@ class Connector:
         # Consecutive failures per address, and when it may be tried again.
         self._failures: dict[tuple[str, int], tuple[int, float]] = {}
         self._waiting: set[asyncio.Future[Any]] = set()
-        self._had_contact = False
+        self.had_contact = False
+        """Whether a broker has ever answered."""
         self._warned_at_ms: float | None = None
         self.is_closed = False
 
@@ -122,14 +123,14 @@ class Connector:
         finally:
             watch.cancel()
         self._failures.pop((host, port), None)
-        self._had_contact = True
+        self.had_contact = True
         return connection
 
     def warn(self, text: str) -> None:
         """Log why a client has no first connection, at most once per interval."""
         now_ms = self._clock.monotonic_ms()
         is_due = self._warned_at_ms is None or now_ms - self._warned_at_ms >= WARN_AGAIN_MS
-        if is_due and not self._had_contact and not self.is_closed:
+        if is_due and not self.had_contact and not self.is_closed:
             self._warned_at_ms = now_ms
             log.warning("%s; trying again", text)
 

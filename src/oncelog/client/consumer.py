@@ -6,7 +6,7 @@ tasks run in the background, and what they decide takes effect inside `poll`.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Unpack
 
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import IllegalStateError, RetriableError
@@ -16,11 +16,12 @@ from oncelog.client.group_session import (
     GroupProtocol,
     GroupSession,
 )
+from oncelog.client.hints import ReaderHints
 from oncelog.client.machines.assignors import PartitionAssignor
 from oncelog.client.machines.positions import NO_EPOCH, Position
 from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener, Subscribed
 from oncelog.client.reading import AssignedReader, IsolationLevel, OffsetReset, ReaderOptions
-from oncelog.client.settings import Role, kafka_names
+from oncelog.client.settings import ConnectionOptions, ConsumerConfig, Role, kafka_names
 from oncelog.client.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -32,7 +33,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 __all__ = ["Consumer"]
 
 
-class Consumer:
+class Consumer(ReaderHints, role=Role.CONSUMER):
     """Reads records: of the partitions that its group gives it, or of those that it assigns itself.
 
     ``async with Consumer("localhost:9092", group_id="g") as consumer:
@@ -61,13 +62,11 @@ class Consumer:
     Further options are those of `Producer` for the connection layer.
     """
 
-    _cluster_type: ClassVar[type[Cluster]] = Cluster
-    """The simulation has one that records what is asked and answered."""
-
     @kafka_names(Role.CONSUMER)
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
+        settings: ConsumerConfig | None = None,
         *,
         group_id: str | None = None,
         isolation_level: IsolationLevel = "read_committed",
@@ -89,9 +88,9 @@ class Consumer:
         max_poll_records: int = 500,
         metadata_max_age_ms: float = METADATA_MAX_AGE_MS,
         client_rack: str | None = None,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
-        self._cluster = self._cluster_type(bootstrap_servers, **cluster_options)
+        self._cluster = self._new_cluster(bootstrap_servers, cluster_options)
         self._retry_timeout_ms = retry_timeout_ms
         self._poll_records = max_poll_records
         self._is_matched_by_broker = group_protocol == "consumer"
@@ -108,6 +107,7 @@ class Consumer:
             ),
             self.committed if group_id is not None else None,
         )
+        self._is_closed = False
         self._session: GroupSession | None = None
         if group_id is not None:
             options = GroupOptions(
@@ -126,8 +126,12 @@ class Consumer:
             )
             self._session = GroupSession(self._cluster, options, self._reading)
 
+    def _new_cluster(self, servers: str | Sequence[str], options: ConnectionOptions) -> Cluster:
+        """The simulation's records what is asked and answered."""
+        return Cluster(servers, **options)
+
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if no broker answers for `retry_timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `first_contact_ms`."""
         await self._cluster.connect(self._retry_timeout_ms)
 
     async def close(self) -> None:
@@ -139,6 +143,7 @@ class Consumer:
             if self._session is not None:
                 await self._session.leave()
         finally:
+            self._is_closed = True
             await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":
@@ -165,6 +170,7 @@ class Consumer:
         under the new protocol (RE2), else by this client, as a compiled one always is. A second
         call replaces the subscription. `listener` is told of partitions that come and go.
         """
+        self._require_open()
         session = self._require_group()
         names = [topics] if isinstance(topics, str) else list(topics)
         if bool(names) == (pattern is not None):
@@ -195,6 +201,7 @@ class Consumer:
         Those that were assigned before retain their positions. Raises `IllegalStateError` for a
         consumer that is subscribed.
         """
+        self._require_open()
         if self._session is not None:
             self._session.require_no_member()
         self._reading.assign(partitions)
@@ -278,12 +285,17 @@ class Consumer:
         clock = self._cluster.clock
         deadline_ms = clock.monotonic_ms() + timeout_ms
         attempt = 0
+        self._require_open()
+        if not self._cluster.had_contact:
+            await self.start()
         while True:
             await self._take_part(deadline_ms)
             if records := self._reading.take_records(max_records or self._poll_records):
                 return records
             left_ms = deadline_ms - clock.monotonic_ms()
             if left_ms <= 0 and attempt:
+                if self._session is not None:
+                    self._session.check_topics()
                 return []
             try:
                 await self._reading.read(left_ms)
@@ -331,7 +343,11 @@ class Consumer:
             topic_partition, at, max_bytes, max_wait_ms, topic_id
         )
 
+    def _require_open(self) -> None:
+        if self._is_closed:
+            raise IllegalStateError("the consumer is closed: make another one")
+
     def _require_group(self) -> GroupSession:
         if self._session is None:
-            raise IllegalStateError("the consumer has no group_id")
+            raise IllegalStateError("the consumer has no group_id, which this call is about")
         return self._session

@@ -104,6 +104,8 @@ class IllegalStateError(ClientError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.invalid_txn_state, message)
+        # No broker gave the code, and the call may have nothing to do with a transaction.
+        self.args = (message,)
 
 
 class CommitFailedError(ClientError):

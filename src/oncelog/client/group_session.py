@@ -32,6 +32,7 @@ from oncelog.client.machines.membership import (
     MemberSettings,
     OwnershipChange,
 )
+from oncelog.client.machines.unknown import does_not_exist
 from oncelog.client.membership import (
     METADATA_MAX_AGE_MS,
     Membership,
@@ -194,6 +195,11 @@ class GroupSession:
         self._commit_if_due()
         if self._membership is not None:
             await self._membership.advance(deadline_ms, wait=wait)
+
+    def check_topics(self) -> None:
+        """Raise `FatalError` for a topic of the subscription that still does not exist."""
+        if self._membership is not None and (name := self._membership.take_missing()) is not None:
+            raise does_not_exist(TopicPartition(name, 0), None)
 
     async def leave(self) -> None:
         """Commit, give everything up, and leave the group; a second call does nothing."""

@@ -118,6 +118,8 @@ class Membership:
         self._wake_beats = asyncio.Event()
         self._progress = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._missing: dict[str, float] = {}
+        """Topics of the subscription that do not exist, and since when."""
 
     # --- what the consumer does -------------------------------------------------------
 
@@ -279,10 +281,29 @@ class Membership:
             except RetriableError:
                 await self._cluster.clock.sleep(self._cluster.backoff.delay_ms(1))
                 continue
-            known = self._cluster.metadata.topics
-            is_missing = any(name not in known for name in self._subscribed.topics)
-            pause_ms = MISSING_TOPIC_REFRESH_MS if is_missing else self._metadata_max_age_ms
+            self._note_missing()
+            pause_ms = MISSING_TOPIC_REFRESH_MS if self._missing else self._metadata_max_age_ms
             await self._cluster.clock.sleep(pause_ms)
+
+    def _note_missing(self) -> None:
+        known, now_ms = self._cluster.metadata.topics, self._now_ms()
+        self._missing = {
+            name: self._missing.get(name, now_ms)
+            for name in self._subscribed.topics
+            if name not in known
+        }
+
+    def take_missing(self) -> str | None:
+        """A topic of the subscription that does not exist for ``unknown_topic_ms``, now and then.
+
+        Metadata is asked for it all the while.
+        """
+        patience_ms, now_ms = self._cluster.unknown.patience_ms, self._now_ms()
+        for name, since_ms in self._missing.items():
+            if now_ms - since_ms >= patience_ms:
+                self._missing[name] = now_ms
+                return name
+        return None
 
     async def _refresh(self, topics: Iterable[str] | None) -> None:
         await self._cluster.refresh(topics)

@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from oncelog.core.limits import INT64_MAX
+from oncelog.protocol.batch import BatchHeader, Buffer, read_header
 from oncelog.protocol.record import NO_TIMESTAMP, Record, name_bytes
 
-__all__ = ["checked_record"]
+__all__ = ["checked_batch", "checked_record"]
 
 _BUFFERS: Final = (bytearray, memoryview)
 
@@ -40,6 +41,24 @@ def checked_record(
         )
     given = tuple(headers)
     return Record(0, timestamp_ms, key, value, tuple(map(_header, given)) if given else given)
+
+
+def checked_batch(
+    records_bytes: Buffer, record_count: int
+) -> tuple[BatchHeader, bytearray | memoryview]:
+    """Return the header of one encoded batch, and its bytes where they can be written to.
+
+    Raises `ValueError` unless it is exactly one batch of `record_count` records.
+    """
+    header = read_header(records_bytes)
+    if header.length != len(records_bytes) or header.record_count != record_count:
+        raise ValueError(
+            f"not one batch of {record_count} records: its header says {header.record_count}"
+            f" records in {header.length} of {len(records_bytes)} bytes"
+        )
+    if isinstance(records_bytes, bytes) or memoryview(records_bytes).readonly:
+        return header, bytearray(records_bytes)
+    return header, records_bytes
 
 
 def _bytes(what: str, given: object) -> bytes:

@@ -5,11 +5,12 @@ later ones of that topic behind it, in the order of `send`. This module does not
 the producer supplies the error of waiting records.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from oncelog.client.errors import AbortableError, ClientError
 from oncelog.client.machines.producer import ProducerMachine, size_of
+from oncelog.client.machines.unknown import does_not_exist
 from oncelog.client.partitioners import Partitioner
 from oncelog.client.sender import Token
 from oncelog.core.errors import ErrorCode
@@ -65,12 +66,15 @@ class Placement:
     ) -> None:
         """Queue a record for `partition`, or for one chosen by its key or the rotation.
 
-        One with a partition also waits behind others of its topic: they may belong to the same
-        partition, and were sent first.
+        One with a partition also waits: until metadata has the partition, and behind others of its
+        topic, which may belong to the same partition and were sent first.
         """
         waits = topic in self._held
-        if not waits and partition is None:
-            partition = self._choose(topic, record)
+        if not waits:
+            if partition is None:
+                partition = self._choose(topic, record)
+            else:
+                waits = not self._is_known(topic, partition)
         if waits or partition is None:
             self._held.setdefault(topic, []).append(_Held(created_ms, record, token, partition))
             self.held_size += size_of(record)
@@ -80,7 +84,11 @@ class Placement:
     def place(self) -> None:
         """Assign the held records whose topics are known now."""
         for topic in [t for t in self._held if self._partition_count(t)]:
-            for created_ms, record, token, partition in self._held.pop(topic):
+            for held in self._held.pop(topic):
+                created_ms, record, token, partition = held
+                if not self._is_known(topic, partition):
+                    self._held.setdefault(topic, []).append(held)
+                    continue
                 self.held_size -= size_of(record)
                 if partition is None:
                     partition = self._choose_later(topic, record, token)
@@ -97,23 +105,48 @@ class Placement:
 
     def fail_all(self, reason: str) -> None:
         """Fail everything that waits."""
-        self._fail_where(lambda _created_ms: True, reason)
+        self._fail_where(lambda topic, _: _unknown(f"{topic}: {reason}"))
 
     def fail_created_by(self, deadline_ms: float, reason: str) -> None:
         """Fail what was sent at `deadline_ms` or before."""
-        self._fail_where(lambda created_ms: created_ms <= deadline_ms, reason)
 
-    def _fail_where(self, expired: Callable[[float], bool], reason: str) -> None:
+        def expired(topic: str, held: _Held) -> AbortableError | None:
+            return _unknown(f"{topic}: {reason}") if held.created_ms <= deadline_ms else None
+
+        self._fail_where(expired)
+
+    def fail_unknown(self, missing: Collection[str], deadline_ms: float) -> None:
+        """Fail what was sent at `deadline_ms` or before to a topic or partition that is not there.
+
+        `missing`: the topics that brokers do not know.
+        """
+
+        def expired(topic: str, held: _Held) -> AbortableError | None:
+            count = self._partition_count(topic)
+            if held.created_ms > deadline_ms or (not count and topic not in missing):
+                return None
+            if self._is_known(topic, held.partition):
+                return None
+            return _unknown(
+                does_not_exist(TopicPartition(topic, held.partition or 0), count).message
+            )
+
+        self._fail_where(expired)
+
+    def _is_known(self, topic: str, partition: int | None) -> bool:
+        count = self._partition_count(topic) or 0
+        return count > 0 if partition is None else partition < count
+
+    def _fail_where(self, expired: Callable[[str, _Held], ClientError | None]) -> None:
         for topic, waiting in list(self._held.items()):
             kept = []
             for held in waiting:
-                if not expired(held.created_ms):
+                error = expired(topic, held)
+                if error is None:
                     kept.append(held)
                     continue
                 self.held_size -= size_of(held.record)
-                text = f"{topic}: {reason}"
-                code = ErrorCode.unknown_topic_or_partition
-                self._fail(held.token, AbortableError(code, text))
+                self._fail(held.token, error)
             if kept:
                 self._held[topic] = kept
             else:
@@ -148,3 +181,7 @@ class Placement:
         if not 0 <= chosen < count:
             raise ValueError(f"the partitioner chose {chosen}: {topic} has 0 to {count - 1}")
         return chosen
+
+
+def _unknown(text: str) -> AbortableError:
+    return AbortableError(ErrorCode.unknown_topic_or_partition, text)

@@ -7,7 +7,7 @@ client's side: no sequence is used twice for different records.
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 from oncelog.client import requests
 from oncelog.client.cluster import Cluster
@@ -19,14 +19,15 @@ from oncelog.client.errors import (
     RetriableError,
     classify,
 )
+from oncelog.client.hints import AsyncHints
 from oncelog.client.machines.producer import ProducerMachine, ProducerSettings
 from oncelog.client.machines.transaction import State, TransactionMachine
 from oncelog.client.partitioners import Partitioner, find_partitioner
-from oncelog.client.payload import checked_record
+from oncelog.client.payload import checked_batch, checked_record
 from oncelog.client.placement import Placement
 from oncelog.client.reliability import reliability
 from oncelog.client.sender import Sender, Token
-from oncelog.client.settings import Role, kafka_names
+from oncelog.client.settings import ConnectionOptions, ProducerConfig, Role, kafka_names
 from oncelog.client.transactions import TransactionCalls
 from oncelog.client.values import GroupOrMember, OffsetAndMetadata, RecordMetadata
 from oncelog.core.errors import ErrorCode
@@ -37,14 +38,14 @@ from oncelog.core.limits import (
     INT32_MAX,
 )
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.batch import Buffer, read_header
+from oncelog.protocol.batch import Buffer
 
 __all__ = ["Producer"]
 
 Delivery = asyncio.Future[RecordMetadata]
 
 
-class Producer:
+class Producer(AsyncHints, role=Role.PRODUCER):
     """Sends records to Kafka, idempotently or in transactions.
 
     ``async with Producer("localhost:9092") as producer: await producer.send("topic", b"value")``.
@@ -62,8 +63,10 @@ class Producer:
     `RetriableError`, `wait_for_memory` waits. max_block_ms: how long a call to the transaction
     coordinator is retried before it raises `RetriableError`. Further options go to the connection
     layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms,
-    reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms. Options may have
-    Kafka's names; TLS and SASL must: ``**{"security.protocol": "SASL_SSL"}``.
+    reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms, first_contact_ms
+    (5,000: how long the first connection is tried for; None: as long as the call's own timeout),
+    unknown_topic_ms (10,000: how long a topic or partition that no broker knows is asked for).
+    `settings` has Kafka's names, TLS and SASL among them: ``{"security.protocol": "SASL_SSL"}``.
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configs for the names.
     """
@@ -72,6 +75,7 @@ class Producer:
     def __init__(
         self,
         bootstrap_servers: str | Sequence[str],
+        settings: ProducerConfig | None = None,
         *,
         transactional_id: str | None = None,
         acks: str | int = "all",
@@ -87,7 +91,7 @@ class Producer:
         partitioner_ignore_keys: bool = False,
         buffer_memory: int = CLIENT_BUFFER_SIZE_MAX,
         max_block_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
         in_flight = max_in_flight_requests_per_connection
         kept = reliability(acks, enable_idempotence, retries, in_flight, transactional_id)
@@ -162,7 +166,7 @@ class Producer:
     # --- life -------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if no broker answers for `delivery_timeout_ms`."""
+        """Connect. Raises `ConnectionLostError` if no broker answers for `first_contact_ms`."""
         if self._sender is not None:
             return
         await self._cluster.connect(self._delivery_timeout_ms)
@@ -258,17 +262,7 @@ class Producer:
         written to. Raises `ValueError` unless it is exactly one batch of `record_count` records.
         """
         sender = self._check_may_send()
-        header = read_header(records_bytes)
-        if header.length != len(records_bytes) or header.record_count != record_count:
-            raise ValueError(
-                f"not one batch of {record_count} records: its header says {header.record_count}"
-                f" records in {header.length} of {len(records_bytes)} bytes"
-            )
-        payload = (
-            bytearray(records_bytes)
-            if isinstance(records_bytes, bytes) or memoryview(records_bytes).readonly
-            else records_bytes
-        )
+        header, payload = checked_batch(records_bytes, record_count)
         token = Token(asyncio.get_running_loop().create_future(), header.max_timestamp)
         now_ms = self._cluster.clock.monotonic_ms()
         self._machine.append_batch(
@@ -464,6 +458,9 @@ class Producer:
         self._placement.place()
         if self._transaction.error is not None:
             self._placement.fail_all(f"transaction failed: {self._transaction.error}")
+        cluster = self._cluster
+        asked_since_ms = now_ms - cluster.unknown.patience_ms
+        self._placement.fail_unknown(cluster.metadata.missing, asked_since_ms)
         self._placement.fail_created_by(now_ms - self._delivery_timeout_ms, "topic is unknown")
 
     def _fail_token(self, token: Token, error: ClientError) -> None:
@@ -490,7 +487,7 @@ class Producer:
 
     def _require_sender(self) -> Sender:
         if self._sender is None:
-            raise IllegalStateError("the producer is not started, or closed")
+            raise IllegalStateError("the producer is closed, or not started by a block or start()")
         if self._sender.failure is not None:
             raise self._sender.failure
         return self._sender

@@ -14,13 +14,15 @@ import functools
 import re
 import sys
 import warnings
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from oncelog.client import admin, consumer, producer
+from oncelog.client.hints import SyncHints, is_in_coroutine
 from oncelog.client.machines.membership import ChangeKind
 from oncelog.client.membership import RebalanceListener, method_for
+from oncelog.client.settings import Role
 from oncelog.client.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -47,7 +49,7 @@ C = TypeVar("C", bound=_Client)
 B = TypeVar("B", bound="_Blocking[Any]")
 
 
-class _Blocking(Generic[C]):
+class _Blocking(SyncHints, Generic[C]):
     """A client with its own event loop."""
 
     def __init__(self, client: C) -> None:
@@ -59,7 +61,18 @@ class _Blocking(Generic[C]):
         self._run(self._client.start())
 
     def _run(self, awaitable: Awaitable[T]) -> T:
-        """Wait for what the asyncio client does."""
+        """Wait for what the asyncio client does. Raises `RuntimeError` in a coroutine."""
+        if is_in_coroutine():
+            if asyncio.iscoroutine(awaitable):
+                awaitable.close()
+            who = type(self).__name__
+            raise RuntimeError(
+                f"sync.{who} would block the event loop of this coroutine: use oncelog.{who} and "
+                "await its methods"
+            )
+        return self._wait(awaitable)
+
+    def _wait(self, awaitable: Awaitable[T]) -> T:
         return self._loop.run(awaitable)
 
     def close(self) -> None:
@@ -91,7 +104,7 @@ class _Blocking(Generic[C]):
         if self._loop.is_closed:
             return
         try:
-            self._run(self._client.__aexit__(exc_type, *rest))
+            self._wait(self._client.__aexit__(exc_type, *rest))
         finally:
             self.close()
 
@@ -108,11 +121,24 @@ def _blocking(
     return call
 
 
-class Producer(_Blocking[producer.Producer]):
+def _constructed_as(
+    client: Callable[P, C],
+) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+    """The arguments of the asyncio client's class, for type checkers and for `help`."""
+
+    def decorate(construct: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        functools.update_wrapper(construct, client.__init__, assigned=("__doc__",))
+        return construct
+
+    return decorate
+
+
+class Producer(_Blocking[producer.Producer], role=Role.PRODUCER):
     """`oncelog.Producer`, blocking: ``with sync.Producer("localhost:9092") as producer``."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
-        super().__init__(producer.Producer(bootstrap_servers, **options))
+    @_constructed_as(producer.Producer)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(producer.Producer(*args, **options))
 
     def send(
         self,
@@ -140,7 +166,7 @@ class Producer(_Blocking[producer.Producer]):
             )
             delivery.add_done_callback(functools.partial(_pass_on, found))
 
-        self._loop.run(queue())
+        self._run(queue())
         return found
 
     flush = _blocking(producer.Producer.flush)
@@ -151,11 +177,12 @@ class Producer(_Blocking[producer.Producer]):
     abort_transaction = _blocking(producer.Producer.abort_transaction)
 
 
-class Consumer(_Blocking[consumer.Consumer]):
+class Consumer(_Blocking[consumer.Consumer], role=Role.CONSUMER):
     """`oncelog.Consumer`, blocking; it can be iterated over as well."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
-        super().__init__(consumer.Consumer(bootstrap_servers, **options))
+    @_constructed_as(consumer.Consumer)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(consumer.Consumer(*args, **options))
         self.calls = Calls()
 
     def subscribe(
@@ -171,17 +198,17 @@ class Consumer(_Blocking[consumer.Consumer]):
         async def subscribe() -> None:
             self._client.subscribe(topics, pattern=pattern, listener=told)
 
-        self._loop.run(subscribe())
+        self._run(subscribe())
 
     def close(self) -> None:
         """Leave the group and close, as `oncelog.Consumer.close`; a second call does nothing."""
         try:
             if self._loop.refusal is None:
-                self._run(self._client.close())
+                self._wait(self._client.close())
         finally:
             super().close()
 
-    def _run(self, awaitable: Awaitable[T]) -> T:
+    def _wait(self, awaitable: Awaitable[T]) -> T:
         """Wait, and call the listener meanwhile, which may call this consumer in turn."""
         outer, self.calls = self.calls, Calls()
         try:
@@ -260,11 +287,12 @@ class _InCallersThread(RebalanceListener):
         await self._call(ChangeKind.LOST, partitions)
 
 
-class Admin(_Blocking[admin.Admin]):
+class Admin(_Blocking[admin.Admin], role=Role.ADMIN):
     """`oncelog.Admin`, blocking."""
 
-    def __init__(self, bootstrap_servers: str | Sequence[str], **options: Any) -> None:
-        super().__init__(admin.Admin(bootstrap_servers, **options))
+    @_constructed_as(admin.Admin)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(admin.Admin(*args, **options))
 
     create_topics = _blocking(admin.Admin.create_topics)
     delete_topics = _blocking(admin.Admin.delete_topics)

@@ -8,7 +8,7 @@ state it finds (TV1).
 
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from oncelog.client import requests
 from oncelog.client.cluster import GROUP, TRANSACTION, Cluster
@@ -18,7 +18,8 @@ from oncelog.client.errors import (
     IllegalStateError,
 )
 from oncelog.client.group_offsets import fetch_offsets
-from oncelog.client.settings import Role, kafka_names
+from oncelog.client.hints import AsyncHints
+from oncelog.client.settings import ConnectionOptions, DriverConfig, Role, kafka_names
 from oncelog.client.transactional_log import ProducerStamp, committed_value, produce_first
 from oncelog.client.values import GroupOrMember, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
@@ -222,7 +223,7 @@ def _telling(in_doubt: Callable[[], None]) -> Iterator[None]:
         raise
 
 
-class TransactionDriver:
+class TransactionDriver(AsyncHints, role=Role.DRIVER):
     """Runs transactions whose records other processes produce (`Producer.attach`).
 
     For the driver of a distributed job: it takes an epoch, hands (producer id, epoch) to its
@@ -239,10 +240,11 @@ class TransactionDriver:
         self,
         bootstrap_servers: str | Sequence[str],
         transactional_id: str,
+        settings: DriverConfig | None = None,
         *,
         transaction_timeout_ms: int = 60_000,
         timeout_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
-        **cluster_options: Any,
+        **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
         self._calls = TransactionCalls(

@@ -102,6 +102,7 @@ class _Reading:
             "network": context.network,
             "clock": context.clock,
             "rng": context.rng,
+            "first_contact_ms": None,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
         }
         bootstrap = f"{host}:{port}"

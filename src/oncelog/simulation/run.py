@@ -270,7 +270,11 @@ def _all_settled(clients: Sequence[ClientNode]) -> bool:
 async def _make_topics(context: ClientContext, plan: Plan) -> None:
     host, port = context.bootstrap
     async with Admin(
-        f"{host}:{port}", network=context.network, clock=context.clock, rng=context.rng
+        f"{host}:{port}",
+        network=context.network,
+        clock=context.clock,
+        rng=context.rng,
+        first_contact_ms=None,
     ) as admin:
         for topic in plan.topics:
             await admin.create_topics([NewTopic(topic.name, topic.partitions, 1, topic.configs)])

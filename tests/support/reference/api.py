@@ -45,7 +45,7 @@ def document() -> str:
 
 def public(name: str) -> Iterator[tuple[str, object]]:
     """The public names of a module that are its own to tell, and what they are."""
-    module = import_module("oncelog.client.sync" if name == "oncelog.sync" else name)
+    module = import_module(name)
     for each in module.__all__:
         value = getattr(module, each)
         if not isinstance(value, ModuleType) and not each.startswith("__"):

@@ -2,8 +2,9 @@
 
 import pytest
 
-from oncelog.client.cluster import Cluster, parse_bootstrap_servers
+from oncelog.client.cluster import Cluster
 from oncelog.client.errors import ConnectionLostError, RetriableError
+from oncelog.client.settings import parse_bootstrap_servers
 from oncelog.core.errors import ErrorCode
 from tests.unit.client.scripted_broker import ScriptedBroker
 

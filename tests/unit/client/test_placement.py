@@ -90,13 +90,43 @@ async def test_a_given_partition_does_not_overtake_what_may_belong_to_it() -> No
     context.put(b"third", partition=1)
     context.counts["t"] = 1
     context.placement.place()
-    assert context.sent() == {0: [b"first", b"second"], 1: [b"third"]}
+    assert context.sent() == {0: [b"first", b"second"]}
+    context.counts["t"] = 2
+    context.placement.place()
+    assert context.sent() == {1: [b"third"]}
 
 
-async def test_a_given_partition_needs_no_metadata() -> None:
+async def test_a_given_partition_waits_until_metadata_has_it() -> None:
     context = Context()
     context.put(b"v", partition=4)
-    assert context.sent() == {4: [b"v"]}
+    assert context.sent() == {}
+    context.counts["t"] = 4
+    context.put(b"behind", partition=4)
+    context.put(b"at once", partition=3)
+    context.placement.place()
+    assert context.sent() == {3: [b"at once"]}
+    context.counts["t"] = 5
+    context.placement.place()
+    assert context.sent() == {4: [b"v", b"behind"]}
+    assert context.placement.held_size == 0
+
+
+async def test_what_does_not_exist_fails_with_its_name() -> None:
+    context = Context()
+    context.counts["small"] = 3
+    unknown, behind, silent = (
+        context.put(b"v", topic=topic, partition=partition)
+        for topic, partition in (("gone", None), ("small", 9), ("unasked", None))
+    )
+    context.placement.fail_unknown({"gone"}, -1)
+    assert context.failed == []
+    context.placement.fail_unknown({"gone"}, 0)
+    assert [(token, error.message) for token, error in context.failed] == [
+        (unknown, "topic gone does not exist"),
+        (behind, "topic small has the partitions 0 to 2, not 9"),
+    ]
+    assert context.placement.topics() == {"unasked"}
+    assert not silent.future.done()
 
 
 async def test_a_key_decides_as_in_javas_default_partitioner() -> None:

@@ -25,6 +25,8 @@ class MetadataCache:
         self.topics: dict[str, TopicDescription] = {}
         self.cluster_id: str | None = None
         self.controller_id = -1
+        self.missing: set[str] = set()
+        """Topics that the last answer about them did not know."""
         self._stale: set[str] = set()
 
     def update_cluster(
@@ -39,6 +41,7 @@ class MetadataCache:
         """Apply a topic's description, except leaders older than the known ones."""
         known = self.topics.get(topic.name)
         self._stale.discard(topic.name)
+        self.missing.discard(topic.name)
         if known is not None and known.topic_id == topic.topic_id:
             newer = {p.index: p for p in known.partitions}
             kept = tuple(_newer(p, newer.get(p.index)) for p in topic.partitions)
@@ -49,6 +52,11 @@ class MetadataCache:
         """Drop a topic that does not exist."""
         self.topics.pop(name, None)
         self._stale.discard(name)
+
+    def mark_missing(self, name: str) -> None:
+        """Drop a topic that was asked for and that the broker does not know."""
+        self.forget_topic(name)
+        self.missing.add(name)
 
     def mark_stale(self, name: str) -> None:
         """Mark a topic whose metadata a response contradicted (by NOT_LEADER_OR_FOLLOWER).

@@ -66,7 +66,7 @@ def _list(name: str, value: object) -> object:
 
 
 _CONNECTION: Final[dict[str, tuple[str, Parse]]] = {
-    "bootstrap.servers": ("bootstrap_servers", _text),
+    "bootstrap.servers": ("bootstrap_servers", _as_it_is),
     "client.id": ("client_id", _text),
     "request.timeout.ms": ("request_timeout_ms", _number),
     "retry.backoff.ms": ("retry_backoff_ms", _number),
@@ -75,6 +75,8 @@ _CONNECTION: Final[dict[str, tuple[str, Parse]]] = {
     "reconnect.backoff.max.ms": ("reconnect_backoff_max_ms", _number),
     "socket.connection.setup.timeout.ms": ("connection_setup_timeout_ms", _number),
     "socket.connection.setup.timeout.max.ms": ("connection_setup_timeout_max_ms", _number),
+    "oncelog.first.contact.ms": ("first_contact_ms", _number),
+    "oncelog.unknown.topic.ms": ("unknown_topic_ms", _number),
 }
 
 _TRANSACTION: Final[dict[str, tuple[str, Parse]]] = {
@@ -129,6 +131,7 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "fetch.max.wait.ms": ("fetch_max_wait_ms", _number),
         "fetch.max.bytes": ("fetch_max_bytes", _number),
         "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
+        "queued.max.messages.kbytes": ("queued_max_messages_kbytes", _number),
         "check.crcs": ("check_crcs", _boolean),
         "default.api.timeout.ms": ("retry_timeout_ms", _number),
         **GROUP_MEMBER,
@@ -136,7 +139,10 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
     Role.ADMIN: {**_CONNECTION, "default.api.timeout.ms": ("timeout_ms", _number)},
     Role.DRIVER: {**_CONNECTION, **_TRANSACTION, "max.block.ms": ("timeout_ms", _number)},
 }
-"""Kafka's name -> (keyword of the class, how its value is read)."""
+"""Kafka's name -> (keyword of the class, how its value is read).
+
+Names that begin with ``oncelog.`` are ours, and queued.max.messages.kbytes is librdkafka's.
+"""
 
 WITHOUT_EFFECT: Final = frozenset(
     {

@@ -7,12 +7,13 @@ same checkers judge both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from oncelog.client import Consumer, OffsetAndMetadata, TopicPartition
 from oncelog.client.cluster import Cluster
 from oncelog.client.requests import offsets_of
+from oncelog.client.settings import ConnectionOptions
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.consumer_protocol import decode_assignment
@@ -143,7 +144,9 @@ class GroupRecorder:
 
 
 class _RecordedCluster(Cluster):
-    def __init__(self, servers: str, *, recorder: GroupRecorder, **options: Any) -> None:
+    def __init__(
+        self, servers: str | Sequence[str], *, recorder: GroupRecorder, **options: Any
+    ) -> None:
         super().__init__(servers, **options)
         self._recorder = recorder
 
@@ -176,7 +179,12 @@ class _RecordedCluster(Cluster):
 class RecordedConsumer(Consumer):
     """Our consumer; it has one option more, `recorder`."""
 
-    _cluster_type = _RecordedCluster
+    def __init__(self, servers: str, *, recorder: GroupRecorder, **options: Any) -> None:
+        self._recorder = recorder
+        super().__init__(servers, **options)
+
+    def _new_cluster(self, servers: str | Sequence[str], options: ConnectionOptions) -> Cluster:
+        return _RecordedCluster(servers, recorder=self._recorder, **options)
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the positions that are known, without a request to the broker."""
