@@ -15,6 +15,7 @@ import pytest
 
 from bench.peer import PeerUnavailable, streams_jars
 from oncelog import NewTopic, TopicPartition, sync
+from oncelog.client.reading import IsolationLevel
 from tests.support import frameworks
 from tests.support.broker import BrokerProcess
 from tests.support.interop import wait_until
@@ -89,7 +90,7 @@ class Scene:
                 producer.send(self.source, word.encode())
                 self.sent[word] += 1
 
-    def reader(self, isolation_level: str) -> sync.Consumer:
+    def reader(self, isolation_level: IsolationLevel) -> sync.Consumer:
         """Reads the topic of counts from its beginning."""
         consumer = sync.Consumer(
             self.broker.bootstrap_servers, isolation_level=isolation_level, fetch_max_wait_ms=100

@@ -31,7 +31,16 @@ if TYPE_CHECKING:
     from oncelog.client.machines.assignors import PartitionAssignor
     from oncelog.client.membership import RebalanceListener
     from oncelog.client.producer import Producer
-    from oncelog.client.settings import Role, client_options, hide_secrets
+    from oncelog.client.settings import (
+        AdminConfig,
+        ConnectionOptions,
+        ConsumerConfig,
+        DriverConfig,
+        ProducerConfig,
+        Role,
+        client_options,
+        hide_secrets,
+    )
     from oncelog.client.transactions import TransactionDriver
     from oncelog.client.values import (
         ClusterDescription,
@@ -60,17 +69,21 @@ if TYPE_CHECKING:
 __all__ = [
     "AbortableError",
     "Admin",
+    "AdminConfig",
     "AuthenticationError",
     "ClientError",
     "ClusterDescription",
     "CommitFailedError",
     "ConfigEntry",
     "ConnectionLostError",
+    "ConnectionOptions",
     "Consumer",
+    "ConsumerConfig",
     "ConsumerGroupMetadata",
     "ConsumerRecord",
     "DataFolder",
     "DeliveryTimeoutError",
+    "DriverConfig",
     "FatalError",
     "FeatureLevels",
     "FencedError",
@@ -87,6 +100,7 @@ __all__ = [
     "PartitionAssignor",
     "PartitionDescription",
     "Producer",
+    "ProducerConfig",
     "ProducerState",
     "RebalanceListener",
     "RecordMetadata",
@@ -123,7 +137,16 @@ _MODULES = {
     "oncelog.client.machines.assignors": ("PartitionAssignor",),
     "oncelog.client.membership": ("RebalanceListener",),
     "oncelog.client.producer": ("Producer",),
-    "oncelog.client.settings": ("Role", "client_options", "hide_secrets"),
+    "oncelog.client.settings": (
+        "AdminConfig",
+        "ConnectionOptions",
+        "ConsumerConfig",
+        "DriverConfig",
+        "ProducerConfig",
+        "Role",
+        "client_options",
+        "hide_secrets",
+    ),
     "oncelog.client.transactions": ("TransactionDriver",),
     "oncelog.client.values": (
         "ClusterDescription",

@@ -94,37 +94,36 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         self._retry_timeout_ms = retry_timeout_ms
         self._poll_records = max_poll_records
         self._is_matched_by_broker = group_protocol == "consumer"
-        self._reading = AssignedReader(
-            self._cluster,
-            ReaderOptions(
-                isolation_level,
-                auto_offset_reset,
-                fetch_max_wait_ms,
-                max_partition_fetch_bytes,
-                fetch_max_bytes,
-                retry_timeout_ms,
-                check_crcs,
-            ),
-            self.committed if group_id is not None else None,
+        reader_options = ReaderOptions(
+            isolation_level,
+            auto_offset_reset,
+            fetch_max_wait_ms,
+            max_partition_fetch_bytes,
+            fetch_max_bytes,
+            retry_timeout_ms,
+            check_crcs,
         )
+        committed = self.committed if group_id is not None else None
+        self._reading = AssignedReader(self._cluster, reader_options, committed)
         self._is_closed = False
         self._session: GroupSession | None = None
-        if group_id is not None:
-            options = GroupOptions(
-                group_id,
-                group_protocol,
-                group_instance_id,
-                partition_assignment_strategy or DEFAULT_STRATEGY,
-                group_remote_assignor,
-                session_timeout_ms,
-                heartbeat_interval_ms,
-                max_poll_interval_ms,
-                enable_auto_commit,
-                auto_commit_interval_ms,
-                client_rack,
-                metadata_max_age_ms,
-            )
-            self._session = GroupSession(self._cluster, options, self._reading)
+        if group_id is None:
+            return
+        group_options = GroupOptions(
+            group_id,
+            group_protocol,
+            group_instance_id,
+            partition_assignment_strategy or DEFAULT_STRATEGY,
+            group_remote_assignor,
+            session_timeout_ms,
+            heartbeat_interval_ms,
+            max_poll_interval_ms,
+            enable_auto_commit,
+            auto_commit_interval_ms,
+            client_rack,
+            metadata_max_age_ms,
+        )
+        self._session = GroupSession(self._cluster, group_options, self._reading)
 
     def _new_cluster(self, servers: str | Sequence[str], options: ConnectionOptions) -> Cluster:
         """The simulation's records what is asked and answered."""

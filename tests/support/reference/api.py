@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
 from types import ModuleType
-from typing import Final
+from typing import Final, is_typeddict
 
 from tests.support.readers import SOURCES
 
@@ -34,6 +34,7 @@ them: [clients](client.md), [tests](testing.md), [pipelines](spark.md). Duration
 milliseconds, sizes in bytes.
 """
 
+_UNPACKED: Final = re.compile(r"^\*<class '([\w.]+)'>$")
 _MODULE_NAMES: Final = re.compile(r"\b(?:[a-z_]+\.)+(?=[A-Z])")
 
 
@@ -89,6 +90,9 @@ def _entry(name: str, value: object) -> str:
 
 def _class(name: str, value: type) -> str:
     text = f"### {name}\n\n"
+    if is_typeddict(value):
+        names = ", ".join(f"`{key}`" for key in sorted(value.__annotations__))
+        return f"{text}{_prose(value)}Keys, none of which is required: {names}.\n\n"
     if issubclass(value, Enum):
         names = ", ".join(f"`{member.name}`" for member in value)
         return f"{text}{_prose(value)}{names}.\n\n"
@@ -164,6 +168,7 @@ def _default(value: object) -> str:
 def _annotation(annotation: object) -> str:
     """An annotation without the modules of its names."""
     text = str(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+    text = _UNPACKED.sub(r"Unpack[\1]", text)
     return _MODULE_NAMES.sub("", text)
 
 

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -89,7 +90,8 @@ def test_a_client_without_an_address_asks_for_one() -> None:
 
 
 def test_addresses_may_be_a_list_by_either_name() -> None:
-    for client in (Producer(["a:1", "b:2"]), Producer(**{"bootstrap.servers": ["a:1", "b:2"]})):
+    named: Any = {"bootstrap.servers": ["a:1", "b:2"]}
+    for client in (Producer(["a:1", "b:2"]), Producer(**named)):
         assert client._cluster._bootstrap == [("a", 1), ("b", 2)]
 
 
@@ -131,7 +133,7 @@ def test_topics_in_a_consumers_arguments_are_told_where_they_go() -> None:
 )
 def test_an_unknown_keyword_is_told_the_right_one(client: Any, name: str, told: str) -> None:
     for made in (client, getattr(sync, client.__name__)):
-        text = sentence(lambda made=made: made("b:1", **{name: 1}), TypeError)
+        text = sentence(partial(made, "b:1", **{name: 1}), TypeError)
         assert text.startswith(f"{client.__name__} has no setting {name}: ")
         assert told in text
 
@@ -158,9 +160,9 @@ def test_settings_by_kafkas_names_come_after_the_address() -> None:
     assert (chosen.linger_ms, chosen.batch_size) == (5, 7)
     TransactionDriver("b:1", "t", {"max.block.ms": 5})
     Admin("b:1", settings={"default.api.timeout.ms": 5})
-    for given in ({"linger.ms": 5}, {"linger_ms": 5}):
-        twice: Any = given
-        assert "is given twice" in sentence(lambda twice=twice: Producer("b:1", twice, linger_ms=5))
+    twice: Any
+    for twice in ({"linger.ms": 5}, {"linger_ms": 5}):
+        assert "is given twice" in sentence(partial(Producer, "b:1", twice, linger_ms=5))
 
 
 # --- methods --------------------------------------------------------------------------
@@ -272,18 +274,19 @@ def test_a_cell_of_a_notebook_may_use_a_sync_client() -> None:
 
 async def test_a_first_connection_that_is_refused_fails_within_seconds() -> None:
     broker = ScriptedBroker()
-    for make, call in (
-        (Producer, lambda client: client.start()),
-        (Consumer, lambda client: client.start()),
-        (Consumer, lambda client: client.poll()),
-        (Admin, lambda client: client.list_topics()),
-    ):
+    kinds: list[tuple[Any, str]] = [
+        (Producer, "start"),
+        (Consumer, "start"),
+        (Consumer, "poll"),
+        (Admin, "list_topics"),
+    ]
+    for make, method in kinds:
         clock, network = LeapingClock(), LateNetwork(broker, refusals=1_000_000)
         client: Any = make("wrong:1", **{**broker.options(), "network": network}, clock=clock)
         if make is Consumer:
             client.assign([ZERO])
         with pytest.raises(ConnectionLostError, match="no broker answers: wrong:1") as caught:
-            await call(client)
+            await getattr(client, method)()
         assert "is the address right? first_contact_ms waits longer" in str(caught.value)
         assert 4_000 < clock.ms < 7_000
         await client.close()
@@ -344,12 +347,14 @@ async def test_a_closed_or_unassigned_consumer_says_so() -> None:
     assert str(caught.value) == "nothing is read: call subscribe or assign before poll"
     consumer.assign([ZERO])
     await consumer.close()
-    for call in (consumer.poll, consumer.positions, consumer.committed, consumer.start):
+    calls: list[Any] = [consumer.poll, consumer.positions, consumer.committed, consumer.start]
+    for call in calls:
         with pytest.raises(IllegalStateError, match="is closed: make another one"):
             await call()
-    for use in (lambda: consumer.assign([ZERO]), lambda: consumer.subscribe(["t"])):
-        with pytest.raises(IllegalStateError, match="the consumer is closed"):
-            use()
+    with pytest.raises(IllegalStateError, match="the consumer is closed"):
+        consumer.assign([ZERO])
+    with pytest.raises(IllegalStateError, match="the consumer is closed"):
+        consumer.subscribe(["t"])
     admin = Admin("b:1", **broker.options())
     await admin.close()
     with pytest.raises(IllegalStateError, match="the client is closed: make another one"):

@@ -14,7 +14,7 @@ __all__ = ["UnknownTopics", "does_not_exist"]
 class UnknownTopics:
     """The partitions that were asked for and are not known, each since its first such answer.
 
-    An entry that was not asked for again within `patience_ms` begins anew.
+    An entry that was not asked for again within `patience_ms` begins again.
     """
 
     def __init__(self, patience_ms: float) -> None:
