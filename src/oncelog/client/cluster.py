@@ -150,7 +150,7 @@ class Cluster:
         Until a first broker has answered, no longer than `first_contact_ms`. Raises
         `IllegalStateError` once the client is closed.
         """
-        if self._connector.is_closed:
+        if self.is_closed:
             raise IllegalStateError("the client is closed: make another one")
         backoff = backoff or self.backoff
         begun_ms = self.clock.monotonic_ms()
@@ -209,6 +209,11 @@ class Cluster:
         return await self.request(connection, api, request, at_most, timeout_ms)
 
     # --- connections ------------------------------------------------------------------
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._connector.is_closed
 
     @property
     def had_contact(self) -> bool:

@@ -103,10 +103,9 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             retry_timeout_ms,
             check_crcs,
         )
-        committed = self.committed if group_id is not None else None
-        self._reading = AssignedReader(self._cluster, reader_options, committed)
-        self._is_closed = False
         self._session: GroupSession | None = None
+        committed = None if group_id is None else self.committed
+        self._reading = AssignedReader(self._cluster, reader_options, committed)
         if group_id is None:
             return
         group_options = GroupOptions(
@@ -142,7 +141,6 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             if self._session is not None:
                 await self._session.leave()
         finally:
-            self._is_closed = True
             await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":
@@ -343,7 +341,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         )
 
     def _require_open(self) -> None:
-        if self._is_closed:
+        if self._cluster.is_closed:
             raise IllegalStateError("the consumer is closed: make another one")
 
     def _require_group(self) -> GroupSession:

@@ -200,7 +200,8 @@ class Sender:
         self.settle(self._machine.expire(now_ms))
         waiting = self._machine.waiting_partitions(now_ms)
         try:
-            if self._machine.needs_identity and not self._machine.is_idle:
+            is_idle = self._machine.is_idle and not self._wanted_topics()
+            if self._machine.needs_identity and not is_idle:
                 await self._delegate.identify()
                 now_ms = self._looked_at_ms = self._cluster.clock.monotonic_ms()
                 waiting = self._machine.waiting_partitions(now_ms)

@@ -20,7 +20,7 @@ from oncelog.spark.sink_options import BATCH_SIZE_BYTES, DELIVERY_TIMEOUT_MS, Si
 
 __all__ = ["TIMEOUTS", "settled"]
 
-TIMEOUTS: Final = frozenset({"default.api.timeout.ms", "max.block.ms", "first_contact_ms"})
+TIMEOUTS: Final = frozenset({"default.api.timeout.ms", "max.block.ms"})
 """Timeouts of a running query's calls. The checks before its start have their own."""
 
 _PRODUCER: Final = BY_ROLE[Role.PRODUCER]
@@ -67,10 +67,6 @@ def settled(options: SinkOptions) -> SinkOptions:
         _construct(options)
     except (ConfigError, TypeError, ValueError) as error:
         raise UsageError(f"client_options or bootstrap_servers are wrong: {error}") from error
-    if "oncelog.first.contact.ms" not in given:
-        # The checks before the start find a wrong address. Later a broker may restart whenever a
-        # process of Spark's makes its clients.
-        options.client_options.setdefault("first_contact_ms", None)
     if ignored:
         log.warning("without effect on the sink: client_options %s", ", ".join(ignored))
     return options

@@ -168,7 +168,7 @@ class Run(QueryRun):
 
     async def _connect(self) -> tuple[Admin, TransactionDriver]:
         options = self.options
-        admin = Admin(options.bootstrap_servers, **options.client_options)
+        admin = Admin(options.bootstrap_servers, **options.running_options())
         return admin, _transaction_driver(options)
 
     async def _disconnect(self) -> None:
@@ -210,5 +210,5 @@ def _transaction_driver(options: SinkOptions) -> TransactionDriver:
         options.bootstrap_servers,
         options.driver.application_id,
         transaction_timeout_ms=options.transaction_timeout_ms,
-        **options.client_options,
+        **options.running_options(),
     )

@@ -40,8 +40,20 @@ class SinkOptions:
     def producer_options(self) -> dict[str, Any]:
         """Return the options of the producers that send for the sink."""
         timeout_ms = min(self.delivery_timeout_ms, self.transaction_timeout_ms)
-        return {"delivery_timeout_ms": timeout_ms, **self.client_options}
+        return {"delivery_timeout_ms": timeout_ms, **self.running_options()}
 
+    def running_options(self) -> dict[str, Any]:
+        """Return the options of a running query's clients.
+
+        A broker may restart whenever one of its processes begins; the checks before its start found
+        a wrong address.
+        """
+        if FIRST_CONTACT in self.client_options:
+            return self.client_options
+        return {"first_contact_ms": None, **self.client_options}
+
+
+FIRST_CONTACT: Final = "oncelog.first.contact.ms"
 
 _LEAST: Final = {
     "batch_size": 1,

@@ -47,7 +47,8 @@ class SourceCluster:
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._settings = options.client_settings(Role.ADMIN)
+        # A broker may restart whenever a process of Spark's begins.
+        self._settings = {"first_contact_ms": None, **options.client_settings(Role.ADMIN)}
         self._timeout_ms = self._settings.pop("timeout_ms", CALL_TIMEOUT_MS)
         self._gone: set[str] = set()
         """Topics that stayed missing for a whole wait.

@@ -144,8 +144,7 @@ class SourceOptions:
         Raises `UsageError` for an unknown one.
         """
         try:
-            # A query that runs waits for a broker that restarts, in whichever process it is.
-            return {"first_contact_ms": None, **client_options(role, self.kafka)}
+            return client_options(role, self.kafka)
         except ConfigError as error:
             raise UsageError(f"option kafka.{error}") from None
 

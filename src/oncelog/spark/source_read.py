@@ -101,6 +101,8 @@ def _shared_consumer(options: SourceOptions) -> tuple[StoppableLoop, Consumer]:
         async def make() -> Consumer:
             keywords = options.client_settings(Role.CONSUMER)
             keywords["retry_timeout_ms"] = RETRY_TIMEOUT_MS
+            # A broker may restart whenever a process of Spark's begins.
+            keywords.setdefault("first_contact_ms", None)
             level = options.isolation_level
             return Consumer(options.bootstrap_servers, isolation_level=level, **keywords)
 

@@ -93,12 +93,13 @@ GROUP_MEMBER: Final[dict[str, tuple[str, Parse]]] = {
     "heartbeat.interval.ms": ("heartbeat_interval_ms", _number),
     "max.poll.interval.ms": ("max_poll_interval_ms", _number),
     "max.poll.records": ("max_poll_records", _number),
+    "queued.max.messages.kbytes": ("queued_max_messages_kbytes", _number),
     "enable.auto.commit": ("enable_auto_commit", _boolean),
     "auto.commit.interval.ms": ("auto_commit_interval_ms", _number),
     "metadata.max.age.ms": ("metadata_max_age_ms", _number),
     "client.rack": ("client_rack", _text),
 }
-"""What concerns a member of a group, and no other consumer."""
+"""What concerns `poll` and members of groups, and no other reader."""
 
 BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
     Role.PRODUCER: {
@@ -131,7 +132,6 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "fetch.max.wait.ms": ("fetch_max_wait_ms", _number),
         "fetch.max.bytes": ("fetch_max_bytes", _number),
         "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
-        "queued.max.messages.kbytes": ("queued_max_messages_kbytes", _number),
         "check.crcs": ("check_crcs", _boolean),
         "default.api.timeout.ms": ("retry_timeout_ms", _number),
         **GROUP_MEMBER,
