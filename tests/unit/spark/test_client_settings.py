@@ -41,7 +41,9 @@ def test_a_running_query_waits_for_a_broker_unless_told_otherwise() -> None:
     assert settle({}).running_options() == {"first_contact_ms": None}
     own = {"oncelog.first.contact.ms": 3_000}
     assert settle(own).running_options() == own
-    with pytest.raises(UsageError, match="Admin has no setting request_timout_ms: did you mean") as caught:
+    with pytest.raises(
+        UsageError, match="Admin has no setting request_timout_ms: did you mean"
+    ) as caught:
         settle({"request_timout_ms": 5})
     assert "Cluster" not in str(caught.value)
 
