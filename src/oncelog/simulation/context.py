@@ -25,8 +25,8 @@ class ClientContext:
     """The surroundings of one client.
 
     `parameters` are those of its role, and those not given have a default. `now_s` is virtual time,
-    for events. `stopping` turns true once: then the client finishes its current step, waits for all
-    its requests to succeed, and returns.
+    for events. `settings` are the broker's. `stopping` turns true once: then the client finishes
+    its current step, waits for all its requests to succeed, and returns.
     """
 
     name: str
@@ -38,6 +38,7 @@ class ClientContext:
     now_s: Callable[[], float]
     stopping: Callable[[], bool]
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
     def record(self, event: Callable[..., Event], *values: object) -> None:
         """Record an event of this client at the current time."""

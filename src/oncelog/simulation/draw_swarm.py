@@ -26,6 +26,12 @@ EXACT_TOPIC: Final = "exact"
 """Written only by producers whose answers are judged exactly."""
 _EXACT_CHANCE: Final = 0.45
 _AUDITOR_CHANCE: Final = 0.5
+_EXACT_ADMIN_CHANCE: Final = 0.5
+_EXACT_LOG_CHANCE: Final = 0.5
+_STORAGE_PROFILES: Final = frozenset({"storage", "damage", "everything"})
+"""In these a folder may go off line, and its partitions with it."""
+_LOSSLESS_PROFILES: Final = frozenset({"calm", "network", "processes", "crash-points"})
+"""In these not even a record without an acknowledgement is lost, once it was read."""
 _STRICT_PROFILES: Final = frozenset(
     {"calm", "network", "processes", "crash-points", "power-flushed"}
 )
@@ -65,7 +71,35 @@ def added(rng: random.Random, plan: Plan) -> Plan:
         audited = [t.name for t in topics if "compact" not in t.configs.get("cleanup.policy", "")]
         parameters = {"topics": audited, "pace_ms": rng.choice((200, 1_000))}
         clients.append(PlannedClient(_free_id(clients), "peer-auditor", 0.5, parameters))
+    for client in (_exact_admin(plan), _exact_log(plan)):
+        if client is not None:
+            clients.append(replace(client, id=_free_id(clients)))
     return replace(plan, topics=tuple(topics), clients=tuple(clients))
+
+
+def _exact_admin(plan: Plan) -> PlannedClient | None:
+    """Return an administrator with topics of its own, in about half of the runs."""
+    rng = part_rng(plan.seed, "exact administrator")
+    if rng.random() >= _EXACT_ADMIN_CHANCE:
+        return None
+    parameters = {
+        "strict": plan.profile not in _STORAGE_PROFILES,
+        "pace_ms": rng.choice((30, 80, 200)),
+    }
+    return PlannedClient("", "peer-exact-admin", rng.uniform(0.0, 1.0), parameters)
+
+
+def _exact_log(plan: Plan) -> PlannedClient | None:
+    """Return a client with logs of its own, in about half of the runs."""
+    rng = part_rng(plan.seed, "exact log")
+    if rng.random() >= _EXACT_LOG_CHANCE:
+        return None
+    parameters = {
+        "strict": plan.profile in _LOSSLESS_PROFILES,
+        "prompt": plan.profile == "calm",
+        "pace_ms": rng.choice((20, 60, 150)),
+    }
+    return PlannedClient("", "peer-exact-log", rng.uniform(0.0, 1.0), parameters)
 
 
 def _free_id(clients: list[PlannedClient]) -> str:

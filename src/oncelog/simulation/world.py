@@ -114,6 +114,7 @@ class World:
             now_s=lambda: self.now_s,
             stopping=stopping,
             parameters=parameters or {},
+            settings=self.broker.settings,
         )
 
     def watch(self, event: str, strike: Callable[[Process, Event], None]) -> None:
@@ -224,7 +225,11 @@ class BrokerNode:
         self.broker: Broker | None = None
         self.observed: ObservedBroker | None = None
         self.before_start: list[Callable[[Process], None]] = []
-        self._settings = dict(settings)
+        self.settings = {
+            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+            "log.dirs": DATA_DIR,
+            **settings,
+        }
         self._clock_rate = 1.0 + world.plan.rng(f"drift of {name}").uniform(-2e-4, 2e-4)
         self._rng = world.plan.rng(f"supervisor of {name}")
         self._wall_offset_ms = 0.0
@@ -306,13 +311,7 @@ class BrokerNode:
     async def _live(self, process: Process) -> None:
         world = self.world
         broker = self.observed = ObservedBroker(
-            BrokerConfig(
-                {
-                    "listeners": f"PLAINTEXT://{self.host}:{BROKER_PORT}",
-                    "log.dirs": DATA_DIR,
-                    **self._settings,
-                }
-            ),
+            BrokerConfig(self.settings),
             world.coverage,
             clock=process.clock,
             disk=process.disk,

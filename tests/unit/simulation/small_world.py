@@ -152,7 +152,8 @@ class SmallWorld:
         self.stopping = False
         self._disk = disk or InlineDisk()
         self._store = MemoryStore()
-        self._config = BrokerConfig(SETTINGS | {"log.dirs": str(folder)} | dict(settings))
+        self.settings = SETTINGS | {"log.dirs": str(folder)} | dict(settings)
+        self._config = BrokerConfig(self.settings)
         self.broker = self._new_broker()
 
     def _new_broker(self) -> Broker:
@@ -183,4 +184,5 @@ class SmallWorld:
             now_s=self.loop.time,
             stopping=lambda: self.stopping,
             parameters=parameters,
+            settings=self.settings,
         )

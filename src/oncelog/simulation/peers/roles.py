@@ -13,6 +13,8 @@ from oncelog.simulation.peers import (
     consumer,
     copier,
     exact,
+    exact_admin,
+    exact_log,
     member,
     probe,
     producer,
@@ -33,6 +35,8 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "admin": admin.run,
         "probe": probe.run,
         "exact": exact.run,
+        "exact-admin": exact_admin.run,
+        "exact-log": exact_log.run,
         "auditor": auditor.run,
     }
 )

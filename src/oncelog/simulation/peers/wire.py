@@ -28,7 +28,7 @@ from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import LateRequest
 from oncelog.simulation.peers.flavors import Flavor
 
-__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "PeerWire", "TopicView"]
+__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "PeerWire", "TopicView", "look"]
 
 Address = tuple[str, int]
 
@@ -60,10 +60,10 @@ class TopicView:
 
 
 def _send(connection: Connection, api: ApiKey, version: int, request: object) -> None:
-    connection.send(api, version, request).add_done_callback(_look)
+    connection.send(api, version, request).add_done_callback(look)
 
 
-def _look(answer: asyncio.Future[memoryview]) -> None:
+def look(answer: asyncio.Future[memoryview]) -> None:
     """Read the outcome of a request that was given up, so that asyncio does not warn."""
     if not answer.cancelled():
         answer.exception()
@@ -138,7 +138,7 @@ class PeerWire:
         self, connection: Connection, answer: asyncio.Future[memoryview], timeout_ms: float
     ) -> memoryview:
         """Return the body of a response. Raises `LostError` when there is none in time."""
-        answer.add_done_callback(_look)
+        answer.add_done_callback(look)
         if not answer.done():
             await asyncio.wait((answer,), timeout=timeout_ms / 1000)
         if not answer.done():
