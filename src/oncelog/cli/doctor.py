@@ -1,7 +1,8 @@
 """``oncelog doctor``: what is installed here, and whether a record gets through a cluster and back.
 
-Without an address the record goes through a broker in this process. Exit code 1 when something is
-broken; what is merely absent (an extra, Java) is a note.
+Without an address the record goes through a broker in this process, and what listens at the default
+address is named. Exit code 1 when something is broken; what is merely absent (an extra, Java) is a
+note.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import click
 
 import oncelog
 from oncelog.cli.connecting import administrator, connection_options, keywords
+from oncelog.cli.listening import Kind, what_listens
 from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, print_rows
 from oncelog.cli.tool import Failure, ToolCommand, json_option, run
@@ -71,9 +73,14 @@ def command(ctx: click.Context, servers: str, as_json: bool) -> None:
     findings = [*installed(), *machine()]
     source = ctx.get_parameter_source("servers")
     if source is click.core.ParameterSource.DEFAULT:
+        findings.append(run(lambda: at_default_address(servers), servers))
         findings += _through_an_embedded_broker()
     else:
-        findings += run(lambda: _collected(servers), servers)
+        try:
+            findings += run(lambda: _collected(servers), servers)
+        except Failure:
+            print_rows(_COLUMNS, findings, as_json=as_json)
+            raise
     print_rows(_COLUMNS, findings, as_json=as_json)
     broken = [finding.check for finding in findings if finding.state == BROKEN]
     if broken:
@@ -139,6 +146,28 @@ def machine() -> Iterator[CheckLine]:
 
 def _limit(count: int) -> str:
     return "any number" if count == resource.RLIM_INFINITY else str(count)
+
+
+# --- at the address that other commands use ---------------------------------------------
+
+
+async def at_default_address(servers: str) -> CheckLine:
+    """Say who listens there, and what to do next."""
+    from oncelog.client.settings.addresses import parse_bootstrap_servers
+
+    ((host, port),) = parse_bootstrap_servers(servers)
+    found = await what_listens(host, port)
+    brokers = f"{found.broker_count} broker{'s' if found.broker_count != 1 else ''}"
+    tried = f"`oncelog doctor --bootstrap-server {servers}` tries it out"
+    beside = f"`oncelog serve --listen {host}:{port + 1}` starts a broker beside it"
+    text = {
+        Kind.NOBODY: "nothing listens there: `oncelog serve` starts a broker",
+        Kind.ONCELOG: f"Oncelog, {brokers}: {tried}",
+        Kind.APACHE_KAFKA: f"Apache Kafka, {brokers}, not Oncelog: {tried}; {beside}",
+        Kind.OTHER_BROKER: f"Kafka's protocol, {brokers}, not Oncelog: {tried}; {beside}",
+        Kind.NO_BROKER: f"something that is no broker, or a closed one ({found.reason}): {beside}",
+    }[found.kind]
+    return CheckLine(servers, OK if found.kind is Kind.ONCELOG else NOTE, text)
 
 
 # --- through a cluster ----------------------------------------------------------------

@@ -36,6 +36,7 @@ __all__ = [
     "is_asked",
     "json_option",
     "parse_pairs",
+    "reason_of",
     "require_topic",
     "run",
     "stop_on_sigterm",
@@ -249,7 +250,7 @@ def explain(error: OncelogError, servers: str) -> Failure:
     if isinstance(error, ConnectionLostError):
         hint = "is it running? Start one with `oncelog serve`, or name another: --bootstrap-server"
         return Failure(
-            f"no broker answers at {servers} ({_reason(error.message, servers)}): {hint}"
+            f"no broker answers at {servers} ({reason_of(error.message, servers)}): {hint}"
         )
     if not isinstance(error, ClientError):
         return Failure(str(error))
@@ -275,7 +276,8 @@ def explain(error: OncelogError, servers: str) -> Failure:
     return Failure(f"{error.message or 'refused'} ({name})")
 
 
-def _reason(text: str, servers: str) -> str:
+def reason_of(text: str, servers: str) -> str:
+    """Why a broker at `servers` was not reached, without what the caller says itself."""
     return text.removeprefix("no broker answers: ").removeprefix(f"{servers}: ")
 
 

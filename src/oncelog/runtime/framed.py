@@ -158,7 +158,7 @@ class FramedConnection(asyncio.Protocol):
         """Begin a frame of `size` bytes; return the bytes after it, none while it is incomplete."""
         if not 0 < size <= self._frame_bytes_max:
             self.peer_speaks_tls = size >> 8 in _TLS_ALERT
-            self.close(f"peer announced a frame of {size} bytes")
+            self.close(_no_frame(size))
             return view
         if size <= len(view):
             self._on_frame(bytearray(view[:size]))
@@ -205,3 +205,11 @@ def grow(frame: bytearray, size: int) -> None:
         piece = min(missing, len(_ZEROS))
         frame.extend(_ZEROS[:piece])
         missing -= piece
+
+
+def _no_frame(size: int) -> str:
+    """Why no frame of this size is read; four letters are the greeting of another protocol."""
+    begin = _SIZE.pack(size)
+    if begin.isascii() and begin.decode().isprintable():
+        return f"it does not speak Kafka's protocol: it began with {begin.decode()!r}"
+    return f"peer announced a frame of {size} bytes"

@@ -40,13 +40,15 @@ def test_without_an_address_a_broker_in_this_process_is_tried(
     result = CliRunner().invoke(main, ["doctor", "--json"])
     assert result.exit_code == 0, result.output
     found = findings(result)
+    assert "oncelog serve" in found["127.0.0.1:9092"][1] or "Oncelog" in found["127.0.0.1:9092"][1]
     assert found["broker"][1].startswith("one in this process, ready in ")
     assert {found[step][0] for step in STEPS} == {"ok"}
 
 
-def test_a_cluster_that_does_not_answer_is_one_line() -> None:
-    result = CliRunner().invoke(main, ["doctor", "--bootstrap-server", "127.0.0.1:1"])
+def test_a_cluster_that_does_not_answer_is_one_line_behind_the_findings() -> None:
+    result = CliRunner().invoke(main, ["doctor", "--json", "--bootstrap-server", "127.0.0.1:1"])
     assert result.exit_code == 1
+    assert findings(result)["python"][0] == "ok"
     assert result.stderr.startswith("Error: no broker answers at 127.0.0.1:1 ")
 
 

@@ -102,6 +102,11 @@ async def test_an_impossible_size_closes_the_connection(ends: Ends, size: int) -
     assert ends.frames == []
 
 
+async def test_a_peer_of_another_protocol_is_named_by_its_greeting(ends: Ends) -> None:
+    ends.transport.feed_raw(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+    assert ends.closed == ["it does not speak Kafka's protocol: it began with 'HTTP'"]
+
+
 async def test_nothing_is_cut_behind_the_frame_at_which_the_owner_closes(ends: Ends) -> None:
     ends.close_after_frame = True
     ends.transport.feed_raw(b"\0\0\0\1a\0\0\0\1b")
