@@ -153,7 +153,7 @@ def _limit(count: int) -> str:
 
 async def at_default_address(servers: str) -> CheckLine:
     """Say who listens there, and what to do next."""
-    from oncelog.client.settings.addresses import parse_bootstrap_servers
+    from oncelog.client.settings import parse_bootstrap_servers
 
     ((host, port),) = parse_bootstrap_servers(servers)
     found = await what_listens(host, port)

@@ -38,7 +38,7 @@ class Listening(NamedTuple):
 
 
 async def what_listens(host: str, port: int) -> Listening:
-    """Ask whoever listens there. Raises nothing."""
+    """Ask what listens there who it is. Raises nothing."""
     from oncelog.client import Admin, Role
     from oncelog.core.errors import OncelogError
 
