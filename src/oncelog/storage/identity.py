@@ -7,6 +7,7 @@ older layout. Damaged or foreign files are refused, never overwritten.
 from __future__ import annotations
 
 import logging
+import os
 from typing import NamedTuple
 
 from oncelog.core.errors import OncelogError
@@ -22,7 +23,14 @@ from oncelog.storage.files import (
 )
 from oncelog.storage.folder_names import parse_folder_name, parse_suffixed_name
 
-__all__ = ["FORMAT_VERSION", "FolderMismatch", "Identity", "read_identity", "write_identity"]
+__all__ = [
+    "FORMAT_VERSION",
+    "FolderMismatch",
+    "Identity",
+    "make_durably",
+    "read_identity",
+    "write_identity",
+]
 
 log = logging.getLogger(__name__)
 
@@ -147,3 +155,16 @@ def _what_it_holds(disk: Disk, directory: str) -> str | None:
         if is_ours or (is_partition and disk.is_dir(f"{directory}/{name}")):
             return name
     return None
+
+
+def make_durably(disk: Disk, directory: str) -> None:
+    """Make the folder and its parents so that their names survive a loss of power."""
+    made = []
+    path = directory
+    while path and not disk.is_dir(path):
+        made.append(path)
+        path = os.path.dirname(path)
+    if made:
+        disk.mkdir(directory)
+    for path in reversed(made):
+        disk.sync_dir(os.path.dirname(path) or ".")

@@ -47,6 +47,7 @@ from oncelog.storage.identity import (
     FORMAT_VERSION,
     FolderMismatch,
     Identity,
+    make_durably,
     read_identity,
     write_identity,
 )
@@ -78,6 +79,8 @@ class LogFolder:
         """The log start offsets of partitions that are being moved here and are not open yet."""
         self._gone: set[TopicPartition] = set()
         """Partitions without a folder that checkpoints may still name."""
+        self._renamed: set[TopicPartition] = set()
+        """Partitions whose folders were renamed, which a loss of power may still undo."""
         self.directory = directory
         self.identity: Identity | None = None
         """None while the folder is new."""
@@ -99,7 +102,7 @@ class LogFolder:
         `node_id` None accepts any broker's. Raises `FolderInUse`, `FolderMismatch`,
         `StorageFailure`.
         """
-        _make_durably(disk, directory)
+        make_durably(disk, directory)
         folder = cls(disk, directory, disk.lock(f"{directory}/{LOCK_NAME}"))
         try:
             folder.identity = read_identity(disk, directory, node_id)
@@ -131,7 +134,8 @@ class LogFolder:
         self.was_clean = disk.exists(clean_path)
         if self.was_clean:
             disk.remove(clean_path)
-            disk.sync_dir(directory)
+        # Also what a killed process renamed and did not sync: see `settle`.
+        disk.sync_dir(directory)
         self._clear_leftovers()
         points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
         starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
@@ -316,7 +320,16 @@ class LogFolder:
                 break
             unique = TopicId(int=(unique.int + 1) % 2**128)
         self._disk.rename(self.path_of(topic_partition), target)
+        self._renamed.add(topic_partition)
         return target
+
+    def settle(self, topic_partition: TopicPartition) -> None:
+        """Make a renaming durable before the name is used in another directory. Blocking.
+
+        Else a loss of power could bring the old folder back beside the new one: a start refuses.
+        """
+        if topic_partition in self._renamed:
+            self.sync_names()
 
     def take_off_line(self, failure: StorageFailure) -> None:
         """Stop all reads and writes here, until a restart."""
@@ -336,6 +349,7 @@ class LogFolder:
     def sync_names(self) -> None:
         """Make renames here survive a loss of power. Blocking."""
         self._disk.sync_dir(self.directory)
+        self._renamed.clear()
 
     def flush(self) -> None:
         """Sync everything appended so far, and write the recovery points. Blocking."""
@@ -461,7 +475,7 @@ class LogFolder:
         self._gone.discard(topic_partition)
 
     def _clear_leftovers(self) -> None:
-        """Find interrupted deletions, and remove files that were not renamed to their place."""
+        """Find interrupted deletions, and remove files that did not get their name."""
         for name in self._disk.list(self.directory):
             path = f"{self.directory}/{name}"
             if name.endswith(DELETE_SUFFIX):
@@ -479,16 +493,3 @@ class LogFolder:
         if found is None and content is not None:
             log.warning("%s is damaged, %d bytes: %s", path, len(content), consequence)
         return found or {}
-
-
-def _make_durably(disk: Disk, directory: str) -> None:
-    """Make the folder and its parents so that their names survive a loss of power."""
-    made = []
-    path = directory
-    while path and not disk.is_dir(path):
-        made.append(path)
-        path = os.path.dirname(path)
-    if made:
-        disk.mkdir(directory)
-    for path in reversed(made):
-        disk.sync_dir(os.path.dirname(path) or ".")

@@ -220,6 +220,9 @@ class LogManager:
     ) -> PartitionLog:
         refusal = StorageFailure("create", str(topic_partition), "no data folder is on line")
         for folder in sorted(self.online, key=len):
+            for other in self.online:
+                if other is not folder:
+                    other.settle(topic_partition)
             try:
                 return folder.create(topic_partition, topic_id, config, now_ms)
             except StorageFailure as failure:

@@ -193,7 +193,9 @@ class LogMove:
 
     def _append(self, data: bytes, at: int) -> None:
         if self._future is None:
-            first = next((header.base_offset for _, header in iter_headers(data)), at)
+            # A batch may begin before the log does, or, where compaction took those at its start,
+            # behind it: the copy starts where the log does.
+            first = min(at, next((header.base_offset for _, header in iter_headers(data)), at))
             _remove_copy(self._disk, self.path)
             self._future = PartitionLog.open(
                 self._disk,

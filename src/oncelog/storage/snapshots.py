@@ -31,8 +31,11 @@ class Snapshots:
         self._warn = warn
         self._unsound: set[int] = set()
         names = [] if is_new else disk.list(directory)
-        found = (base_offset_of(name, SNAPSHOT_SUFFIX) for name in names)
-        self._offsets = sorted(offset for offset in found if offset is not None)
+        self._offsets = _offsets_of(names, SNAPSHOT_SUFFIX)
+        self._lonely = [
+            offset for offset in _offsets_of(names, BATCHES_SUFFIX) if offset not in self._offsets
+        ]
+        """Files of ours whose snapshot a loss of power took: nothing would ever remove them."""
 
     @property
     def offsets(self) -> list[int]:
@@ -98,6 +101,10 @@ class Snapshots:
         for offset in self.offsets:
             if offset not in offsets or offset in self._unsound:
                 self._remove_one(offset)
+        for offset in self._lonely:
+            if offset not in self._offsets:
+                self._disk.remove(file_prefix(self._directory, offset) + BATCHES_SUFFIX)
+        self._lonely = []
 
     def _remove_one(self, offset: int) -> None:
         prefix = file_prefix(self._directory, offset)
@@ -105,6 +112,11 @@ class Snapshots:
         self._disk.remove(prefix + BATCHES_SUFFIX)
         self._offsets.remove(offset)
         self._unsound.discard(offset)
+
+
+def _offsets_of(names: list[str], suffix: str) -> list[int]:
+    found = (base_offset_of(name, suffix) for name in names)
+    return sorted(offset for offset in found if offset is not None)
 
 
 def _continues(entry: ProducerEntry, last_offset: int) -> bool:

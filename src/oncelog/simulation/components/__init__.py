@@ -10,12 +10,14 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.simulation.components.log_upkeep import logs
 from oncelog.simulation.components.replicas import replicas
 from oncelog.simulation.plan import Plan
 
 __all__ = ["COMPONENTS", "look_at_components"]
 
 COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
+    "logs": logs,
     "replicas": replicas,
 }
 """Name -> what simulates it."""
