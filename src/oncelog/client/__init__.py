@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         LogTruncationError,
         OffsetOutOfRangeError,
         RetriableError,
+        UndeliveredError,
     )
     from oncelog.client.machines.assignors import PartitionAssignor
     from oncelog.client.membership import RebalanceListener
@@ -112,6 +113,7 @@ __all__ = [
     "TransactionDriver",
     "TransactionListing",
     "TransactionStep",
+    "UndeliveredError",
     "client_options",
     "errors",
     "hide_secrets",
@@ -133,6 +135,7 @@ _MODULES = {
         "LogTruncationError",
         "OffsetOutOfRangeError",
         "RetriableError",
+        "UndeliveredError",
     ),
     "oncelog.client.machines.assignors": ("PartitionAssignor",),
     "oncelog.client.membership": ("RebalanceListener",),

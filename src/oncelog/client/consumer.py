@@ -19,7 +19,7 @@ from oncelog.client.group_session import (
 from oncelog.client.hints import ReaderHints
 from oncelog.client.machines.assignors import PartitionAssignor
 from oncelog.client.machines.positions import NO_EPOCH, Position
-from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener, Subscribed
+from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener
 from oncelog.client.reading import AssignedReader, IsolationLevel, OffsetReset, ReaderOptions
 from oncelog.client.settings import ConnectionOptions, ConsumerConfig, Role, kafka_names
 from oncelog.client.values import (
@@ -29,6 +29,7 @@ from oncelog.client.values import (
     OffsetAndMetadata,
 )
 from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.limits import CLIENT_QUEUED_KBYTES_MAX
 
 __all__ = ["Consumer"]
 
@@ -48,8 +49,11 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
     log diverges from what it read, and reads the records that replaced the lost ones; under "none"
     it raises `LogTruncationError`, which names that offset. fetch_max_wait_ms: how long a broker
     may wait for data. max_partition_fetch_bytes: bytes of one partition per fetch; a larger batch
-    is returned whole. check_crcs: whether to refuse batches that were damaged in transit or on the
-    broker's disk: reading raises `FatalError` (corrupt_message) until a `seek` goes past them.
+    is returned whole. fetch_max_bytes: bytes of one fetch, of which there is one per broker at a
+    time. queued_max_messages_kbytes: KiB of memory for what was fetched and not returned yet, over
+    all brokers; the records of one partition's fetch may come on top. check_crcs: whether to refuse
+    batches that were damaged in transit or on the broker's disk: reading raises `FatalError`
+    (corrupt_message) until a `seek` goes past them.
 
     In a group (`subscribe`): group_protocol "classic" or "consumer" (KIP-848), group_instance_id of
     a static member, partition_assignment_strategy: names of Kafka's assignors, or a
@@ -74,6 +78,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         fetch_max_wait_ms: int = 500,
         max_partition_fetch_bytes: int = 1024 * 1024,
         fetch_max_bytes: int = 50 * 1024 * 1024,
+        queued_max_messages_kbytes: int = CLIENT_QUEUED_KBYTES_MAX,
         retry_timeout_ms: float = 60_000,
         check_crcs: bool = True,
         group_protocol: GroupProtocol = "classic",
@@ -93,7 +98,6 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         self._cluster = self._new_cluster(bootstrap_servers, cluster_options)
         self._retry_timeout_ms = retry_timeout_ms
         self._poll_records = max_poll_records
-        self._is_matched_by_broker = group_protocol == "consumer"
         reader_options = ReaderOptions(
             isolation_level,
             auto_offset_reset,
@@ -102,27 +106,27 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             fetch_max_bytes,
             retry_timeout_ms,
             check_crcs,
+            queued_max_messages_kbytes,
         )
         self._session: GroupSession | None = None
         committed = None if group_id is None else self.committed
         self._reading = AssignedReader(self._cluster, reader_options, committed)
-        if group_id is None:
-            return
-        group_options = GroupOptions(
-            group_id,
-            group_protocol,
-            group_instance_id,
-            partition_assignment_strategy or DEFAULT_STRATEGY,
-            group_remote_assignor,
-            session_timeout_ms,
-            heartbeat_interval_ms,
-            max_poll_interval_ms,
-            enable_auto_commit,
-            auto_commit_interval_ms,
-            client_rack,
-            metadata_max_age_ms,
-        )
-        self._session = GroupSession(self._cluster, group_options, self._reading)
+        if group_id is not None:
+            group_options = GroupOptions(
+                group_id,
+                group_protocol,
+                group_instance_id,
+                partition_assignment_strategy or DEFAULT_STRATEGY,
+                group_remote_assignor,
+                session_timeout_ms,
+                heartbeat_interval_ms,
+                max_poll_interval_ms,
+                enable_auto_commit,
+                auto_commit_interval_ms,
+                client_rack,
+                metadata_max_age_ms,
+            )
+            self._session = GroupSession(self._cluster, group_options, self._reading)
 
     def _new_cluster(self, servers: str | Sequence[str], options: ConnectionOptions) -> Cluster:
         """The simulation's records what is asked and answered."""
@@ -174,8 +178,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             raise ValueError("subscribe takes the names of topics, or a pattern")
         if self._reading.partitions and not session.is_subscribed:
             raise IllegalStateError("partitions are assigned; assign none before subscribe")
-        by_broker = self._is_matched_by_broker
-        session.subscribe(Subscribed(names, pattern, is_matched_by_broker=by_broker), listener)
+        session.subscribe(names, pattern, listener)
 
     async def unsubscribe(self) -> None:
         """Leave the group, as `close` does, and read nothing."""

@@ -31,6 +31,7 @@ __all__ = [
     "OffsetOutOfRangeError",
     "Operation",
     "RetriableError",
+    "UndeliveredError",
     "classify",
     "most_severe",
 ]
@@ -113,6 +114,18 @@ class CommitFailedError(ClientError):
 
     Another member may read the same records. The next `poll` takes part in the group again.
     """
+
+
+class UndeliveredError(ClientError):
+    """Records failed whose futures were not awaited before the producer's block ended.
+
+    `__cause__` is the error of the first of them, whose `code` this has.
+    """
+
+    def __init__(self, first: ClientError, message: str) -> None:
+        super().__init__(first.code, message)
+        self.args = (message,)
+        self.__cause__ = first
 
 
 class OffsetOutOfRangeError(FatalError):

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Mapping
 
-from oncelog.client import requests
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import (
     ConnectionLostError,
@@ -84,14 +83,11 @@ def _submit(
     wait_ms: int,
     max_bytes: int,
 ) -> "asyncio.Future[memoryview]":
-    topics = [
-        FetchTopic(
-            name,
-            ids[name],
-            [wanted[TopicPartition(name, index)] for index in indexes],
-        )
-        for name, indexes in requests.by_topic(wanted).items()
-    ]
+    # In the order of `wanted`: a broker fills its answer in that of the request.
+    by_topic: dict[str, list[FetchPartition]] = {}
+    for tp, asked in wanted.items():
+        by_topic.setdefault(tp.topic, []).append(asked)
+    topics = [FetchTopic(name, ids[name], partitions) for name, partitions in by_topic.items()]
     request = FetchRequest(
         max_wait_ms=wait_ms,
         min_bytes=1,

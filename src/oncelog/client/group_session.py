@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, Protocol
@@ -176,8 +177,15 @@ class GroupSession:
         """The topics that were subscribed to by name."""
         return () if self._membership is None else self._membership.subscribed.topics
 
-    def subscribe(self, subscribed: Subscribed, listener: RebalanceListener | None) -> None:
+    def subscribe(
+        self,
+        topics: Sequence[str],
+        pattern: str | re.Pattern[str] | None,
+        listener: RebalanceListener | None,
+    ) -> None:
         """Become a member, or read other topics as the one that it is."""
+        by_broker = self._options.protocol == "consumer"
+        subscribed = Subscribed(topics, pattern, is_matched_by_broker=by_broker)
         self._has_left = False
         self._listener = listener
         if self._membership is None:

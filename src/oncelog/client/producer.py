@@ -29,6 +29,7 @@ from oncelog.client.reliability import reliability
 from oncelog.client.sender import Sender, Token
 from oncelog.client.settings import ConnectionOptions, ProducerConfig, Role, kafka_names
 from oncelog.client.transactions import TransactionCalls
+from oncelog.client.unread import UnreadFailures
 from oncelog.client.values import GroupOrMember, OffsetAndMetadata, RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -64,9 +65,8 @@ class Producer(AsyncHints, role=Role.PRODUCER):
     coordinator is retried before it raises `RetriableError`. Further options go to the connection
     layer: client_id, request_timeout_ms, retry_backoff_ms, retry_backoff_max_ms,
     reconnect_backoff_ms, reconnect_backoff_max_ms, connection_setup_timeout_ms, first_contact_ms
-    (5,000: how long the first connection is tried for; None: as long as the call's own timeout),
-    unknown_topic_ms (10,000: how long a topic or partition that no broker knows is asked for).
-    `settings` has Kafka's names, TLS and SASL among them: ``{"security.protocol": "SASL_SSL"}``.
+    (how long a first broker is tried for; None: as each call), unknown_topic_ms (how long an
+    unknown topic is asked for). `settings`: Kafka's names, as ``{"security.protocol": "SSL"}``.
 
     Source: KIP-98, KIP-360, KIP-890, and Kafka's producer configs for the names.
     """
@@ -93,8 +93,8 @@ class Producer(AsyncHints, role=Role.PRODUCER):
         max_block_ms: float = COORDINATOR_RETRY_TIMEOUT_MS,
         **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
-        in_flight = max_in_flight_requests_per_connection
-        kept = reliability(acks, enable_idempotence, retries, in_flight, transactional_id)
+        pipelined = max_in_flight_requests_per_connection
+        kept = reliability(acks, enable_idempotence, retries, pipelined, transactional_id)
         self._cluster = Cluster(bootstrap_servers, **cluster_options)
         self._transactional_id = transactional_id
         self._machine = ProducerMachine(
@@ -119,6 +119,7 @@ class Producer(AsyncHints, role=Role.PRODUCER):
         self._acks, self._buffer_memory = kept.acks, buffer_memory
         self._delivery_timeout_ms = delivery_timeout_ms
         self._sender: Sender | None = None
+        self._unread = UnreadFailures(is_transactional=transactional_id is not None)
         self._attach_to: tuple[int, int] | None = None
         metadata = self._cluster.metadata
         self._placement = Placement(
@@ -128,8 +129,7 @@ class Producer(AsyncHints, role=Role.PRODUCER):
             find_partitioner(partitioner),
             ignore_keys=partitioner_ignore_keys,
         )
-        # Adding to a transaction and ending it exclude each other: an AddPartitionsToTxn after the
-        # end would open the next one.
+        # To add to a transaction and to end it exclude each other: added later opens the next one.
         self._coordinating = asyncio.Lock()
 
     @classmethod
@@ -181,6 +181,7 @@ class Producer(AsyncHints, role=Role.PRODUCER):
             before_pass=self._place,
             reject_topic=self._placement.reject_topic,
             wanted_topics=self._placement.topics,
+            unread=self._unread,
         )
         self._sender.start()
 
@@ -201,7 +202,10 @@ class Producer(AsyncHints, role=Role.PRODUCER):
         return self
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *rest: object) -> None:
-        """Flush (or, when leaving a transaction unfinished, abort it), then close."""
+        """Flush (or abort an unfinished transaction), then close.
+
+        Raises `UndeliveredError` for failed records whose futures were not awaited.
+        """
         try:
             if self._transactional_id is None:
                 if exc_type is None:
@@ -213,6 +217,8 @@ class Producer(AsyncHints, role=Role.PRODUCER):
                 await self.abort_transaction()
         finally:
             await self.close()
+        if exc_type is None and (error := self._unread.take()) is not None:
+            raise error
 
     @property
     def producer_id(self) -> int:
@@ -458,17 +464,14 @@ class Producer(AsyncHints, role=Role.PRODUCER):
         self._placement.place()
         if self._transaction.error is not None:
             self._placement.fail_all(f"transaction failed: {self._transaction.error}")
-        cluster = self._cluster
-        asked_since_ms = now_ms - cluster.unknown.patience_ms
-        self._placement.fail_unknown(cluster.metadata.missing, asked_since_ms)
+        asked_since_ms = now_ms - self._cluster.unknown.patience_ms
+        self._placement.fail_unknown(self._cluster.metadata.missing, asked_since_ms)
         self._placement.fail_created_by(now_ms - self._delivery_timeout_ms, "topic is unknown")
 
     def _fail_token(self, token: Token, error: ClientError) -> None:
         self.batch_failed(error)
         if not token.future.done():
-            token.future.set_exception(error)
-            if self._transactional_id is not None:
-                token.future.exception()
+            self._unread.fail(token.future, error)
 
     # --- checks -----------------------------------------------------------------------
 

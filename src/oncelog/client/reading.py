@@ -24,6 +24,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.fetching import fetch_from
 from oncelog.client.machines.failures import ReadFailures
+from oncelog.client.machines.fetch_room import FetchRoom, held_size
 from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
@@ -57,6 +58,7 @@ class ReaderOptions:
     fetch_bytes: int
     retry_timeout_ms: float
     check_crcs: bool
+    queued_kbytes: int
 
     def __post_init__(self) -> None:
         if self.isolation_level not in ("read_committed", "read_uncommitted"):
@@ -78,6 +80,8 @@ class _Fetched:
     records: deque[ConsumerRecord]
     offset: int
     epoch: int
+    size: int
+    """Bytes in memory; they count until the last of the records was returned."""
 
 
 class AssignedReader:
@@ -103,6 +107,7 @@ class AssignedReader:
         self._fetched: dict[TopicPartition, _Fetched] = {}
         self._paused: set[TopicPartition] = set()
         self._failures = ReadFailures(options.retry_timeout_ms)
+        self._room = FetchRoom(options.queued_kbytes * 1024)
 
     # --- which partitions -------------------------------------------------------------
 
@@ -311,10 +316,13 @@ class AssignedReader:
 
     async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
         """Fetch what is due, and return the errors of single partitions."""
+        self._make_room()
         due = {
             tp: position
-            for tp, position in self._positions.items()
-            if tp not in self._fetched and tp not in self._paused and position is not None
+            for tp in self._room.in_turn(self._positions)
+            if tp not in self._fetched
+            and tp not in self._paused
+            and (position := self._positions[tp]) is not None
         }
         if not due and not self._has_records:
             # Everything is paused, or without a position: a fetch would wait as long.
@@ -333,11 +341,10 @@ class AssignedReader:
             if position := self._positions.get(tp):
                 wanted = _wanted(tp, position, self._partition_bytes)
                 by_node.setdefault(node_id, {})[tp] = wanted
+        max_bytes = min(self._fetch_bytes, self._room.share(len(by_node)))
         answers = await asyncio.gather(
             *(
-                fetch_from(
-                    self._cluster, node_id, wanted, self._isolation, wait_ms, self._fetch_bytes
-                )
+                fetch_from(self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes)
                 for node_id, wanted in by_node.items()
             ),
             return_exceptions=True,
@@ -351,13 +358,23 @@ class AssignedReader:
                 failed |= await self._accept(answer)
         return failed
 
+    def _make_room(self) -> None:
+        """Forget records of paused partitions that leave no room; `resume` fetches them again."""
+        held = sum(each.size for each in self._fetched.values())
+        for tp in sorted(self._paused & self._fetched.keys()):
+            if held < self._room.size_max:
+                break
+            self._positions[tp] = _position(self.consumed()[tp])
+            held -= self._fetched.pop(tp).size
+        self._room.begin(held)
+
     async def _accept(
         self, answers: list[tuple[TopicPartition, FetchPartitionResponse]]
     ) -> dict[TopicPartition, ClientError]:
         failed: dict[TopicPartition, ClientError] = {}
         for topic_partition, answer in answers:
             position = self._positions.get(topic_partition)
-            if position is not None:
+            if position is not None and not (self._room.is_full and answer.records):
                 try:
                     await self._accept_one(topic_partition, position, answer)
                 except ClientError as error:
@@ -384,8 +401,10 @@ class AssignedReader:
             reached = Position(bad.offset, records[-1].leader_epoch, position.validated)
         self._positions[topic_partition] = reached
         if records:
-            held = _Fetched(deque(records), position.offset, position.epoch)
+            size = held_size(fetched.batches if bad is None else None, records)
+            held = _Fetched(deque(records), position.offset, position.epoch, size)
             self._fetched[topic_partition] = held
+            self._room.accept(topic_partition, len(fetched.batches), size)
 
     def _visible(
         self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse

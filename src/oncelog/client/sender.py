@@ -22,6 +22,7 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machines.producer import BatchEnd, ProducerBatch, ProducerMachine, Send
 from oncelog.client.requests import produce_version_max
+from oncelog.client.unread import UnreadFailures
 from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -108,6 +109,7 @@ class Sender:
         before_pass: Callable[[float], None],
         reject_topic: Callable[[str, ClientError], None],
         wanted_topics: Callable[[], set[str]],
+        unread: UnreadFailures,
     ) -> None:
         self._cluster = cluster
         self._machine = machine
@@ -117,6 +119,7 @@ class Sender:
         self._before_pass = before_pass
         self._reject_topic = reject_topic
         self._wanted_topics = wanted_topics
+        self._unread = unread
         self._wake = asyncio.Event()
         self._changed = asyncio.Event()
         self._refresh_failures = 0
@@ -171,7 +174,7 @@ class Sender:
         for outcome in failed:
             if outcome.error is not None:
                 self._delegate.batch_failed(outcome.error)
-                _fail(outcome, outcome.error, retrieved=self._transactional_id is not None)
+                self._fail(outcome, outcome.error)
         self._changed.set()
 
     # --- the task ---------------------------------------------------------------------
@@ -350,7 +353,7 @@ class Sender:
                 batch = batches.pop(TopicPartition(name or "", p.index), None)
                 if batch is not None:
                     if p.record_errors and self._transactional_id is None:
-                        _fail_records(batch, ErrorCode(p.error), dict(p.record_errors))
+                        self._fail_records(batch, ErrorCode(p.error), dict(p.record_errors))
                     self._resolve(
                         batch,
                         ErrorCode(p.error),
@@ -389,6 +392,30 @@ class Sender:
             self._resolve(batch, ErrorCode.network_exception)
         self.wake()
 
+    def _fail_records(
+        self, batch: ProducerBatch, code: ErrorCode, faults: dict[int, str | None]
+    ) -> None:
+        """Fail the futures of a refused batch, with the error of each record at fault (KIP-467).
+
+        The other records were not written either, and may be sent again.
+        """
+        if code.retriable:
+            return
+        for index, token in enumerate(batch.tokens):
+            if isinstance(token, Token) and not token.future.done():
+                error: ClientError
+                if index in faults:
+                    error = classify(code, Operation.PRODUCE, faults[index] or "")
+                else:
+                    message = f"another record of its batch was refused with {code.name.upper()}"
+                    error = RetriableError(ErrorCode.operation_not_attempted, message)
+                self._unread.fail(token.future, error)
+
+    def _fail(self, outcome: BatchEnd, error: ClientError) -> None:
+        for token in outcome.batch.tokens:
+            if isinstance(token, Token) and not token.future.done():
+                self._unread.fail(token.future, error)
+
 
 def _acknowledge(outcome: BatchEnd) -> None:
     batch = outcome.batch
@@ -399,30 +426,3 @@ def _acknowledge(outcome: BatchEnd) -> None:
             offset = base_offset + index if base_offset >= 0 else -1
             time_ms = append_time_ms if append_time_ms >= 0 else token.timestamp_ms
             token.future.set_result(RecordMetadata(topic, partition, offset, time_ms))
-
-
-def _fail_records(batch: ProducerBatch, code: ErrorCode, faults: dict[int, str | None]) -> None:
-    """Fail the futures of a refused batch, with the error of each record at fault (KIP-467).
-
-    The other records were not written either, and may be sent again.
-    """
-    if code.retriable:
-        return
-    for index, token in enumerate(batch.tokens):
-        if isinstance(token, Token) and not token.future.done():
-            if index in faults:
-                error = classify(code, Operation.PRODUCE, faults[index] or "")
-            else:
-                message = f"another record of its batch was refused with {code.name.upper()}"
-                error = RetriableError(ErrorCode.operation_not_attempted, message)
-            token.future.set_exception(error)
-
-
-def _fail(outcome: BatchEnd, error: ClientError, *, retrieved: bool) -> None:
-    for token in outcome.batch.tokens:
-        if isinstance(token, Token) and not token.future.done():
-            token.future.set_exception(error)
-            if retrieved:
-                # The transaction's end raises it as well; asyncio need not complain about an unread
-                # future.
-                token.future.exception()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import re
 import sys
 import warnings
@@ -19,10 +20,12 @@ from concurrent.futures import Future
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
 
 from oncelog.client import admin, consumer, producer
+from oncelog.client.errors import ClientError
 from oncelog.client.hints import SyncHints, is_in_coroutine
 from oncelog.client.machines.membership import ChangeKind
 from oncelog.client.membership import RebalanceListener, method_for
 from oncelog.client.settings import Role
+from oncelog.client.unread import BlockingDelivery, UnreadFailures
 from oncelog.client.values import (
     ConsumerGroupMetadata,
     ConsumerRecord,
@@ -42,6 +45,8 @@ class _Client(Protocol):
 
     async def __aexit__(self, exc_type: type[BaseException] | None, *rest: object) -> None: ...
 
+
+log = logging.getLogger("oncelog.client")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -75,6 +80,9 @@ class _Blocking(SyncHints, Generic[C]):
     def _wait(self, awaitable: Awaitable[T]) -> T:
         return self._loop.run(awaitable)
 
+    def _check_end(self) -> None:
+        """Raise what the caller should know at the end of its block."""
+
     def close(self) -> None:
         """Close the connections and the thread, without a flush. A second call does nothing.
 
@@ -105,6 +113,8 @@ class _Blocking(SyncHints, Generic[C]):
             return
         try:
             self._wait(self._client.__aexit__(exc_type, *rest))
+            if exc_type is None:
+                self._check_end()
         finally:
             self.close()
 
@@ -139,6 +149,8 @@ class Producer(_Blocking[producer.Producer], role=Role.PRODUCER):
     @_constructed_as(producer.Producer)
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(producer.Producer(*args, **options))
+        is_transactional = self._client._transactional_id is not None  # noqa: SLF001 - the same
+        self._unread = UnreadFailures(is_transactional=is_transactional)
 
     def send(
         self,
@@ -151,7 +163,7 @@ class Producer(_Blocking[producer.Producer], role=Role.PRODUCER):
         timestamp_ms: int | None = None,
     ) -> Future[RecordMetadata]:
         """Queue one record, waiting for memory; ``.result()`` waits until it is acknowledged."""
-        found: Future[RecordMetadata] = Future()
+        found = BlockingDelivery()
         self._loop.guard(found)
 
         async def queue() -> None:
@@ -164,10 +176,35 @@ class Producer(_Blocking[producer.Producer], role=Role.PRODUCER):
                 headers=headers,
                 timestamp_ms=timestamp_ms,
             )
-            delivery.add_done_callback(functools.partial(_pass_on, found))
+            delivery.add_done_callback(functools.partial(self._pass_on, found))
 
         self._run(queue())
         return found
+
+    def _pass_on(self, found: BlockingDelivery, delivery: asyncio.Future[RecordMetadata]) -> None:
+        """Settle the future of the caller's thread as that of the loop was."""
+        if delivery.cancelled():
+            found.cancel()
+        elif (error := delivery.exception()) is not None:
+            if isinstance(error, ClientError):
+                self._unread.fail(found, error)
+            else:
+                found.set_exception(error)
+        else:
+            found.set_result(delivery.result())
+
+    def _check_end(self) -> None:
+        if (error := self._unread.take()) is not None:
+            raise error
+
+    def close(self) -> None:
+        """Close the connections and the thread, without a flush; a second call does nothing.
+
+        Records that failed, and whose futures were not looked at, are logged.
+        """
+        super().close()
+        if (error := self._unread.take()) is not None:
+            log.warning("%s", error)
 
     flush = _blocking(producer.Producer.flush)
     init_transactions = _blocking(producer.Producer.init_transactions)
@@ -319,13 +356,3 @@ class Admin(_Blocking[admin.Admin], role=Role.ADMIN):
     end_transaction = _blocking(admin.Admin.end_transaction)
     fence_producer = _blocking(admin.Admin.fence_producer)
     wait_for_topics = _blocking(admin.Admin.wait_for_topics)
-
-
-def _pass_on(found: Future[RecordMetadata], delivery: asyncio.Future[RecordMetadata]) -> None:
-    """Settle the future of the caller's thread as that of the loop was."""
-    if delivery.cancelled():
-        found.cancel()
-    elif (error := delivery.exception()) is not None:
-        found.set_exception(error)
-    else:
-        found.set_result(delivery.result())

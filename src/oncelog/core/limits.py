@@ -175,6 +175,12 @@ protocol.
 CLIENT_BUFFER_SIZE_MAX = 64 * 1024 * 1024
 """Bytes of records a producer holds that are not acknowledged yet (`buffer_memory`)."""
 
+CLIENT_QUEUED_KBYTES_MAX = 65_536
+"""KiB of records a consumer holds that it has not returned (`queued_max_messages_kbytes`)."""
+
+CLIENT_UNREAD_FAILURES_MAX = 100
+"""Failed futures that a producer keeps until its block ends."""
+
 COORDINATOR_RETRY_TIMEOUT_MS = 60_000
 """How long a client retries a request to a coordinator that answers with a retriable error."""
 
