@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+from oncelog.simulation.draw_exact_groups import with_groups
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["FEATURES", "added", "apply_features", "swarm"]
@@ -46,9 +47,9 @@ def swarm(plan: Plan) -> Plan:
     """Return the plan of the same seed with the features that the seed draws."""
     rng = part_rng(plan.seed, "swarm")
     if rng.random() >= SWARM_CHANCE:
-        return added(rng, plan)
+        return with_groups(added(rng, plan))
     chosen = [name for name in FEATURES if rng.random() < FEATURE_CHANCE]
-    return added(rng, apply_features(rng, plan, chosen))
+    return with_groups(added(rng, apply_features(rng, plan, chosen)))
 
 
 def apply_features(rng: random.Random, plan: Plan, names: list[str]) -> Plan:

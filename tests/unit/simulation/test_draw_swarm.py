@@ -48,6 +48,7 @@ def test_most_runs_are_without_most_features() -> None:
     assert 10 < counts["peer-auditor"] < 50
     assert 10 < counts["peer-exact-admin"] < 50
     assert 10 < counts["peer-exact-log"] < 50
+    assert 10 < counts["peer-exact-groups"] < 50
     others = [[c for c in plan.clients if "peer-exact-" not in c.role] for plan in PLANS]
     small = [clients for clients in others if len(clients) <= 5]
     assert len(small) > len(PLANS) / 4

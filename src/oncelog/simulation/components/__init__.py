@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
 from oncelog.simulation.components.replicas import replicas
 from oncelog.simulation.plan import Plan
@@ -19,6 +20,7 @@ __all__ = ["COMPONENTS", "look_at_components"]
 COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "logs": logs,
     "replicas": replicas,
+    "processor": processor,
 }
 """Name -> what simulates it."""
 

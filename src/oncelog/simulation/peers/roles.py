@@ -14,6 +14,7 @@ from oncelog.simulation.peers import (
     copier,
     exact,
     exact_admin,
+    exact_groups,
     exact_log,
     member,
     probe,
@@ -36,6 +37,7 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "probe": probe.run,
         "exact": exact.run,
         "exact-admin": exact_admin.run,
+        "exact-groups": exact_groups.run,
         "exact-log": exact_log.run,
         "auditor": auditor.run,
     }
