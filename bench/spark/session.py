@@ -1,28 +1,19 @@
 """The one SparkSession of a run, and the peers' writers and readers, on equal terms."""
 
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
-from bench.peer.kafka import ROOT, fetch
+from bench.spark.connector import connector
 from bench.spark.rows import DRIVER_MEMORY, TUNED
 from bench.systems import Endpoint
 from oncelog.spark import OncelogSource, exactly_once, session
 
-POM = ROOT / "bench" / "peer" / "spark.xml"
-JARS = ROOT / ".cache" / "spark-peer"
 CORES = 2
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}
 """Spark's source reads as ours does."""
-
-
-def connector() -> list[Path]:
-    """The jars of Spark's Kafka connector, fetched once. Raises `PeerUnavailable`."""
-    fetch(POM, JARS)
-    return sorted(JARS.glob("*.jar"))
 
 
 def started() -> SparkSession:

@@ -302,7 +302,8 @@ class Stage:
         per_batch = self._rng.choice((1, 2, 10))
         # Stamping changes a batch in place, so each attempt has its own copy of the bytes.
         return [
-            to_arrow(blobs[at : at + per_batch], count) for at in range(0, len(blobs), per_batch)
+            to_arrow(blobs[at : at + per_batch], range(count))
+            for at in range(0, len(blobs), per_batch)
         ]
 
     def _failure(self, outcome: _Outcome) -> Exception:

@@ -14,9 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelog.spark import CrashPoint, OncelogSource, exactly_once, session
+from oncelog.spark import CrashPoint, exactly_once, session
 from tests.spark.faults import Fault, Victim
 from tests.spark.queries import QUERIES, counts
+from tests.spark.sources import register, stream
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A process that lives for seconds spends most of them on optimising what it runs once."""
@@ -116,25 +117,13 @@ def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:
 
 def read(spark: SparkSession, options: JobOptions, suffix: str) -> DataFrame:
     """One input topic, through our source or through Spark's own connector."""
-    if options.connector:
-        return (
-            spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", options.bootstrap)
-            .option("kafka.isolation.level", "read_committed")
-            .option("subscribe", f"{options.name}-{suffix}")
-            .option("maxOffsetsPerTrigger", options.per_batch)
-            .option("startingOffsets", options.starting)
-            .load()
-        )
-    return (
-        spark.readStream.format("oncelog")
-        .option("bootstrapServers", options.bootstrap)
-        .option("subscribe", f"{options.name}-{suffix}")
-        .option("maxOffsetsPerTrigger", options.per_batch)
-        .option("startingOffsets", options.starting)
-        .option("groupId", options.name)
-        .load()
-    )
+    given = {
+        "subscribe": f"{options.name}-{suffix}",
+        "maxOffsetsPerTrigger": str(options.per_batch),
+        "startingOffsets": options.starting,
+        "groupId": options.name,
+    }
+    return stream(spark, options.bootstrap, given, by_spark=bool(options.connector))
 
 
 def main() -> None:
@@ -143,7 +132,7 @@ def main() -> None:
     options = parser.parse_args().options
     builder = builder_on(options.master).config("spark.log.level", "ERROR")
     spark = builder.config("spark.jars", options.connector).getOrCreate()
-    spark.dataSource.register(OncelogSource)
+    register(spark)
     start(spark, options).awaitTermination()
     spark.stop()
 

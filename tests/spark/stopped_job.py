@@ -12,8 +12,9 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from oncelog.spark import CrashPoint, OncelogSource
+from oncelog.spark import CrashPoint
 from tests.spark.job import LOCAL, JobOptions, builder_on, start
+from tests.spark.sources import register
 
 TASK_S = 300
 """Longer than any test waits."""
@@ -36,8 +37,8 @@ class Stall(CrashPoint):
 
 def main() -> None:
     options, begun = JobOptions.decode(sys.argv[1]), Path(sys.argv[2])
-    spark = builder_on(LOCAL).getOrCreate()
-    spark.dataSource.register(OncelogSource)
+    spark = builder_on(LOCAL).config("spark.jars", options.connector).getOrCreate()
+    register(spark)
     query = start(spark, replace(options, fault=Stall("mid_task", 0, begun=str(begun))))
     deadline_s = time.monotonic() + BEGIN_TIMEOUT_S
     while not begun.exists():

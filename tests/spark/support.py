@@ -20,11 +20,11 @@ from pyspark.sql import SparkSession
 from oncelog.client.admin import Admin
 from oncelog.client.producer import Producer
 from oncelog.client.values import NewTopic
-from oncelog.spark import OncelogSource
 from oncelog.spark.progress import CrashRow, crash_row, read_progress
 from tests.spark.job import LOCAL, JobOptions, builder_on, start, worker_environment
 from tests.spark.orders import Order, check_counts
 from tests.spark.queries import QUERIES
+from tests.spark.sources import connector_jars, register
 from tests.support.interop.librdkafka import given
 
 JOB_TIMEOUT_S = 300
@@ -69,7 +69,7 @@ class Job:
             query=self.query,
             per_batch=self.per_batch,
             master=self.master,
-            **others,
+            **{"connector": connector_jars(), **others},
         )
 
     def run_here(self, spark: SparkSession, **others: Any) -> None:
@@ -142,8 +142,9 @@ class Job:
 def lasting_session(master: str = LOCAL) -> SparkSession:
     """A session that lasts for many tests: starting Spark costs seconds."""
     os.environ.update(worker_environment())
-    spark = builder_on(master).config("spark.log.level", "OFF").getOrCreate()
-    spark.dataSource.register(OncelogSource)
+    builder = builder_on(master).config("spark.log.level", "OFF")
+    spark = builder.config("spark.jars", connector_jars()).getOrCreate()
+    register(spark)
     return spark
 
 

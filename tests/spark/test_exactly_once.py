@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from bench.peer.kafka import PeerUnavailable
-from bench.spark.session import connector
+from bench.spark.connector import connector
 from oncelog.spark import FailClosedError, UsageError
 from oncelog.spark.progress import CrashRow
 from tests.spark.crash_table import KILLED

@@ -19,6 +19,7 @@ from oncelog.spark import (
 )
 from oncelog.spark.checks import state_of
 from oncelog.spark.writer import kafka_sources
+from tests.spark.sources import stream
 from tests.spark.support import Job, load, read
 from tests.support.broker import BrokerProcess
 
@@ -34,10 +35,8 @@ def rate(spark: SparkSession) -> DataFrame:
 
 
 def source(spark: SparkSession, job: Job, servers: str = "", **options: str) -> DataFrame:
-    reader = spark.readStream.format("oncelog")
-    reader = reader.option("bootstrapServers", servers or job.bootstrap_servers)
     options = {"subscribe": f"{job.name}-in", "startingOffsets": "earliest"} | options
-    return reader.options(**options).load()
+    return stream(spark, servers or job.bootstrap_servers, options)
 
 
 def write(df: DataFrame, job: Job, checkpoint: Path | None = None, **given: Any) -> Any:
@@ -286,8 +285,11 @@ def test_the_source_is_found_in_every_shape_of_a_query(spark: SparkSession, job:
         "with": spark.sql("WITH a AS (SELECT value FROM shapes) SELECT * FROM a"),
         "union": loaded.union(spark.table("shapes")),
     }
-    found = {name: kafka_sources(df) for name, df in shapes.items()}
-    one = {"bootstrap.servers": job.bootstrap_servers}
+    found = {
+        name: [source["bootstrap.servers"] for source in kafka_sources(df)]
+        for name, df in shapes.items()
+    }
+    one = job.bootstrap_servers
     assert found == {name: [one] * (2 if name == "union" else 1) for name in shapes}
 
 

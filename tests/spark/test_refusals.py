@@ -10,6 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from oncelog.spark import PipelineError, UnsupportedModeError, UsageError, exactly_once
+from tests.spark.sources import stream
 from tests.spark.support import Job, check_copied, load, message_of, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -23,9 +24,8 @@ def rate(spark: SparkSession) -> DataFrame:
 
 
 def source(spark: SparkSession, job: Job, **options: str) -> DataFrame:
-    reader = spark.readStream.format("oncelog").option("bootstrapServers", job.bootstrap_servers)
     options = {"subscribe": f"{job.name}-in", "startingOffsets": "earliest"} | options
-    return reader.options(**options).load()
+    return stream(spark, job.bootstrap_servers, options)
 
 
 def write(df: DataFrame, job: Job, **options: Any) -> DataStreamWriter:

@@ -12,7 +12,8 @@ A streaming source, and a sink that makes each micro-batch one Kafka transaction
     writer = exactly_once(late, bootstrap_servers=servers, application_id="my-job", topic="late")
     query = writer.option("checkpointLocation", path).start()
 
-Spark's own Kafka connector works as the source too. Needs the extra ``oncelog[spark]``.
+Spark's own Kafka connector works as the source too, and is the one to use before PySpark 4.2.
+Needs the extra ``oncelog[spark]``.
 """
 
 import oncelog.spark.needed  # noqa: F401 - before everything that needs the extra
@@ -32,8 +33,13 @@ from oncelog.spark.jdbc import exactly_once_jdbc
 from oncelog.spark.once import write_once
 from oncelog.spark.progress import CRASH_POINTS, CrashPoint, CrashRow, crash_row, read_progress
 from oncelog.spark.sink import exactly_once
-from oncelog.spark.source import OncelogSource
+from oncelog.spark.versions import has_admission_control
 from oncelog.spark.watch import watch
+
+if has_admission_control():
+    from oncelog.spark.source import OncelogSource
+else:
+    from oncelog.spark.source_refused import RefusedSource as OncelogSource  # type: ignore[assignment,unused-ignore]
 
 __all__ = [
     "CRASH_POINTS",

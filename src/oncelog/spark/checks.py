@@ -3,10 +3,8 @@
 Each refusal is one sentence that names the fault and the remedy.
 """
 
-import re
 from typing import Any, Final
 
-import pyspark
 from pyspark.sql import DataFrame
 from pyspark.sql.types import BinaryType, IntegerType, StringType, TimestampType
 
@@ -19,7 +17,6 @@ __all__ = [
     "refuse_connect",
     "refuse_execution",
     "refuse_state",
-    "refuse_version",
     "state_of",
 ]
 
@@ -40,21 +37,6 @@ STATEFUL: Final = {
 Source: `UnsupportedOperationChecker.isStatefulOperation`, which cannot be called; distinct rows and
 limits are stateful when they are planned.
 """
-
-PYSPARK_MIN: Final = (4, 2)
-
-
-def refuse_version(version: str) -> None:
-    """Refuse a PySpark before 4.2, which has no admission control for Python data sources."""
-    found = re.match(r"(\d+)\.(\d+)", version)
-    if found is not None and (int(found[1]), int(found[2])) < PYSPARK_MIN:
-        raise UnsupportedModeError(
-            f"PySpark {version} cannot limit the micro-batches of a Python data source; "
-            "oncelog.spark needs PySpark 4.2 or 4.3: pip install 'pyspark>=4.2,<4.4'"
-        )
-
-
-refuse_version(pyspark.__version__)
 
 
 def refuse_connect(df: Any) -> None:

@@ -15,10 +15,12 @@ format 2, or without a watermark in the marker, the batch is drained instead
 
 import json
 from collections.abc import Callable, Collection
+from functools import reduce
 from typing import Any, Final, Protocol
 
 from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
 from oncelog.spark.offsets_log import parse
+from oncelog.spark.versions import checkpointing_package
 
 __all__ = [
     "Checkpoint",
@@ -112,10 +114,8 @@ class _SparkCheckpoint:
         self._jvm = jvm
         root = self._path_class(location)
         self._root = str(root.getFileSystem(configuration).makeQualified(root).toString())
-        checkpointing = jvm.org.apache.spark.sql.execution.streaming.checkpointing
-        self._manager = checkpointing.CheckpointFileManager.create(
-            self._path_class(self._root), configuration
-        )
+        manager = reduce(getattr, checkpointing_package().split("."), jvm).CheckpointFileManager
+        self._manager = manager.create(self._path_class(self._root), configuration)
 
     def last_entry(self, log: str) -> int:
         """Return the number of the last file in a folder, -1 if there is none."""

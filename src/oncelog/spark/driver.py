@@ -73,6 +73,9 @@ RENEWAL_S: Final = 3600.0
 LOOK_S: Final = 30.0
 """The driver looks for deleted source partitions again after this time, and at each `_open`."""
 
+PREPARED_LOOK_S: Final = 0.05
+"""How often `prepare` looks whether a batch that runs meanwhile has opened the transaction."""
+
 MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
 """For so long after it read or wrote a marker the driver trusts it, if the cluster has none."""
 
@@ -163,9 +166,13 @@ class BatchDriver:
         """Fence other drivers and read the marker, before the first batch.
 
         Then an idle query is renewed too. `new_query_id` is that of a query without a planned
-        batch, which is opened at once. Raises as `process`.
+        batch, which is opened at once. Returns once a batch that was quicker has done the same,
+        though its rows are still written. Raises as `process`.
         """
-        with self._lock:
+        while not self._lock.acquire(timeout=PREPARED_LOOK_S):
+            if self._is_open:
+                return
+        try:
             if self._is_open:
                 return
             self._open()
@@ -175,6 +182,8 @@ class BatchDriver:
             except _InDoubtError as error:
                 self._is_open = False
                 raise error.reason from error
+        finally:
+            self._lock.release()
 
     def renew(self) -> None:
         """Commit the last marker and its offsets again, `RENEWAL_S` after the last commit.

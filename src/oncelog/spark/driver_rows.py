@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from oncelog.spark.codecs import HEADERS_TYPE
+from oncelog.spark.versions import collected_batches
 
 __all__ = ["DriverRows", "collect_few"]
 
@@ -106,10 +107,10 @@ def _sizes(columns: Mapping[str, str]) -> list[str]:
 
 def _in_arrow(rows: DataFrame, columns: Mapping[str, str], over: str) -> list[Any] | None:
     parts = (f"if({over}, null, {expression}) as {name}" for name, expression in columns.items())
-    table = rows.selectExpr(f"{over} as {_OVER}", *parts).toArrow()
-    if any(chunk.true_count for chunk in table.column(_OVER).chunks):
+    batches = collected_batches(rows.selectExpr(f"{over} as {_OVER}", *parts))
+    if any(batch.column(_OVER).true_count for batch in batches):
         return None
-    return list(table.drop_columns([_OVER]).to_batches())
+    return [batch.drop_columns([_OVER]) for batch in batches]
 
 
 def _in_rows(rows: DataFrame, columns: Mapping[str, str], over: str) -> list[Any] | None:

@@ -28,7 +28,7 @@ from oncelog.spark.targets import Targets
 __all__ = ["BLOB_DDL", "BLOB_SCHEMA", "TASK_COLUMN", "Blob", "BlobOrder", "Encoder"]
 
 TASK_COLUMN: Final = "task"
-"""The column of a blob with the task that sends it."""
+"""The column of a blob by which the shuffle finds the task that sends it."""
 
 BLOB_SCHEMA: Final = pa.schema(
     [
@@ -160,10 +160,14 @@ class BlobOrder:
         self._next[blob.source, blob.target] = expected + 1
 
 
-def to_arrow(blobs: Sequence[Blob], task_count: int) -> Any:
-    """Blobs as an Arrow batch of `BLOB_SCHEMA`. All blobs of one target get the same task."""
+def to_arrow(blobs: Sequence[Blob], task_keys: Sequence[int]) -> Any:
+    """Blobs as an Arrow batch of `BLOB_SCHEMA`. All blobs of one target get the same task.
+
+    `task_keys` are what the column holds for each of the tasks.
+    """
+    task_count = len(task_keys)
     columns = [
-        pa.array([blob.target % task_count for blob in blobs], pa.int32()),
+        pa.array([task_keys[blob.target % task_count] for blob in blobs], pa.int32()),
         pa.array([blob.target for blob in blobs], pa.int32()),
         pa.array([blob.source for blob in blobs], pa.int32()),
         pa.array([blob.number for blob in blobs], pa.int32()),

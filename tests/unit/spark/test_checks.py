@@ -18,7 +18,6 @@ from oncelog.spark.checks import (
     check_columns,
     check_configuration,
     refuse_execution,
-    refuse_version,
 )
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 
@@ -33,17 +32,6 @@ def test_speculation_is_refused() -> None:
     with pytest.raises(UnsupportedModeError, match=r"spark\.speculation"):
         check_configuration(frame_with(spark_speculation="true"))
     check_configuration(frame_with(spark_speculation="false"))
-
-
-@pytest.mark.parametrize("version", ["3.5.9", "4.0.0", "4.1.4"])
-def test_a_pyspark_without_admission_control_is_refused_by_its_version(version: str) -> None:
-    with pytest.raises(UnsupportedModeError, match=f"PySpark {version} .* 4.2 or 4.3"):
-        refuse_version(version)
-
-
-@pytest.mark.parametrize("version", ["4.2.0", "4.3.0", "4.10.0", "5.0.0.dev0"])
-def test_a_pyspark_with_admission_control_is_taken(version: str) -> None:
-    refuse_version(version)
 
 
 @pytest.mark.parametrize("kind", [LongType(), TimestampNTZType()])

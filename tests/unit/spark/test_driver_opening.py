@@ -1,11 +1,14 @@
 """Whether batch 0 ran, where no marker tells: the opening in the marker topic (INV-10)."""
 
+import threading
+
 import pytest
 
 from oncelog.client.errors import ConnectionLostError, FatalError
 from oncelog.core.errors import ErrorCode
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.marker import Marker, opened_query
+from oncelog.spark.parties import ProducerIdentity, TaskReport
 from tests.unit.spark.driver_fakes import (
     HOUR_S,
     MARKERS,
@@ -17,6 +20,7 @@ from tests.unit.spark.driver_fakes import (
     starting,
 )
 
+JOIN_TIMEOUT_S = 10
 MOMENTS = 12
 """More than a first start has: open, the opening, the epoch, marker and offsets, the end."""
 
@@ -197,3 +201,24 @@ def test_where_no_group_holds_markers_there_is_no_opening_and_no_age(
     assert cluster.records == {}
     driver.process(planned)
     assert cluster.log.count("end") == 1
+
+
+def test_a_start_does_not_wait_for_the_rows_of_a_batch_that_was_quicker(
+    cluster: Coordinator, start: Start
+) -> None:
+    """A source without a process of its own plans its first batch before `start()` gets there."""
+    driver = start(marker_partition=MARKERS)
+    has_returned: list[bool] = []
+
+    class Slow(Batch):
+        def write(self, identity: ProducerIdentity) -> list[TaskReport]:
+            starting_thread = threading.Thread(target=driver.prepare, args=("q",), daemon=True)
+            starting_thread.start()
+            starting_thread.join(JOIN_TIMEOUT_S)
+            has_returned.append(not starting_thread.is_alive())
+            return super().write(identity)
+
+    driver.process(Slow(cluster, 0))
+    assert has_returned == [True]
+    assert cluster.committed_rows == ["row 0"]
+    assert cluster.log.count("open") == 1

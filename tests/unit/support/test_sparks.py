@@ -32,7 +32,7 @@ def test_pyproject_takes_the_versions_that_passed_and_no_other() -> None:
 def test_only_the_sentence_that_names_the_version_counts_as_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    last_words = "oncelog.spark.errors.UnsupportedModeError: PySpark 4.1.4 cannot ..."
+    last_words = "oncelog.spark.errors.UnsupportedModeError: PySpark 3.4.4 has no ..."
     monkeypatch.setattr(sparks, "said", lambda python, code: f"Traceback\n{last_words}")
     assert sparks.run_import(Path(sys.executable))["verdict"] == "refused by name"
     last_words = "ModuleNotFoundError: No module named 'pyspark.sql.streaming.datasource'"

@@ -16,6 +16,9 @@ from oncelog.spark.errors import UsageError
 
 __all__ = ["TargetColumn", "as_text", "check_pair", "suggested_type"]
 
+_VARIANT: Final[tuple[type[Any], ...]] = (T.VariantType,) if hasattr(T, "VariantType") else ()
+"""PySpark 3.5 has no variants."""
+
 _ALLOWED: Final[dict[type[Any], tuple[str, ...]]] = {
     T.BooleanType: ("boolean",),
     T.ByteType: ("smallint", "integer", "bigint", "numeric"),
@@ -31,7 +34,7 @@ _ALLOWED: Final[dict[type[Any], tuple[str, ...]]] = {
     T.TimestampNTZType: ("timestamp without time zone",),
     T.StructType: ("jsonb", "json"),
     T.MapType: ("jsonb", "json"),
-    T.VariantType: ("jsonb", "json"),
+    **dict.fromkeys(_VARIANT, ("jsonb", "json")),
 }
 """The first one is suggested for a new table."""
 
@@ -113,7 +116,7 @@ def _rounds(kind: T.DataType, type_name: str) -> bool:
 def _is_plain(kind: T.DataType) -> bool:
     """Whether PostgreSQL's arrays may contain it; nested arrays go into jsonb."""
     return isinstance(kind, _TEXT) or (
-        type(kind) in _ALLOWED and not isinstance(kind, (T.StructType, T.MapType, T.VariantType))
+        type(kind) in _ALLOWED and not isinstance(kind, (T.StructType, T.MapType, *_VARIANT))
     )
 
 
@@ -125,7 +128,7 @@ def as_text(column: T.StructField, target: TargetColumn) -> Column:
         return _hex(value)
     if isinstance(kind, T.ArrayType) and target.type_name.endswith("[]"):
         return _array_literal(value, kind.elementType)
-    if isinstance(kind, (T.StructType, T.MapType, T.ArrayType, T.VariantType)):
+    if isinstance(kind, (T.StructType, T.MapType, T.ArrayType, *_VARIANT)):
         return F.to_json(value, {"ignoreNullFields": "false"})
     return value
 
