@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from oncelog.cli.logs import logging_options
 
@@ -27,6 +28,8 @@ ADMIN_TIMEOUT_MS: Final = 20_000
 BOOTSTRAP_DEFAULT: Final = "127.0.0.1:9092"
 BOOTSTRAP_VARIABLE: Final = "ONCELOG_BOOTSTRAP_SERVER"
 _SETTINGS: Final = "oncelog.client.settings"
+_SERVERS: Final = "oncelog.client.servers"
+"""Where click's context holds the settings, and the brokers that are among them."""
 _GIVEN_BY_THE_FILE: Final = frozenset({"client_id", "timeout_ms", "retry_timeout_ms"})
 """Keywords for which a command has its own value, which the user did not set."""
 
@@ -67,6 +70,10 @@ def _settings(context: click.Context) -> dict[str, Any]:
 def _check_servers(ctx: click.Context, parameter: click.Parameter, text: str) -> str:
     from oncelog.client.settings import parse_bootstrap_servers
 
+    source = ctx.get_parameter_source("servers")
+    if source is ParameterSource.DEFAULT and _SERVERS in ctx.meta:
+        text = ctx.meta[_SERVERS]
+        ctx.set_parameter_source("servers", ParameterSource.DEFAULT_MAP)
     try:
         parse_bootstrap_servers(text)
     except ValueError as error:
@@ -107,7 +114,9 @@ def _keep(ctx: click.Context, given: dict[str, Any]) -> None:
     from oncelog.client.settings.names import PREFIX
 
     named = {PREFIX + name.removeprefix(PREFIX): value for name, value in given.items()}
-    named.pop(f"{PREFIX}bootstrap.servers", None)
+    servers = named.pop(f"{PREFIX}bootstrap.servers", None)
+    if servers:
+        ctx.meta[_SERVERS] = servers
     _settings(ctx).update(hide_secrets(named))
 
 
@@ -125,6 +134,7 @@ _COMMAND_CONFIG = click.option(
     "--command-config",
     metavar="FILE",
     expose_value=False,
+    is_eager=True,  # It may name the brokers, which count where --bootstrap-server is left out.
     callback=_read_file,
     help="Kafka's client settings, as key=value lines: TLS, SASL and more.",
 )

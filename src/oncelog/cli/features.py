@@ -41,7 +41,9 @@ def command() -> None:
 
 
 @command.command("describe")
-@click.option("--node-id", type=click.IntRange(0), help="Which broker to ask; any otherwise.")
+@click.option(
+    "--node-id", type=click.IntRange(0), metavar="N", help="Which broker to ask; any otherwise."
+)
 @connection_options
 @json_option()
 def describe_command(node_id: int | None, servers: str, as_json: bool) -> None:

@@ -41,8 +41,19 @@ COMMANDS: Final = {
 """Command -> (module with a click command `command`, one line of help)."""
 
 
+EXAMPLE: Final = """\b
+To begin, in one shell and then in another:
+  oncelog serve
+  oncelog topics create greetings
+  echo hello | oncelog produce greetings
+  oncelog consume greetings --from-beginning"""
+
+
 @click.group(
-    cls=LazyGroup, table=COMMANDS, context_settings={"help_option_names": ["-h", "--help"]}
+    cls=LazyGroup,
+    table=COMMANDS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EXAMPLE,
 )
 @click.version_option(
     package_name="oncelog",

@@ -61,6 +61,8 @@ class Measure:
         self.record_count = 0
         self.byte_count = 0
         self.transaction_count = 0
+        self.failure: BaseException | None = None
+        """Why the first record that was not acknowledged was not."""
         self.rates: deque[float] = deque(maxlen=WIDTH)
         self._looked_s = begun_s
         self._looked_count = 0

@@ -22,7 +22,7 @@ from oncelog.cli.connecting import administrator, connection_options, keywords
 from oncelog.cli.measuring import Measure, plot
 from oncelog.cli.output import Cell, Column, console, print_json, print_rows
 from oncelog.cli.partitions import chosen_partitions
-from oncelog.cli.tool import Failure, ToolGroup, json_option, require_topic, run
+from oncelog.cli.tool import Failure, ToolGroup, explain, json_option, require_topic, run
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -57,11 +57,20 @@ def command() -> None:
 @command.command("produce")
 @_TOPIC
 @connection_options
-@click.option("--num-records", "count", default=100_000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--num-records",
+    "count",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+)
 @_SIZE
 @click.option("--throughput", type=click.IntRange(1), metavar="N", help="At most so many per s.")
-@click.option("--batch-size", default=65_536, show_default=True, type=click.IntRange(0))
-@click.option("--linger-ms", default=5, show_default=True, type=click.IntRange(0))
+@click.option(
+    "--batch-size", default=65_536, show_default=True, type=click.IntRange(0), metavar="BYTES"
+)
+@click.option("--linger-ms", default=5, show_default=True, type=click.IntRange(0), metavar="MS")
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
 @_COMPRESSION
 @json_option("Print the result as one JSON object.")
@@ -94,7 +103,7 @@ def produce_command(
                 await _pace(producer, measure.begun_s, number, throughput)
                 _send(producer, topic, value, measure)
             await producer.flush()
-        _check_all(measure, count)
+        _check_all(measure, count, servers)
 
     _measured("produce", topic, servers, work, as_json=as_json)
 
@@ -102,7 +111,14 @@ def produce_command(
 @command.command("consume")
 @_TOPIC
 @connection_options
-@click.option("--num-records", "count", default=100_000, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--num-records",
+    "count",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+)
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
@@ -114,6 +130,7 @@ def produce_command(
     default=5_000,
     show_default=True,
     type=click.IntRange(1),
+    metavar="MS",
     help="End when no record came for so long.",
 )
 @json_option("Print the result as one JSON object.")
@@ -152,10 +169,20 @@ def consume_command(
 @_TOPIC
 @connection_options
 @click.option(
-    "--num-transactions", "count", default=1_000, show_default=True, type=click.IntRange(1)
+    "--num-transactions",
+    "count",
+    default=1_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
 )
 @click.option(
-    "--records-per-transaction", "per", default=10, show_default=True, type=click.IntRange(1)
+    "--records-per-transaction",
+    "per",
+    default=10,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
 )
 @_SIZE
 @click.option("--transactional-id", default="oncelog-perf", show_default=True, metavar="ID")
@@ -208,7 +235,11 @@ def _send(producer: Producer, topic: str, value: bytes, measure: Measure) -> Non
     begun_s = time.perf_counter()
 
     def acknowledged(delivery: asyncio.Future[RecordMetadata]) -> None:
-        if not delivery.cancelled() and delivery.exception() is None:
+        if delivery.cancelled():
+            return
+        if (failure := delivery.exception()) is not None:
+            measure.failure = measure.failure or failure
+        else:
             measure.latencies.add((time.perf_counter() - begun_s) * 1000)
             measure.add(1, len(value))
 
@@ -225,10 +256,15 @@ async def _pace(producer: Producer, begun_s: float, number: int, throughput: int
             await asyncio.sleep(ahead_s)
 
 
-def _check_all(measure: Measure, count: int) -> None:
+def _check_all(measure: Measure, count: int, servers: str) -> None:
+    from oncelog.core.errors import OncelogError
+
     if measure.record_count < count:
         lost = count - measure.record_count
-        raise Failure(f"{lost:,} of {count:,} records were not acknowledged")
+        text = f"{lost:,} of {count:,} records were not acknowledged"
+        if isinstance(measure.failure, OncelogError):
+            text += f", the first because {explain(measure.failure, servers).message}"
+        raise Failure(text)
 
 
 # --- showing --------------------------------------------------------------------------

@@ -40,9 +40,11 @@ __all__ = ["command"]
 
 
 @click.command("simulate", cls=ToolCommand)
-@click.option("--seed", type=click.IntRange(min=0), help="Carry out the run of this seed.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), metavar="N", help="Carry out the run of this seed."
+)
 @click.option("--plan", "plan_file", metavar="FILE", help="Carry out the run in this file.")
-@click.option("--runs", type=click.IntRange(min=1), help="Carry out so many runs.")
+@click.option("--runs", type=click.IntRange(min=1), metavar="N", help="Carry out so many runs.")
 @click.option("--first-seed", default=1, show_default=True, help="Seed of the first of --runs.")
 @click.option("--search", is_flag=True, help="Change plans that reached something new.")
 @click.option(

@@ -18,6 +18,7 @@ import click
 
 from oncelog.cli.habits import hints
 from oncelog.cli.habits.hints import did_you_mean, nearest
+from oncelog.cli.habits.table import SHARED
 from oncelog.cli.habits.translate import Advice, to_command, to_options
 from oncelog.cli.output import painted
 
@@ -47,6 +48,8 @@ T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
 MISUSE: Final = 2
+SENTENCE_LENGTH_MAX: Final = 200
+"""Click shortens longer first sentences of a command's help in the list of commands."""
 
 
 class Failure(click.ClickException):
@@ -71,6 +74,20 @@ class ToolCommand(click.Command):
         except click.UsageError as error:
             raise _misuse(ctx, error) from None
 
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, but first the command's own options, then those of most commands."""
+        own: list[tuple[str, str]] = []
+        shared: list[tuple[str, str]] = []
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx) if isinstance(option, click.Option) else None
+            if record is not None:
+                is_shared = not {*SHARED}.isdisjoint(option.opts) and "--json" not in option.opts
+                (shared if is_shared else own).append(record)
+        for title, records in (("Options", own), ("Options of most commands", shared)):
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
     def invoke(self, ctx: click.Context) -> Any:
         """As click does, but what a command finds wrong with its options is a `Failure`."""
         try:
@@ -90,6 +107,18 @@ class ToolGroup(click.Group):
             return super().parse_args(ctx, _translated(to_command, ctx, args))
         except click.UsageError as error:
             raise _misuse(ctx, error) from None
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """As click does, but with the whole first sentence of each command's help."""
+        commands = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, command.get_short_help_str(SENTENCE_LENGTH_MAX))
+                    for name, command in commands
+                    if command is not None
+                ]
+            )
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -3,8 +3,9 @@
 from pathlib import Path
 
 import pytest
-from click.testing import Result
+from click.testing import CliRunner, Result
 
+from oncelog.cli.main import main
 from tests.unit.cli.conftest import Oncelog
 
 
@@ -49,3 +50,19 @@ def test_every_command_that_connects_takes_settings(oncelog: Oncelog, topic: str
         text = line(oncelog(*command, *wrong, *user), 1)
         assert "this broker has no SASL" in text
         assert "SASL PLAIN as user alice" in text
+
+
+def test_the_file_names_the_brokers_where_nothing_else_does(
+    oncelog: Oncelog, bootstrap_server: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "client.properties"
+    path.write_text(f"bootstrap.servers={bootstrap_server}\n")
+    for option in ("--command-config", "--consumer.config"):
+        result = CliRunner(env={"ONCELOG_BOOTSTRAP_SERVER": None}).invoke(
+            main, ["topics", "list", option, str(path)]
+        )
+        assert (result.exit_code, result.stderr) == (0, "")
+    path.write_text("bootstrap.servers=127.0.0.1:1\n")
+    assert oncelog("topics", "list", "--command-config", str(path)).exit_code == 0
+    text = line(oncelog("topics", "list", "-X", "bootstrap.servers=127.0.0.1:1"), 1)
+    assert text.startswith("Error: no broker answers at 127.0.0.1:1 ")

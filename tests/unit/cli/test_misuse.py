@@ -46,3 +46,14 @@ def test_the_reason_of_the_system_is_given_without_its_number(tmp_path: Path) ->
     assert serve == f"Error: cannot create {file}: File exists"
     (metrics,), _ = errors("metrics", "--address", "127.0.0.1:1")
     assert "(Connection refused)" in metrics
+
+
+def test_the_help_shows_a_commands_own_options_first() -> None:
+    text = CliRunner().invoke(main, ["topics", "create", "--help"]).stdout
+    assert text.index("--partitions") < text.index("Options of most commands:")
+    assert text.index("Options of most commands:") < text.index("--bootstrap-server")
+
+
+def test_the_list_of_commands_has_whole_sentences() -> None:
+    for group in ("topics", "groups", "configs", "features", "perf"):
+        assert "..." not in CliRunner().invoke(main, [group, "--help"]).stdout.partition("\n")[2]

@@ -95,3 +95,11 @@ def test_the_plot_has_a_column_per_value() -> None:
     assert plot([0, 1, 2, 4], height=2) == ["   █", " ▄██"]
     assert plot([], height=2) == ["", ""]
     assert plot([0, 0], height=1) == ["  "]
+
+
+def test_records_that_were_not_acknowledged_are_told_with_the_reason(oncelog: Oncelog) -> None:
+    oncelog("topics", "create", "compacted-perf", "--config", "cleanup.policy=compact")
+    result = oncelog("perf", "produce", "compacted-perf", "--num-records", "3")
+    assert result.exit_code == 1
+    assert "3 of 3 records were not acknowledged, the first because " in result.stderr
+    assert "INVALID_RECORD" in result.stderr

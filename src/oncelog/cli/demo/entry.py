@@ -18,6 +18,7 @@ NEEDED = ("pyspark", "pyarrow", "confluent_kafka")
     default=2,
     show_default=True,
     type=click.IntRange(0, 6),
+    metavar="N",
     help="Kills of the Spark job. Unless it is 0 the broker is killed once more.",
 )
 @click.option("--keep", is_flag=True, help="Keep the folder with data, checkpoint and logs.")
