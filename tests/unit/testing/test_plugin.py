@@ -231,7 +231,7 @@ def test_the_fixture_that_hides_the_module_warns_of_its_new_name(
             assert oncelog.call(lambda broker: oncelog_topic in broker.image.topics)
         """,
     )
-    result.assert_outcomes(passed=1, warnings=1)
+    result.assert_outcomes(passed=1)
     result.stdout.fnmatch_lines(
         ["*.py:1: DeprecationWarning: the fixture `oncelog` is now `oncelog_own_broker`: *"]
     )
