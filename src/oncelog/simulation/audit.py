@@ -20,7 +20,7 @@ from oncelog.simulation.agreement.folders import folder
 from oncelog.simulation.agreement.partitions import Shown
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.disk import SimulatedDisk
-from oncelog.simulation.observe import ObservedBroker, ObservedShard
+from oncelog.simulation.observe import ObservedBroker, ObservedShard, ObservedTransactions
 from oncelog.simulation.oracle.group_log import OffsetsState
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.oracle.transaction_log import TransactionsState
@@ -74,14 +74,32 @@ class Audit:
             for text in partitions.last_stable_offset(seen.raw.state, *marks[:3], shown):
                 yield partition.topic_partition, "the last stable offset", text
 
-    def look(self, broker: ObservedBroker) -> Iterator[Disagreeing]:
-        """Compare all partitions and coordinators that have changed since the last look."""
+    def look(
+        self, broker: ObservedBroker, awake_since_ms: float | None = None
+    ) -> Iterator[Disagreeing]:
+        """Compare all partitions and coordinators that have changed since the last look.
+
+        `awake_since_ms`: by the coordinators' clock, its process has run since; None: it is frozen.
+        """
         for partition in broker.partitions:
             seen, end = self._seen[partition.log], partition.log.log_end_offset
             if seen.end_offset != end and _is_sound(partition):
                 seen.end_offset = end
                 yield from self._look_at(partition, seen)
         yield from self._look_at_coordinators(broker)
+        if awake_since_ms is not None:
+            yield from self._look_at_duties(broker, awake_since_ms)
+
+    def _look_at_duties(
+        self, broker: ObservedBroker, awake_since_ms: float
+    ) -> Iterator[Disagreeing]:
+        now_ms = broker.transactions.clock.now_ms()
+        for shard in broker.transactions.shards():
+            if isinstance(shard, ObservedTransactions) and shard.partition is not None:
+                is_sound = _is_sound(shard.partition)
+                for what, text in shard.look(now_ms, awake_since_ms):
+                    if is_sound:
+                        yield shard.partition.topic_partition, what, text
 
     def look_at_files(self, broker: ObservedBroker) -> Iterator[Disagreeing]:
         """Compare the files of all partitions."""

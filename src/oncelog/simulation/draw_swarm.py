@@ -15,7 +15,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
+<<<<<<< HEAD
 from oncelog.simulation.draw_exact_groups import with_groups
+=======
+from oncelog.simulation.duties.worn import WORN
+>>>>>>> 2ff0c8d5 (Judge every decision of the transaction coordinator by what it owes)
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["FEATURES", "added", "apply_features", "swarm"]
@@ -26,6 +30,15 @@ FEATURE_CHANCE: Final = 0.22
 EXACT_TOPIC: Final = "exact"
 """Written only by producers whose answers are judged exactly."""
 _EXACT_CHANCE: Final = 0.45
+OWN_TOPIC: Final = "mine"
+"""Written and read only by a client of ours that is judged exactly."""
+_OWN_CHANCE: Final = 0.4
+OWNED_TOPIC: Final = "owned"
+"""Its partitions join transactions, and no client writes to it."""
+_OWNED_COUNTS: Final = (2, 3, 10)
+_OWNER_CHANCE: Final = 0.4
+_WORN_CHANCE: Final = 0.3
+"""How many of these have ids whose epochs are almost used up."""
 _AUDITOR_CHANCE: Final = 0.5
 _EXACT_ADMIN_CHANCE: Final = 0.5
 _EXACT_LOG_CHANCE: Final = 0.5
@@ -75,6 +88,14 @@ def added(rng: random.Random, plan: Plan) -> Plan:
     for client in (_exact_admin(plan), _exact_log(plan)):
         if client is not None:
             clients.append(replace(client, id=_free_id(clients)))
+    owners = part_rng(plan.seed, "owners of ids")
+    if owners.random() < _OWNER_CHANCE:
+        topics.append(PlannedTopic(OWNED_TOPIC, owners.choice(_OWNED_COUNTS)))
+        clients.append(_owner(owners, plan, _free_id(clients)))
+    ours = part_rng(plan.seed, "exact client")
+    if ours.random() < _OWN_CHANCE:
+        topics.append(PlannedTopic(OWN_TOPIC, ours.choice((1, 2, 3)), _segments(ours)))
+        clients.append(_own(ours, plan, _free_id(clients), topics[-1]))
     return replace(plan, topics=tuple(topics), clients=tuple(clients))
 
 
@@ -119,8 +140,34 @@ def _exact(rng: random.Random, plan: Plan, name: str, pace_ms: float) -> Planned
         "strict": plan.profile in _STRICT_PROFILES,
         "think_ms": pace_ms,
     }
+    if part_rng(plan.seed, f"worn {name}").random() < _WORN_CHANCE:
+        parameters["id_prefix"] = WORN
     start_s = rng.uniform(0.0, 1.0)
     return PlannedClient(name, "peer-exact", start_s, parameters)
+
+
+def _own(rng: random.Random, plan: Plan, name: str, topic: PlannedTopic) -> PlannedClient:
+    parameters = {
+        "topics": {topic.name: topic.partitions},
+        "strict": plan.profile in _STRICT_PROFILES,
+        "calm": plan.profile == "calm",
+        "transaction_version_max": rng.choice((1, 2, 2)),
+        "think_s": rng.choice((0.1, 0.5)),
+    }
+    return PlannedClient(name, "exact", rng.uniform(0.0, 1.0), parameters)
+
+
+def _owner(rng: random.Random, plan: Plan, name: str) -> PlannedClient:
+    sweep_ms = plan.broker["transaction.abort.timed.out.transaction.cleanup.interval.ms"]
+    parameters = {
+        "topic": OWNED_TOPIC,
+        "strict": plan.profile in _STRICT_PROFILES,
+        "sweep_ms": int(sweep_ms),
+        "timeouts_ms": rng.choice(([300, 1_000], [1_000, 5_000], [300, 60_000])),
+        "think_ms": rng.choice((50.0, 120.0)),
+        "id_prefix": WORN if rng.random() < _WORN_CHANCE else "",
+    }
+    return PlannedClient(name, "peer-coordinated", rng.uniform(0.0, 1.0), parameters)
 
 
 # --- features -----------------------------------------------------------------------------

@@ -8,7 +8,7 @@ Replay after a load is not counted, because its moves were counted when they hap
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Never
 
@@ -44,6 +44,9 @@ from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
+from oncelog.simulation.duties.telling import Periods, told, unpunctual, woken
+from oncelog.simulation.duties.transactions import Complaint, TransactionDuties
+from oncelog.simulation.duties.worn import first_epoch, worn
 from oncelog.simulation.naming import find_watched, warn_of_unserved
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction.events import (
@@ -160,15 +163,55 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
         coverage: Coverage,
         watch: BrokerWatch,
         partition: Partition | None = None,
+        periods: Periods | None = None,
     ) -> None:
         super().__init__(inner, coverage, watch, partition)
+        self._shard = inner
         self._transactions = inner.transactions
         self._fenced: set[str] = set()
+        self._periods = periods
+        epoch = 0 if partition is None else partition.state.leader_epoch
+        self.duties = TransactionDuties(epoch)
+        """What it owes, worked out beside it. `periods` and the partition are its settings."""
+        self._seen_count = -1
+
+    def look(self, now_ms: int, awake_since_ms: float) -> Iterator[Complaint]:
+        """Return what is wrong with what it did, tells and still has to do."""
+        duties, periods = self.duties, self._periods
+        if periods is not None and self.is_active:
+            if self._seen_count != duties.changes_count:
+                self._seen_count = duties.changes_count
+                yield from told(duties, self._shard, periods, now_ms)
+            yield from unpunctual(duties, self._shard, periods, now_ms, awake_since_ms)
+        yield from duties.taken()
+
+    def tick(self, now_ms: int) -> Sequence[TransactionEvent]:
+        """Compare what is due."""
+        events = tuple(self.inner.tick(now_ms))
+        if self._periods is not None:
+            self.duties.complain(woken(self.duties, self._shard, events, self._periods, now_ms))
+        return events
+
+    def failed(
+        self, event: TransactionEvent, error: ErrorCode, context: EventContext
+    ) -> TransactionDecision:
+        """Forget what was decided."""
+        self.duties.failed(event)
+        return self.inner.failed(event, error, context)
+
+    def on_loaded(self, context: EventContext) -> TransactionDecision:
+        """Compare what is sent again."""
+        decision = super().on_loaded(context)
+        self.duties.loaded(decision, context.now_ms)
+        return decision
 
     def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
         """Record which PREPARE_ABORTs fencing caused: PREPARE_EPOCH_FENCE is never written."""
         decision = self.inner.decide(event, context)
         id_ = decision.id
+        is_new = id_ is not None and id_ not in self._transactions
+        if is_new and len(decision.records) == 1 and first_epoch(id_ or ""):
+            decision = worn(decision)
         if decision.records and id_ is not None:
             before = self._transactions.get(id_)
             is_open = before is not None and before.state is TransactionState.ONGOING
@@ -176,6 +219,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
                 self._fenced.add(id_)
             else:
                 self._fenced.discard(id_)
+        self.duties.decided(event, context, decision)
         return decision
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
@@ -186,6 +230,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
             return
         before = self._transactions.get(id_)
         self.inner.replay(record, context)
+        self.duties.replayed(id_, record, context)
         after = self._transactions.get(id_)
         if after is None:
             self.watch.forgotten(id_)
@@ -341,6 +386,7 @@ def observe_broker(
     groups: GroupRuntime,
     coverage: Coverage,
     watch: BrokerWatch,
+    periods: Periods | None = None,
 ) -> None:
     """Wrap every shard that these coordinators create from now on.
 
@@ -352,7 +398,7 @@ def observe_broker(
         shard = make_transactions(partition)
         if not isinstance(shard, TransactionCoordinatorShard):
             raise TypeError(f"no observer for {shard!r}")
-        return ObservedTransactions(shard, coverage, watch, partition)
+        return ObservedTransactions(shard, coverage, watch, partition, periods)
 
     def observed_groups(partition: Partition) -> ObservedGroups:
         shard = make_groups(partition)
@@ -362,6 +408,16 @@ def observe_broker(
 
     transactions.make_shard = observed_transactions
     groups.make_shard = observed_groups
+
+
+def _periods(config: BrokerConfig) -> Periods:
+    return Periods(
+        sweep_ms=config.get_int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),
+        expiration_ms=config.get_int("transactional.id.expiration.ms"),
+        expiry_sweep_ms=config.get_int(
+            "transaction.remove.expired.transaction.cleanup.interval.ms"
+        ),
+    )
 
 
 class ObservedBroker(Broker):
@@ -393,7 +449,9 @@ class ObservedBroker(Broker):
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         super()._start_parts(exits)
-        observe_broker(self.transactions, self.groups, self.coverage, self.watch)
+        observe_broker(
+            self.transactions, self.groups, self.coverage, self.watch, _periods(self.config)
+        )
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         await super()._start_serving(exits)

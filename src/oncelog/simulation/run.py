@@ -40,6 +40,13 @@ CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
 RETENTION_CHECKS_S: Final = 2.0
 """Two intervals of `log.retention.check.interval.ms`, as plans set it, in seconds."""
+EXPIRY: Final = {
+    "transactional.id.expiration.ms": "25000",
+    "transaction.remove.expired.transaction.cleanup.interval.ms": "400",
+}
+"""Settings under which some ids have expired at the end of a run, and others do soon."""
+EXPIRED_AFTER_S: Final = 28.0
+EXPIRY_CHANCE: Final = 0.2
 PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
@@ -122,7 +129,9 @@ class SimulationRun:
         for kind in self.plan.final_restarts:
             self._restart(kind)
         self._outlive_retention()
-        return self._take_stock()
+        final = self._take_stock()
+        self._outlive_ids()
+        return final
 
     def begin(self) -> None:
         """Start the broker, create the topics, and schedule clients and faults."""
@@ -201,6 +210,15 @@ class SimulationRun:
             self.world.scheduler.run_until(
                 self.world.now_s + longest_ms / 1000 + RETENTION_CHECKS_S
             )
+
+    def _outlive_ids(self) -> None:
+        """Now and then let all transactional ids expire, which no client uses any more."""
+        if self.plan.rng("expiry of ids").random() >= EXPIRY_CHANCE:
+            return
+        self.world.broker.change_settings(EXPIRY)
+        self._restart("stop")
+        self.world.scheduler.run_until(self.world.now_s + EXPIRED_AFTER_S)
+        self.world.broker.audit_all()
 
     def _dismiss(self) -> None:
         """Kill all clients; return those that never settled."""

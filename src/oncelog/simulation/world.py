@@ -234,6 +234,7 @@ class BrokerNode:
         self._rng = world.plan.rng(f"supervisor of {name}")
         self._wall_offset_ms = 0.0
         self._seen: dict[TopicPartition, tuple[object, ...]] = {}
+        self._awake_since_ms: float | None = None
 
     @property
     def address(self) -> tuple[str, int]:
@@ -275,6 +276,7 @@ class BrokerNode:
         self.process = process
         self.broker = None
         self._seen.clear()
+        self._awake_since_ms = None
         process.spawn(self._live(process))
         for tell in self.before_start:
             tell(process)
@@ -301,6 +303,10 @@ class BrokerNode:
         """Ask for a clean stop."""
         if self.broker is not None:
             self.broker.request_stop()
+
+    def change_settings(self, changed: Mapping[str, str]) -> None:
+        """Have its next process start with these settings."""
+        self._settings |= changed
 
     def jump_wall_clock(self, by_ms: float) -> None:
         """Set its machine's wall clock forward or back."""
@@ -405,9 +411,17 @@ class BrokerNode:
     def audit_all(self, *, with_files: bool = False) -> None:
         """Compare what has changed; with `with_files` all files of all partitions as well."""
         if self.observed is not None and self.is_serving:
-            self._disagree(self.audit.look(self.observed))
+            self._disagree(self.audit.look(self.observed, self._awake_since(self.observed)))
             if with_files:
                 self._disagree(self.audit.look_at_files(self.observed))
+
+    def _awake_since(self, broker: ObservedBroker) -> float | None:
+        """Return since when its process has run without a pause, as seen at these looks."""
+        if self.process is None or self.process.frozen:
+            self._awake_since_ms = None
+        elif self._awake_since_ms is None:
+            self._awake_since_ms = broker.transactions.clock.now_ms()
+        return self._awake_since_ms
 
     def _log_synced(self) -> None:
         """Compare last stable offsets once the high watermark has moved.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from oncelog.simulation.oracle.batches import RawBatch
 from oncelog.simulation.oracle.cursor import BytesCursor
 
-__all__ = ["RawTransaction", "TransactionsState"]
+__all__ = ["RawTransaction", "TransactionsState", "read_value"]
 
 NONE = -1
 
@@ -49,10 +49,12 @@ class TransactionsState:
             if record.value is None:
                 self.transactions.pop(id_, None)
             else:
-                self.transactions[id_] = _value(BytesCursor(record.value))
+                self.transactions[id_] = read_value(record.value)
 
 
-def _value(value: BytesCursor) -> RawTransaction:
+def read_value(data: bytes) -> RawTransaction:
+    """Read the value of one record."""
+    value = BytesCursor(data)
     version = value.number("h")
     value.flexible = version >= 1
     ids = value.number("q"), value.number("h"), value.number("i"), value.number("b")

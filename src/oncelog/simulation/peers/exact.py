@@ -8,7 +8,7 @@ duplicates of what the producer has sent, gaps in its sequences. Each is refused
 answer that was given before, and changes nothing. What coordinators say about the producer is
 compared with what it did.
 
-Parameters: `topics`, `strict` (False), those of `producer` and `transactional`.
+Parameters: `topics`, `strict` (False), `id_prefix` (""), those of `producer` and `transactional`.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _ExactLife:
         self._is_alone = context.name.split(".")[1:] in ([], ["0"])
         """Whether no former instance has sent a request that may still arrive."""
         root = context.name.partition(".")[0]
-        self._id = f"exact-{root}"
+        self._id = f"{context.get('id_prefix', '')}exact-{root}"
         self._group = f"group-of-{self._id}"
         self.producer = Transactional(context, self._id)
         self._maker = BatchMaker(context, self.producer.wire)

@@ -11,6 +11,7 @@ from oncelog.simulation.peers import (
     admin,
     auditor,
     consumer,
+    coordinated,
     copier,
     exact,
     exact_admin,
@@ -40,5 +41,6 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "exact-groups": exact_groups.run,
         "exact-log": exact_log.run,
         "auditor": auditor.run,
+        "coordinated": coordinated.run,
     }
 )
