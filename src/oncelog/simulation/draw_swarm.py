@@ -15,11 +15,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Final
 
-<<<<<<< HEAD
 from oncelog.simulation.draw_exact_groups import with_groups
-=======
 from oncelog.simulation.duties.worn import WORN
->>>>>>> 2ff0c8d5 (Judge every decision of the transaction coordinator by what it owes)
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic, part_rng
 
 __all__ = ["FEATURES", "added", "apply_features", "swarm"]

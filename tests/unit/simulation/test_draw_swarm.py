@@ -50,15 +50,8 @@ def test_most_runs_are_without_most_features() -> None:
     )
     assert 10 < counts["peer-exact"] < 50
     assert 10 < counts["peer-auditor"] < 50
-<<<<<<< HEAD
-    assert 10 < counts["peer-exact-admin"] < 50
-    assert 10 < counts["peer-exact-log"] < 50
-    assert 10 < counts["peer-exact-groups"] < 50
-    others = [[c for c in plan.clients if "peer-exact-" not in c.role] for plan in PLANS]
-    small = [clients for clients in others if len(clients) <= 5]
-=======
-    for role in ("peer-exact-admin", "peer-exact-log", "peer-coordinated", "exact"):
+    exact = ("peer-exact-admin", "peer-exact-log", "peer-exact-groups")
+    for role in (*exact, "peer-coordinated", "exact"):
         assert 10 < counts[role] < 50
     small = [plan for plan in PLANS if len(plan.clients) - sum(map(is_exact, plan.clients)) <= 5]
->>>>>>> 2ff0c8d5 (Judge every decision of the transaction coordinator by what it owes)
     assert len(small) > len(PLANS) / 4
