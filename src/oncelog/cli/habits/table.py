@@ -20,6 +20,7 @@ __all__ = [
     "PAIRS",
     "SHARED",
     "VALUES",
+    "WITH_PARTITIONS",
     "Answer",
     "Either",
 ]
@@ -258,6 +259,9 @@ NOTHING: Final[Mapping[str, frozenset[str]]] = {
     "topics describe": frozenset({"--exclude-internal"}),
 }
 """By command: options without a value that ask for what is done anyway."""
+
+WITH_PARTITIONS: Final = ("--topic", "--partition")
+"""A value of the first may end in numbers (orders:0,1), which are values of the second here."""
 
 FILES: Final[Mapping[str, str]] = {"serve": "--config"}
 """By command: the option that takes a .properties file that stands there without one."""

@@ -23,6 +23,7 @@ from oncelog.cli.habits.table import (
     PAIRS,
     SHARED,
     VALUES,
+    WITH_PARTITIONS,
     Answer,
     Either,
 )
@@ -294,6 +295,10 @@ class _Line:
             value = self._value(target, given)
             if value is None:
                 continue
+            if target == WITH_PARTITIONS[0] and WITH_PARTITIONS[1] in self._own:
+                value, _, numbers = value.partition(":")
+                for number in filter(None, numbers.split(",")):
+                    self._out += [WITH_PARTITIONS[1], number]
             if target == "-X" and value.startswith("bootstrap.servers="):
                 self._out += ["--bootstrap-server", value.partition("=")[2]]
             elif target not in self._own:

@@ -66,6 +66,10 @@ SAME = (
         "consumer-groups --reset-offsets --group g --topic t --to-earliest --dry-run",
         "groups reset --topic t --to-earliest g",
     ),
+    (
+        "consumer-groups --group g --reset-offsets --topic t:0,2 --to-latest",
+        "groups reset --partition 0 --partition 2 --topic t --to-latest g",
+    ),
     ("groups --delete-offsets --group g --topic t", "groups delete --topic t g"),
     # kafka-console-consumer and -producer
     (
