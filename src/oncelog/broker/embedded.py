@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Final, Self, TypeVar
 
 from oncelog.broker.broker import Broker
+from oncelog.broker.embedded_hints import EmbeddedHints, hinting
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.background_loop import require_threads
@@ -45,7 +46,7 @@ docs/testing.md gives the reasons.
 """
 
 
-class EmbeddedBroker:
+class EmbeddedBroker(EmbeddedHints):
     """One broker, started by entering and stopped by leaving; it can be entered again.
 
     `data_dir` is a folder, made when it is missing; `log.dirs` in `config` may name several.
@@ -63,6 +64,7 @@ class EmbeddedBroker:
             producer = confluent_kafka.Producer({"bootstrap.servers": broker.bootstrap_servers})
     """
 
+    @hinting
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | None = None,
@@ -308,7 +310,7 @@ class _BrokerThread:
 
 def _running(value: T | None) -> T:
     if value is None:
-        raise RuntimeError("the embedded broker is not running")
+        raise RuntimeError("the embedded broker is not running: enter it by `with` or `async with`")
     return value
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.embedded_hints import hinting
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -27,6 +28,7 @@ __all__ = ["ControlledBroker"]
 class ControlledBroker(EmbeddedBroker):
     """An `EmbeddedBroker` in which `faults` injects faults on demand."""
 
+    @hinting
     def __init__(
         self,
         data_dir: str | os.PathLike[str] | None = None,

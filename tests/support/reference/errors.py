@@ -1,6 +1,7 @@
 """docs/errors.md: Kafka's error codes, and when a broker of ours gives them.
 
-The sentences stand in `errors.toml`; which errors need one is found in the broker's sources.
+The sentences stand in `errors.toml`; which errors need one is found in the broker's sources. What
+our clients raise besides is in `own_errors.md`.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def document() -> str:
         f"| {api.title} | {span} | {code.name.upper()} | {told.name.upper()} |\n"
         for api, span, code, told in replaced()
     ]
-    return "".join((HEAD, *rows, OLDER_HEAD, *older, OTHERS_HEAD, *others))
+    own = (Path(__file__).parent / "own_errors.md").read_text()
+    return "".join((HEAD, *rows, "\n", own, OLDER_HEAD, *older, OTHERS_HEAD, *others))
 
 
 def _row(code: ErrorCode, sentence: str = "") -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import oncelog
-from oncelog import Admin, Consumer, EmbeddedBroker, Producer, TopicPartition, sync
+from oncelog import Admin, Consumer, EmbeddedBroker, NewTopic, Producer, TopicPartition, sync
 from oncelog.client import (
     AbortableError,
     ConnectionLostError,
@@ -374,7 +374,8 @@ async def test_reading_what_does_not_exist_fails_with_its_name(
     broker = ScriptedBroker()
     broker.missing = [{"gone"}]
     clock = LeapingClock()
-    async with Consumer("b:1", **broker.options(), clock=clock) as consumer:
+    options = {**broker.options(), "clock": clock, "retry_backoff_max_ms": 1_000}
+    async with Consumer("b:1", **options) as consumer:
         consumer.assign([partition])
         with pytest.raises(FatalError) as caught:
             await consumer.poll(60_000)
@@ -386,7 +387,7 @@ async def test_reading_what_does_not_exist_fails_with_its_name(
         with pytest.raises(FatalError, match=told):
             await consumer.fetch_batches(partition, 0)
         assert clock.ms < 50_000
-    async with Admin("b:1", **broker.options(), clock=clock) as admin:
+    async with Admin("b:1", **options) as admin:
         with pytest.raises(FatalError, match=told):
             await admin.list_offsets({partition: "latest"})
 
@@ -417,3 +418,17 @@ async def test_sending_to_what_does_not_exist_fails_with_its_name(
             await producer.send(topic, b"v", partition=partition)
         assert caught.value.message == told
         assert (await producer.send("t", b"v", partition=0)).offset == 0
+
+
+def test_subscribing_to_what_does_not_exist_fails_with_its_name() -> None:
+    with EmbeddedBroker(config={"auto.create.topics.enable": False}) as broker:
+        servers = broker.bootstrap_servers
+        with sync.Consumer(servers, {"group.id": "g"}, unknown_topic_ms=50) as consumer:
+            consumer.subscribe(["gone"])
+            with pytest.raises(FatalError, match="topic gone does not exist"):
+                next(iter(consumer))
+            with sync.Admin(servers) as admin:
+                admin.create_topics([NewTopic("gone", 1)])
+            with sync.Producer(servers) as producer:
+                producer.send("gone", b"here").result()
+            assert next(iter(consumer)).value == b"here"
