@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.simulation.components.consumer_groups import consumer_groups
 from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
 from oncelog.simulation.components.replicas import replicas
@@ -21,6 +22,7 @@ COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "logs": logs,
     "replicas": replicas,
     "processor": processor,
+    "consumer groups": consumer_groups,
 }
 """Name -> what simulates it."""
 
