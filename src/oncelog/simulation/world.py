@@ -306,7 +306,7 @@ class BrokerNode:
 
     def change_settings(self, changed: Mapping[str, str]) -> None:
         """Have its next process start with these settings."""
-        self._settings |= changed
+        self.settings |= changed
 
     def jump_wall_clock(self, by_ms: float) -> None:
         """Set its machine's wall clock forward or back."""
