@@ -58,6 +58,7 @@ class Application:
     rows: Counter[str] = field(default_factory=Counter)
     """Crash rows, by name."""
     reached: Counter[str] = field(default_factory=Counter)
+    complaints: list[tuple[str, str]] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.checkpoint = self.new_checkpoint()
@@ -71,6 +72,10 @@ class Application:
         made = Checkpoint(f"query-{len(self.checkpoints)}", dict.fromkeys(self.partitions, 0))
         self.checkpoints[made.query_id] = made
         return made
+
+    def complain(self, what: str, text: str) -> None:
+        """Something is not as it has to be."""
+        self.complaints.append((what, text))
 
     def count(self, name: str) -> None:
         """Something was reached."""

@@ -74,6 +74,7 @@ STRANGER: Final = {
     "burst_max": 3,
 }
 """Another application that keeps records of its own in the marker topic."""
+COMPLAINTS_MAX: Final = 5
 DRIVER: Final = "copy"
 """Role of the drivers: as far as the run is concerned they copy, so they settle after writers."""
 
@@ -214,6 +215,7 @@ class _SparkRun(SimulationRun):
             shares=float(chosen["shares"]),
             faults=Faults(**chosen["faults"]),
             count=lambda name: self.app.count(name),
+            complain=lambda what, text: self.app.complain(what, text),
             is_healed=lambda: self.healed_s > 0,
         )
         self.app = Application(
@@ -317,6 +319,7 @@ def run_traced(plan: Plan, *, keep_trace: bool = False) -> tuple[SparkResult, _S
     judged = run.result(final, anomalies, time.perf_counter() - began)
     found = judge_run(judged)
     findings = [(f.signature, f.detail) for f in found if not f.known_as]
+    findings += [(f"duties: {what}", text) for what, text in app.complaints[:COMPLAINTS_MAX]]
     if app.reached["data loss"] and not promise.power_losses_s:
         findings.append(("data loss", "a reading task said that records were gone"))
     result = SparkResult(

@@ -8,7 +8,8 @@ checkpoint, sometimes while a rival still lives, sometimes over another one.
 """
 
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
@@ -17,6 +18,7 @@ from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
+    Acked,
     Event,
     OffsetsFetched,
     ProducerFenced,
@@ -26,6 +28,7 @@ from oncelog.simulation.history import (
     TransactionEnding,
     TransactionOffsets,
     TransactionUnknown,
+    Value,
 )
 from oncelog.simulation.history import Progress as ProgressEvent
 from oncelog.simulation.process import Process
@@ -42,6 +45,7 @@ from oncelog.spark.write_stage import check_one_attempt
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_application import Application
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
+from tests.simulation.spark_duties import DriverDuties
 from tests.simulation.spark_stage import Stage
 
 __all__ = ["CRASHED", "run_driver"]
@@ -73,6 +77,8 @@ class _Steps(ProgressLog):
         if name == "txn_ended" and self.steps[-1]["step"] == "failed":
             life.app.count("doubt settled by the marker, committed")
         self.steps.append({"step": name, "batch": batch_id})
+        if life.duties is not None:
+            life.duties.step(name, details)
         life.app.count(f"step {name}")
         if name == "ending":
             life.lose_answer()
@@ -117,6 +123,12 @@ class _Transaction:
         self._is_group_empty = True
 
     @property
+    def _duties(self) -> DriverDuties:
+        duties = self._life.duties
+        assert duties is not None
+        return duties
+
+    @property
     def producer_id(self) -> int:
         return self._inner.producer_id
 
@@ -129,6 +141,7 @@ class _Transaction:
         if self._is_begun:
             self._is_begun = False
             life.record(TransactionEnded, (life.transactions, False))
+        self._duties.opened()
         await self._inner.open()
         life.app.count("open")
         self._initialized()
@@ -139,6 +152,7 @@ class _Transaction:
         await self._watched(self._inner.new_epoch())
         if self.producer_epoch != epoch:
             self._initialized()
+        self._duties.got_epoch(self.producer_id, self.producer_epoch)
         self._is_begun = True
         self._life.transactions += 1
         self._life.record(TransactionBegan, (self._life.transactions, self._inner.transactional_id))
@@ -155,6 +169,7 @@ class _Transaction:
         return found
 
     async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
+        self._duties.appended(key, value)
         await self._watched(self._inner.append(topic_partition, key, value))
 
     async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
@@ -169,11 +184,13 @@ class _Transaction:
     async def missing(
         self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
     ) -> set[TopicPartition]:
+        self._duties.looked()
         return await self._watched(self._inner.missing(partitions, known))
 
     async def txn_offset_commit(
         self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
+        self._duties.committed_offsets(group_id, offsets)
         await self._watched(self._inner.txn_offset_commit(group_id, offsets))
         plain = {tp: committed.offset for tp, committed in offsets.items()}
         self._life.record(TransactionOffsets, (self._life.transactions, group_id, plain))
@@ -181,6 +198,7 @@ class _Transaction:
     async def end(self, commit: bool) -> None:
         life, number = self._life, self._life.transactions
         self._is_begun = False
+        self._duties.ending(commit)
         life.record(TransactionEnding, (number, commit))
         try:
             await self._watched(self._inner.end(commit))
@@ -188,6 +206,7 @@ class _Transaction:
             life.app.count("end in doubt")
             life.record(TransactionUnknown, (number, type(error).__name__))
             raise
+        self._duties.committed()
         life.record(TransactionEnded, (number, commit))
 
     def _initialized(self) -> None:
@@ -214,6 +233,11 @@ class _Batch:
         self._steps = steps
         self.query_id = checkpoint.query_id
         self.batch_id = batch_id
+        # Not of every batch, as in queries without a watermark.
+        self._watermark_ms = 1_000 * batch_id if batch_id % 3 else None
+        if life.duties is not None:
+            life.duties.checkpoint, life.duties.batch_id = checkpoint, batch_id
+            life.duties.watermark_ms = self._watermark_ms
 
     def source_lines(self) -> tuple[str, ...]:
         return self._checkpoint.lines(self.batch_id)
@@ -240,9 +264,12 @@ class _Batch:
             crash_point=_TaskCrash(life),
         )
         if life.rng.random() < DIRECT:
-            return self._write_direct(stage)
-        reports = life.lockstep.call(stage.run())
-        check_one_attempt(stage.spark_context(), "tag")
+            reports = self._write_direct(stage)
+        else:
+            reports = life.lockstep.call(stage.run())
+            check_one_attempt(stage.spark_context(), "tag")
+        if life.duties is not None:
+            life.duties.wrote(life.transactions, reports, is_clean=stage.is_clean)
         return reports
 
     def _write_direct(self, stage: Stage) -> list[TaskReport]:
@@ -261,7 +288,7 @@ class _Batch:
         self._life.lockstep.sleep(self._life.rng.uniform(1.0, 30.0))
 
     def next_watermark_ms(self) -> int | None:
-        return None
+        return self._watermark_ms
 
     def is_stopping(self) -> bool:
         return self._life.rng.random() < 0.1
@@ -281,6 +308,7 @@ class _Life:
     direct: DirectWriter | None = None
     steps: _Steps | None = None
     checkpoint: Checkpoint | None = None
+    duties: DriverDuties | None = None
 
     @property
     def rng(self) -> random.Random:
@@ -290,6 +318,10 @@ class _Life:
         """All of them are events of the driver, which owns the transaction."""
         world = self.app.stage.world
         world.record(kind(world.now_s, self.process.name, *values))
+        if kind is Acked and self.duties is not None:
+            value, place, offset = values
+            assert isinstance(value, Value)
+            self.duties.acked[value.transaction, place].append(offset)  # type: ignore[index,arg-type]
 
     def may_crash(self) -> bool:
         """Whether the process dies at the place where this is asked."""
@@ -386,11 +418,15 @@ class _Life:
         )
         crash: Any = _DriverCrash(self)
         steps = self.steps = _Steps(self)
-        driver = BatchDriver(
+        write_attempts = self.rng.choice((1, 2, 3))
+        duties = self.duties = DriverDuties(
+            app.complain, app.now_s, app.application_id, write_attempts, checkpoint=checkpoint
+        )
+        driver = duties.driver = BatchDriver(
             DriverOptions(
                 app.application_id,
                 marker_partition=app.marker_partition,
-                write_attempts=self.rng.choice((1, 2, 3)),
+                write_attempts=write_attempts,
             ),
             _Transaction(self, inner),
             self.lockstep,
@@ -402,7 +438,8 @@ class _Life:
         batch_id = last if last >= 0 and last not in checkpoint.commits else last + 1
         try:
             if self.rng.random() < 0.3:
-                driver.prepare(checkpoint.query_id if last < 0 else None)
+                with _called(duties, "prepare"):
+                    driver.prepare(checkpoint.query_id if last < 0 else None)
             while app.stage.world.now_s < until_s:
                 if batch_id > last and not self._plan(checkpoint, batch_id, admin, until_s):
                     self._renew(driver)
@@ -410,10 +447,12 @@ class _Life:
                 if self.rng.random() < 0.3:
                     self._renew(driver)
                 try:
-                    driver.process(_Batch(self, checkpoint, batch_id, steps))
+                    with _called(duties, "batch"):
+                        driver.process(_Batch(self, checkpoint, batch_id, steps))
                 except FailClosedError as error:
                     app.refused(error, checkpoint, batch_id, driver, self.process.name)
                     raise
+                duties.done(checkpoint, batch_id)
                 app.finish(checkpoint, batch_id, self.process.name)
                 app.count(f"batch done under TV{inner.transaction_version}")
                 self.lockstep.sleep(self.rng.uniform(0.0, 5.0))
@@ -428,13 +467,19 @@ class _Life:
 
     def _renew(self, driver: BatchDriver) -> None:
         """Between two batches; how it goes does not matter to the query."""
-        before = self.transactions
+        before, duties = self.transactions, self.duties
+        assert duties is not None
+        is_due = duties.is_due()
         try:
-            driver.renew()
+            with _called(duties, "renew"):
+                driver.renew()
         except ClientError:
             self.app.count("renewal failed")
-        else:
-            self.app.count("renewed" if self.transactions > before else "nothing to renew")
+            return
+        is_done = self.transactions > before
+        self.app.count("renewed" if is_done else "nothing to renew")
+        if is_due is not None and is_due is not is_done:
+            self.app.complain("a renewal is wrong", f"due was {is_due}, done is {is_done}")
 
     def _plan(self, checkpoint: Checkpoint, batch_id: int, admin: Admin, until_s: float) -> bool:
         """Wait for new records and log what batch N reads. False if none come in time."""
@@ -465,6 +510,18 @@ class _Life:
     async def _disconnect(self, admin: Admin, transaction: TransactionDriver) -> None:
         await transaction.close()
         await admin.close()
+
+
+@contextmanager
+def _called(duties: DriverDuties, mode: str) -> Iterator[None]:
+    """The driver is called, and may raise."""
+    duties.begin(mode)
+    try:
+        yield
+    except BaseException as error:
+        duties.ended(error)
+        raise
+    duties.ended(None)
 
 
 async def run_driver(

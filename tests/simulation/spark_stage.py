@@ -38,6 +38,7 @@ from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import WriteTask, report_of
 from oncelog.spark.turn_server import TurnServer
 from tests.simulation.lockstep import Lockstep
+from tests.simulation.spark_duties import CheckedTurns
 from tests.simulation.spark_executor import (
     Journal,
     Row,
@@ -72,6 +73,8 @@ class StageOptions:
     faults: Faults
     count: Callable[[str], None]
     """Counts what was reached."""
+    complain: Callable[[str, str], None]
+    """Takes what is wrong, and the particulars."""
     is_healed: Callable[[], bool]
     """Whether the time of faults is over."""
 
@@ -133,6 +136,7 @@ class Stage:
         rows = await self.read()
         if self._rng.random() < self.options.shares:
             self._server = TurnServer()
+            self._server.turns = CheckedTurns(self.options.complain)
         try:
             if self._server is not None:
                 await self._server.start()
@@ -161,6 +165,13 @@ class Stage:
         else:
             self.options.count("stage writes")
         return reports
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether each task was begun once, and none failed."""
+        tasks_count = self._launched - 1
+        is_once = tasks_count in (0, self._task_count)
+        return is_once and not self.failed_tasks and not self.stage_attempt
 
     def _count_failure(self, reason: str) -> None:
         for kind in ("was lost", "began a second time"):
