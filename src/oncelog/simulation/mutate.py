@@ -17,7 +17,7 @@ from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault
 
 __all__ = ["CHANGES", "mutate"]
 
-CLIENTS_MAX: Final = 14
+CLIENTS_MAX: Final = 20
 FAULTS_MAX: Final = 30
 """Plans that are changed again and again must not grow without bound."""
 SHORTEST_S: Final = 1.5
