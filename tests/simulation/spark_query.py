@@ -8,26 +8,17 @@ checkpoint, sometimes while a rival still lives, sometimes over another one.
 """
 
 import random
-from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from oncelog.client import Admin, ClientError, FencedError, TransactionDriver
-from oncelog.client.values import OffsetAndMetadata
+from oncelog.client import Admin, ClientError, TransactionDriver
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     Acked,
     Event,
-    OffsetsFetched,
-    ProducerFenced,
-    ProducerInitialized,
-    TransactionBegan,
-    TransactionEnded,
-    TransactionEnding,
-    TransactionOffsets,
-    TransactionUnknown,
     Value,
 )
 from oncelog.simulation.history import Progress as ProgressEvent
@@ -36,17 +27,18 @@ from oncelog.spark.direct import DirectWriter
 from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
-from oncelog.spark.marker import latest
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import CrashRow, ProgressLog, crash_row
 from oncelog.spark.source_offsets import limit_ends
 from oncelog.spark.source_options import Isolation
 from oncelog.spark.write_stage import check_one_attempt
+from tests.simulation import spark_desk
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_application import Application
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
 from tests.simulation.spark_duties import DriverDuties
 from tests.simulation.spark_stage import Stage
+from tests.simulation.spark_transaction import JournalingTransaction
 
 __all__ = ["CRASHED", "run_driver"]
 
@@ -59,6 +51,8 @@ PAUSE_MS: Final = (1.0, 80.0)
 
 DIRECT: Final = 0.3
 """How many micro-batches the driver sends itself."""
+
+LOOKS_COUNT: Final = 5
 
 TAKE_OVER: Final = 0.25
 """How likely a rival is started at the step that a run has chosen for it."""
@@ -111,117 +105,6 @@ class _TaskCrash(_DriverCrash):
 
     def kill(self) -> None:
         self._life.process.kill(CRASHED)
-
-
-class _Transaction:
-    """The shipped `TransactionDriver`; what it does is written down."""
-
-    def __init__(self, life: "_Life", inner: TransactionDriver) -> None:
-        self._life = life
-        self._inner = inner
-        self._is_begun = False
-        self._is_group_empty = True
-
-    @property
-    def _duties(self) -> DriverDuties:
-        duties = self._life.duties
-        assert duties is not None
-        return duties
-
-    @property
-    def producer_id(self) -> int:
-        return self._inner.producer_id
-
-    @property
-    def producer_epoch(self) -> int:
-        return self._inner.producer_epoch
-
-    async def open(self) -> object:
-        life = self._life
-        if self._is_begun:
-            self._is_begun = False
-            life.record(TransactionEnded, (life.transactions, False))
-        self._duties.opened()
-        await self._inner.open()
-        life.app.count("open")
-        self._initialized()
-        return None
-
-    async def new_epoch(self) -> object:
-        epoch = self.producer_epoch
-        await self._watched(self._inner.new_epoch())
-        if self.producer_epoch != epoch:
-            self._initialized()
-        self._duties.got_epoch(self.producer_id, self.producer_epoch)
-        self._is_begun = True
-        self._life.transactions += 1
-        self._life.record(TransactionBegan, (self._life.transactions, self._inner.transactional_id))
-        return None
-
-    async def fetch_offsets(
-        self, group_id: str, partitions: None = None, *, require_stable: bool = True
-    ) -> Mapping[TopicPartition, OffsetAndMetadata]:
-        asked_s = self._life.app.stage.world.now_s
-        found = await self._inner.fetch_offsets(group_id, partitions, require_stable=require_stable)
-        offsets = {tp: committed.offset for tp, committed in found.items()}
-        self._is_group_empty = not offsets
-        self._life.record(OffsetsFetched, (group_id, offsets, asked_s, require_stable))
-        return found
-
-    async def append(self, topic_partition: TopicPartition, key: bytes, value: bytes) -> None:
-        self._duties.appended(key, value)
-        await self._watched(self._inner.append(topic_partition, key, value))
-
-    async def committed_value(self, topic_partition: TopicPartition, key: bytes) -> bytes | None:
-        found = await self._inner.committed_value(topic_partition, key)
-        if self._is_group_empty and found is not None and latest([found.decode()]) is not None:
-            self._life.app.count("marker in the topic only")
-        return found
-
-    async def add_offsets(self, group_id: str) -> None:
-        await self._watched(self._inner.add_offsets(group_id))
-
-    async def missing(
-        self, partitions: Iterable[TopicPartition], known: Collection[TopicPartition] = ()
-    ) -> set[TopicPartition]:
-        self._duties.looked()
-        return await self._watched(self._inner.missing(partitions, known))
-
-    async def txn_offset_commit(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> None:
-        self._duties.committed_offsets(group_id, offsets)
-        await self._watched(self._inner.txn_offset_commit(group_id, offsets))
-        plain = {tp: committed.offset for tp, committed in offsets.items()}
-        self._life.record(TransactionOffsets, (self._life.transactions, group_id, plain))
-
-    async def end(self, commit: bool) -> None:
-        life, number = self._life, self._life.transactions
-        self._is_begun = False
-        self._duties.ending(commit)
-        life.record(TransactionEnding, (number, commit))
-        try:
-            await self._watched(self._inner.end(commit))
-        except ClientError as error:
-            life.app.count("end in doubt")
-            life.record(TransactionUnknown, (number, type(error).__name__))
-            raise
-        self._duties.committed()
-        life.record(TransactionEnded, (number, commit))
-
-    def _initialized(self) -> None:
-        self._life.record(
-            ProducerInitialized,
-            (self._inner.transactional_id, self.producer_id, self.producer_epoch),
-        )
-
-    async def _watched(self, call: Coroutine[Any, Any, T]) -> T:
-        try:
-            return await call
-        except FencedError as error:
-            self._life.app.count("driver fenced")
-            self._life.record(ProducerFenced, (self._inner.transactional_id, type(error).__name__))
-            raise
 
 
 class _Batch:
@@ -373,6 +256,7 @@ class _Life:
         until_s += app.stage.world.now_s
         while app.stage.world.now_s < until_s:
             checkpoint = self.checkpoint = app.choose_checkpoint(self.rng)
+            self._look()
             try:
                 if self._query(checkpoint, until_s):
                     return
@@ -381,6 +265,13 @@ class _Life:
             except (PipelineError, ClientError, ConcurrentQueryError) as error:
                 app.count(f"query ended: {type(error).__name__}")
             self.lockstep.sleep(self.rng.uniform(10.0, 1_000.0))
+
+    def _look(self) -> None:
+        """An operator looks at what is decided, of the last driver's marker."""
+        rng = random.Random(self.rng.getrandbits(64))
+        driver = None if self.duties is None else self.duties.driver
+        for _ in range(LOOKS_COUNT):
+            spark_desk.look(rng, None if driver is None else driver.marker, self.app.complain)
 
     def died(self, restart: Callable[[], None]) -> None:
         """Count where, and let executors outlive the driver for a while."""
@@ -428,7 +319,7 @@ class _Life:
                 marker_partition=app.marker_partition,
                 write_attempts=write_attempts,
             ),
-            _Transaction(self, inner),
+            JournalingTransaction(self, inner),
             self.lockstep,
             steps,
             crash,
