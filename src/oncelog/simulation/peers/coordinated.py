@@ -266,7 +266,10 @@ class _Owner:
         if one.state != _ONGOING:
             return
         due_ms = one.begun_ms[1] + one.timeout_ms + float(self._context.get("sweep_ms", 500))
-        while (state := await self._described(one)) is not None:
+        while True:
+            state = await self._described(one)
+            if state is None:
+                return
             is_open = state.transaction_state == _ONGOING
             if not is_open:
                 too_early = self._now_ms() - one.begun_ms[0] < 0.99 * one.timeout_ms
