@@ -50,7 +50,7 @@ _ENDING: Final = {"PrepareCommit": "CompleteCommit", "PrepareAbort": "CompleteAb
 
 async def run(context: ClientContext) -> None:
     """Use the ids until told to stop."""
-    owner = _Owner(context.with_defaults(_DEFAULTS))
+    owner = _OwnerOfIds(context.with_defaults(_DEFAULTS))
     while not context.stopping():
         await owner.act()
         await context.think()
@@ -88,7 +88,7 @@ class _Id:
         return ids[0] > self.producer_id and is_used_up and 0 <= ids[1] <= (not at_once)
 
 
-class _Owner:
+class _OwnerOfIds:
     def __init__(self, context: ClientContext) -> None:
         self._context = context
         self._wire = PeerWire(context, _FLAVOR)
