@@ -37,7 +37,8 @@ def mutate(rng: random.Random, plan: Plan, donor: Plan) -> Plan:
 
 
 def _free_id(plan: Plan, letter: str) -> str:
-    taken = [int(part[1:]) for part in plan.parts if part.startswith(letter)]
+    numbered = [part[1:] for part in plan.parts if part.startswith(letter)]
+    taken = [int(number) for number in numbered if number.isdecimal()]
     return f"{letter}{1 + max(taken, default=-1)}"
 
 
