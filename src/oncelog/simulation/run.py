@@ -47,6 +47,10 @@ EXPIRY: Final = {
 """Settings under which some ids have expired at the end of a run, and others do soon."""
 EXPIRED_AFTER_S: Final = 28.0
 EXPIRY_CHANCE: Final = 0.2
+WEEK_S: Final = 8 * 24 * 3600.0
+"""Longer than anything is kept by default, in seconds."""
+AFTER_A_WEEK_S: Final = 12.0
+"""Two intervals of all background work of the broker, in seconds."""
 PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
@@ -131,6 +135,7 @@ class SimulationRun:
         self._outlive_retention()
         final = self._take_stock()
         self._outlive_ids()
+        self._look_a_week_later()
         return final
 
     def begin(self) -> None:
@@ -236,9 +241,24 @@ class SimulationRun:
 
     def _restart(self, kind: str) -> None:
         world, node = self.world, self.world.broker
+        before = node.describe() if kind == "stop" else {}
         self.injector.restart(kind)
         world.run_until(lambda: not node.is_serving, START_BOUND_S)
         world.run_until(lambda: node.is_serving, START_BOUND_S)
+        node.compare_with(before)
+
+    def _look_a_week_later(self) -> None:
+        """Suspend the machine for a week, and see whether all that expires is gone."""
+        world, node = self.world, self.world.broker
+        process = node.living
+        if process is None or not node.is_serving:
+            return
+        world.is_over = True
+        process.freeze()
+        world.scheduler.run_until(world.now_s + WEEK_S)
+        process.thaw()
+        world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S)
+        node.audit_late()
 
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())

@@ -17,6 +17,7 @@ from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.audit import Audit, Disagreeing
+from oncelog.simulation.audit_ending import Described, changed_by_a_restart, described, late
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.crashes import CrashContext
@@ -73,6 +74,8 @@ class World:
             lambda client: self.record(LateRequest(self.now_s, client.name))
         )
         self.store = SimulatedStore(plan.rng("store"), self.trace)
+        self.is_over = False
+        """Whether all that is judged by the history has been seen."""
         self._processes: list[Process] = []
         self._watchers: list[tuple[str, Callable[[Process, Event], None]]] = []
         self.bugs: list[tuple[str, BaseException | None]] = []
@@ -176,6 +179,8 @@ class World:
 
     def start_probing(self) -> None:
         """Record the watermarks of all partitions at intervals."""
+        if self.is_over:
+            return
         self.broker.probe()
         self.broker.audit_all()
         self.scheduler.call_after(PROBE_S, None, self.start_probing)
@@ -434,6 +439,20 @@ class BrokerNode:
         """Compare the last stable offsets of partitions whose watermarks have moved."""
         if self.observed is not None and self.is_serving:
             self._disagree(self.audit.look_at_stable_offsets(self.observed))
+
+    def describe(self) -> Described:
+        """Return what a stop in order must not change."""
+        return described(self.observed) if self.observed is not None and self.is_serving else {}
+
+    def compare_with(self, before: Described) -> None:
+        """Compare with what was described before a stop in order."""
+        self._disagree(changed_by_a_restart(before, self.describe()))
+
+    def audit_late(self) -> None:
+        """Look for what should have expired."""
+        process = self.living
+        if self.observed is not None and process is not None and self.is_serving:
+            self._disagree(late(self.observed, self.disk, DATA_DIR, process.clock.now_ms()))
 
     def _disagree(self, found: Iterable[Disagreeing]) -> None:
         """Record each kind of disagreement about a partition once."""

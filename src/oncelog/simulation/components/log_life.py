@@ -37,7 +37,7 @@ NONE: Final = -1
 KEYS: Final = (b"a", b"b", b"c", b"d")
 
 
-class _Owner:
+class _LogProcess:
     """A process: what a simulated disk has to know of it, and its clock."""
 
     def __init__(self, number: int, life: LogFolders) -> None:
@@ -150,7 +150,7 @@ class LogFolders:
 
     def open(self) -> None:
         """Start a process, which opens the folders and makes the logs that are missing."""
-        self._owner = _Owner(next(self._owners), self)
+        self._owner = _LogProcess(next(self._owners), self)
         self._view = self._disk.of(self._owner)
         manager = LogManager.take(
             self._view, FOLDERS, node_id=1, fresh_id=lambda: f"{next(self._ids):022d}"

@@ -1,0 +1,125 @@
+"""Compares a broker whose clients have all gone with what must have become of it.
+
+`described` is what a stop in order and a start must not change. `late` is asked after a week in
+which the machine was suspended: everything that expires has to be gone by then, and the small files
+of the data folder say what the logs do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.components.log_checks import expired_count
+from oncelog.simulation.disk import SimulatedDisk
+from oncelog.simulation.observe import ObservedBroker
+from oncelog.simulation.oracle.history import RawLog
+
+__all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late"]
+
+SLACK_MS = 4_000
+"""Longer than any interval of the background work of simulated brokers."""
+NONE = -1
+LEFTOVERS = (".deleted", ".cleaned", ".swap", ".tmp", "-delete", "-future")
+Described = Mapping[TopicPartition, tuple[tuple[object, ...], tuple[object, ...]]]
+"""Of each partition: the extent of its log, and what follows from it."""
+
+
+def described(broker: ObservedBroker) -> Described:
+    """Describe all partitions that are in use."""
+    return {
+        partition.topic_partition: (_extent(partition), _meaning(partition))
+        for partition in broker.partitions
+        if partition.log.failure is None
+    }
+
+
+def _extent(partition: Partition) -> tuple[object, ...]:
+    held = partition.log
+    bases = tuple(held.segment_base_offsets)
+    return held.log_start_offset, held.log_end_offset, bases, held.size_bytes
+
+
+def _meaning(partition: Partition) -> tuple[object, ...]:
+    held = partition.log
+    end = held.log_end_offset
+    producers = [
+        (e.producer_id, e.epoch, e.coordinator_epoch, e.transaction_first_offset, tuple(e.batches))
+        for e in held.active_producers()
+    ]
+    return (
+        partition.state.topic_id,
+        partition.state.high_watermark,
+        partition.last_stable_offset,
+        sorted(producers, key=lambda each: each[0]),
+        held.aborted_transactions(0, end),
+        held.offset_for_timestamp(None),
+    )
+
+
+def changed_by_a_restart(
+    before: Described, after: Described
+) -> Iterator[tuple[TopicPartition, str, str]]:
+    """Yield what a stop and a start changed; a log may have grown or been cleaned since."""
+    for label, (extent, meaning) in before.items():
+        now = after.get(label)
+        if now is None:
+            continue  # Its topic was deleted, or its folder is off line: others look for that.
+        if now[0] == extent and now[1] != meaning:
+            yield label, "what a clean stop kept", f"{now[1]}, not {meaning}"
+        elif now[0] != extent and now[0][:2] < extent[:2]:
+            yield label, "what a clean stop kept", f"the log is {now[0]}, not {extent}"
+
+
+def late(
+    broker: ObservedBroker, disk: SimulatedDisk, directory: str, now_ms: int
+) -> Iterator[tuple[TopicPartition, str, str]]:
+    """Yield what should be gone, and what the small files have wrong."""
+    partitions = [p for p in broker.partitions if p.log.failure is None]
+    for partition in partitions:
+        held, label = partition.log, partition.topic_partition
+        for entry in held.active_producers():
+            if entry.transaction_first_offset == NONE:
+                yield label, "a producer's expiry", f"{entry.producer_id} is still known"
+        raw = RawLog()
+        path = held.directory
+        raw.read(disk.names(path), lambda name, path=path: disk.peek(f"{path}/{name}") or b"")  # type: ignore[misc]
+        high_watermark = partition.state.high_watermark
+        if expired_count(raw, held, now_ms - SLACK_MS, high_watermark):
+            yield label, "retention", f"{held.segment_base_offsets} are older than {held.config}"
+        for name in disk.names(path):
+            if name.endswith(LEFTOVERS):
+                yield label, "a file", f"{name} should be gone"
+    where = TopicPartition("", NONE)
+    for name in disk.names(directory):
+        if name.endswith(LEFTOVERS):
+            yield where, "a file", f"{name} should be gone"
+    yield from _checkpoints(partitions, lambda name: disk.peek(f"{directory}/{name}") or b"")
+
+
+def _checkpoints(
+    partitions: Iterable[Partition], read: Callable[[str], bytes]
+) -> Iterator[tuple[TopicPartition, str, str]]:
+    """Compare the checkpoints, which have been written since anything changed."""
+    noted = {
+        name: _offsets(read(f"{name}-offset-checkpoint"))
+        for name in ("recovery-point", "log-start", "replication")
+    }
+    for partition in partitions:
+        held, label = partition.log, partition.topic_partition
+        for name, offset in (
+            ("recovery-point", held.recovery_point),
+            ("log-start", held.log_start_offset),
+            ("replication", partition.state.high_watermark),
+        ):
+            if noted[name].get(label, 0) != offset:
+                yield label, "a checkpoint", f"{name} is {noted[name].get(label)}, not {offset}"
+        active = held.segment_base_offsets[-1]
+        if held.recovery_point < active:
+            yield label, "a checkpoint", f"{held.recovery_point} is synced, sealed below {active}"
+
+
+def _offsets(content: bytes) -> dict[TopicPartition, int]:
+    lines = (line.split() for line in content.decode().split("\n")[2:] if line)
+    return {TopicPartition(topic, int(index)): int(offset) for topic, index, offset in lines}
