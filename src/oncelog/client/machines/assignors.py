@@ -181,17 +181,21 @@ def _even_out(shares: Assigned, order: Sequence[str], readers: Mapping[str, Sequ
 
     Each move brings two shares nearer to each other, so the sum of their squares falls: it ends.
     """
-    is_moving = True
-    while is_moving:
-        is_moving = False
-        for giver in sorted(order, key=lambda member_id: -len(shares[member_id])):
-            share = shares[giver]
-            # What was given last is not owned yet, so it moves first.
-            for index in range(len(share) - 1, -1, -1):
-                taker = min(readers[share[index].topic], key=lambda each: len(shares[each]))
-                if len(share) - len(shares[taker]) >= 2:
-                    shares[taker].append(share.pop(index))
-                    is_moving = True
+    while _move_one(shares, order, readers):
+        pass
+
+
+def _move_one(shares: Assigned, order: Sequence[str], readers: Mapping[str, Sequence[str]]) -> bool:
+    """Move one partition of the member that has most, so that no more move than have to."""
+    for giver in sorted(order, key=lambda member_id: -len(shares[member_id])):
+        share = shares[giver]
+        # What was given last is not owned yet, so it moves first.
+        for index in range(len(share) - 1, -1, -1):
+            taker = min(readers[share[index].topic], key=lambda each: len(shares[each]))
+            if len(share) - len(shares[taker]) >= 2:
+                shares[taker].append(share.pop(index))
+                return True
+    return False
 
 
 # --- what they share ---------------------------------------------------------------------

@@ -10,6 +10,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.simulation.components.assignment import assignments
 from oncelog.simulation.components.consumer_groups import consumer_groups
 from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
@@ -23,6 +24,7 @@ COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "replicas": replicas,
     "processor": processor,
     "consumer groups": consumer_groups,
+    "assignments": assignments,
 }
 """Name -> what simulates it."""
 

@@ -84,6 +84,18 @@ def test_sticky_moves_only_what_a_new_member_has_to_get() -> None:
     assert set(shares["b"]) < set(parts("t", 3, 4, 5))
 
 
+def test_sticky_moves_no_more_than_equal_shares_need() -> None:
+    """Of 6 and 5 partitions each member may keep 4: 3 move, not 4."""
+    old = [
+        member("a", "t", owned=parts("t", *range(6))),
+        member("b", "t", owned=parts("t", *range(6, 11))),
+    ]
+    told = [with_user_data(each) for each in old]
+    shares = assign("sticky", [*told, member("c", "t")], {"t": 11})
+    kept = [len(set(shares[each.member_id]) & set(each.subscription.owned)) for each in old]
+    assert kept == [4, 4]
+
+
 def with_user_data(each: SubscribedMember) -> SubscribedMember:
     """An eager member: it tells what it owned in bytes, and owns nothing."""
     data = ASSIGNORS["sticky"].user_data(each.subscription.owned, 3)
