@@ -13,10 +13,6 @@ from oncelog.client.admin import Admin
 from oncelog.spark import OncelogSource
 from oncelog.spark.versions import has_admission_control
 
-needs_our_source = pytest.mark.skipif(
-    not has_admission_control(), reason="OncelogSource needs PySpark 4.2"
-)
-
 BY_SPARK = not has_admission_control()
 
 COMMITTED = {"kafka.isolation.level": "read_committed"}

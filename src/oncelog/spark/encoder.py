@@ -195,10 +195,18 @@ def _gathered(batches: Iterable[Any], size: int) -> Iterator[Any]:
         held.append(batch)
         held_size += batch.nbytes
         if held_size >= size:
-            yield held[0] if len(held) == 1 else pa.concat_batches(held)
+            yield _joined(held)
             held, held_size = [], 0
     if held:
-        yield held[0] if len(held) == 1 else pa.concat_batches(held)
+        yield _joined(held)
+
+
+def _joined(batches: list[Any]) -> Any:
+    """Return the rows of Arrow batches as one. PyArrow 18 has no `concat_batches`."""
+    if len(batches) == 1:
+        return batches[0]
+    (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+    return batch
 
 
 def _column(rows: Any, name: str) -> Any:

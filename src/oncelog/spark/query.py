@@ -46,12 +46,13 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 INTERRUPTED: Final = (
-    "py4j.protocol.Py4JJavaError: An error occurred while calling the sink: "
-    "java.lang.InterruptedException"
+    "py4j.protocol.Py4JJavaError: An error occurred while calling the sink.\n"
+    ": java.lang.InterruptedException"
 )
 """A text by which Spark knows that its own `stop` ended the function, so that the query did not
-fail (`StreamExecution.isInterruptionException`, SPARK-39218). Its pattern overflows the JVM's stack
-on the traceback of a cancelled job, which is much longer."""
+fail (`StreamExecution.isInterruptionException`, SPARK-39218); that of Spark 3.5 has to
+find the new line. Later ones overflow the JVM's stack on the traceback of a cancelled job, which is
+much longer."""
 
 DESCRIPTION: Final = "spark.job.description"
 

@@ -157,8 +157,12 @@ def test_a_bug_of_ours_says_where(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "in process" in "".join(traceback.format_exception(raised.value))
 
 
+@pytest.mark.parametrize(
+    "between",
+    [pytest.param(r"((.|\r\n|\r|\n)*)", id="4.x"), pytest.param(r".+(\r\n|\r|\n): ", id="3.5")],
+)
 def test_a_stopped_query_has_not_failed(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, between: str
 ) -> None:
     """Spark knows its own interruption by the text of the error, within few bytes of stack."""
 
@@ -170,7 +174,7 @@ def test_a_stopped_query_has_not_failed(
     text = "".join(traceback.format_exception(raised.value))
     assert re.search(
         r"py4j\.protocol\.Py4JJavaError: An error occurred while calling"
-        r"((.|\r\n|\r|\n)*)java\.lang\.InterruptedException",
+        rf"{between}java\.lang\.InterruptedException",
         text,
     )
     assert [record.getMessage() for record in caplog.records] == [
