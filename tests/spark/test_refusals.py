@@ -169,11 +169,11 @@ def test_all_columns_arrive_and_a_batch_read_sees_the_same(spark: SparkSession, 
         options = {"subscribe": f"{job.name}-{topic}", "includeHeaders": "true"}
         return table(spark, job.bootstrap_servers, options).collect()
 
-    before = {row["value"]: row for row in whole("in")}
+    before = {bytes(row["value"]): row for row in whole("in")}
     after = whole("out")
     assert len(after) == len(before) == 200
     for row in after:
-        origin = before[row["value"]]
+        origin = before[bytes(row["value"])]
         assert (row["key"], row["partition"]) == (origin["key"], origin["partition"])
         assert row["timestamp"] == origin["timestamp"]
         assert origin["headers"] is None
