@@ -292,7 +292,8 @@ class Consumer(_Blocking[consumer.Consumer], role=Role.CONSUMER):
     def __iter__(self) -> Iterator[ConsumerRecord]:
         """Every record, one after the other, without an end."""
         while True:
-            yield from self.poll()
+            # More at once would count as read, and be committed, before the caller has them.
+            yield from self.poll(max_records=1)
 
     poll = _blocking(consumer.Consumer.poll)
     unsubscribe = _blocking(consumer.Consumer.unsubscribe)

@@ -48,6 +48,18 @@ def test_records_go_there_and_come_back(servers: str) -> None:
         assert consumer.committed()[ZERO].offset == consumer.position(ZERO)
 
 
+def test_what_an_iteration_has_not_given_yet_is_not_committed(servers: str) -> None:
+    with sync.Admin(servers) as admin:
+        admin.create_topics([NewTopic("iterated", 1)])
+    with sync.Producer(servers) as producer:
+        for number in range(5):
+            producer.send("iterated", b"%d" % number)
+    for expected in ([b"0", b"1"], [b"2", b"3"]):
+        with sync.Consumer(servers, {"group.id": "iterating"}) as consumer:
+            consumer.subscribe(["iterated"])
+            assert [record.value for record in islice(consumer, 2)] == expected
+
+
 def test_errors_are_those_of_the_asyncio_clients(servers: str) -> None:
     with sync.Admin(servers) as admin, pytest.raises(FatalError) as caught:
         admin.describe_topic("nowhere")
