@@ -39,6 +39,7 @@ _WORN_CHANCE: Final = 0.3
 _AUDITOR_CHANCE: Final = 0.5
 _EXACT_ADMIN_CHANCE: Final = 0.5
 _EXACT_LOG_CHANCE: Final = 0.5
+_EXACT_WIRE_CHANCE: Final = 0.35
 _STORAGE_PROFILES: Final = frozenset({"storage", "damage", "everything"})
 """In these a folder may go off line, and its partitions with it."""
 _LOSSLESS_PROFILES: Final = frozenset({"calm", "network", "processes", "crash-points"})
@@ -82,7 +83,7 @@ def added(rng: random.Random, plan: Plan) -> Plan:
         audited = [t.name for t in topics if "compact" not in t.configs.get("cleanup.policy", "")]
         parameters = {"topics": audited, "pace_ms": rng.choice((200, 1_000))}
         clients.append(PlannedClient(_free_id(clients), "peer-auditor", 0.5, parameters))
-    for client in (_exact_admin(plan), _exact_log(plan)):
+    for client in (_exact_admin(plan), _exact_log(plan), _exact_wire(plan)):
         if client is not None:
             clients.append(replace(client, id=_free_id(clients)))
     owners = part_rng(plan.seed, "owners of ids")
@@ -103,7 +104,7 @@ def _exact_admin(plan: Plan) -> PlannedClient | None:
         return None
     parameters = {
         "strict": plan.profile not in _STORAGE_PROFILES,
-        "pace_ms": rng.choice((30, 80, 200)),
+        "pace_ms": rng.choice((40, 100, 250)),
     }
     return PlannedClient("", "peer-exact-admin", rng.uniform(0.0, 1.0), parameters)
 
@@ -115,10 +116,21 @@ def _exact_log(plan: Plan) -> PlannedClient | None:
         return None
     parameters = {
         "strict": plan.profile in _LOSSLESS_PROFILES,
-        "prompt": plan.profile == "calm",
         "pace_ms": rng.choice((20, 60, 150)),
     }
     return PlannedClient("", "peer-exact-log", rng.uniform(0.0, 1.0), parameters)
+
+
+def _exact_wire(plan: Plan) -> PlannedClient | None:
+    """Return a client that uses connections oddly, in about half of the runs."""
+    rng = part_rng(plan.seed, "exact wire")
+    if rng.random() >= _EXACT_WIRE_CHANCE:
+        return None
+    parameters = {
+        "strict": plan.profile in _LOSSLESS_PROFILES,
+        "pace_ms": rng.choice((150, 300, 600)),
+    }
+    return PlannedClient("", "peer-exact-wire", rng.uniform(0.0, 1.0), parameters)
 
 
 def _free_id(clients: list[PlannedClient]) -> str:

@@ -18,6 +18,8 @@ from functools import partial
 from typing import Any, Final
 
 from oncelog.client import Admin, NewTopic
+from oncelog.simulation.agreement.accounts import leftovers
+from oncelog.simulation.agreement.metadata import differences
 from oncelog.simulation.checkers import Anomaly, Promise, judge
 from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.components import look_at_components
@@ -38,6 +40,8 @@ QUIET_S: Final = 12.0
 """A time longer than the transaction timeout of every client, in seconds."""
 CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
+LEFTOVER_S: Final = 4.0
+"""Longer than any fetch of a client waits, in seconds."""
 RETENTION_CHECKS_S: Final = 2.0
 """Two intervals of `log.retention.check.interval.ms`, as plans set it, in seconds."""
 EXPIRY: Final = {
@@ -130,6 +134,7 @@ class SimulationRun:
         self.world.scheduler.run_until(self.started_s + self.plan.duration_s)
         self._settle()
         self._dismiss()
+        self._look_for_leftovers()
         for kind in self.plan.final_restarts:
             self._restart(kind)
         self._outlive_retention()
@@ -242,10 +247,14 @@ class SimulationRun:
     def _restart(self, kind: str) -> None:
         world, node = self.world, self.world.broker
         before = node.describe() if kind == "stop" else {}
+        named = None if node.broker is None else node.broker.image
         self.injector.restart(kind)
         world.run_until(lambda: not node.is_serving, START_BOUND_S)
         world.run_until(lambda: node.is_serving, START_BOUND_S)
         node.compare_with(before)
+        if named is not None and node.broker is not None:
+            found = differences(named, node.broker.image, was_stopped=kind == "stop")
+            node.find_fault("what a broker names after a restart", found)
 
     def _look_a_week_later(self) -> None:
         """Suspend the machine for a week, and see whether all that expires is gone."""
@@ -259,6 +268,13 @@ class SimulationRun:
         process.thaw()
         world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S)
         node.audit_late()
+
+    def _look_for_leftovers(self) -> None:
+        """Let what clients have asked for come to its end, and see whether anything is left."""
+        world, node = self.world, self.world.broker
+        world.scheduler.run_until(world.now_s + LEFTOVER_S)
+        if node.broker is not None and node.is_serving:
+            node.find_fault("what is left of requests", leftovers(node.broker))
 
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())

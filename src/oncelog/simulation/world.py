@@ -15,6 +15,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.agreement.accounts import accounts
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.audit import Audit, Disagreeing
 from oncelog.simulation.audit_ending import Described, changed_by_a_restart, described, late
@@ -53,6 +54,8 @@ AUDIT_S: Final = 0.05
 AFTER_SYNC_S: Final = 1e-6
 """After this time what waited for an fsync has been done, and no other one has ended."""
 POWER: Final = "power"
+_WHOLE: Final = TopicPartition("", -1)
+"""Stands for a broker as a whole, where a partition is named."""
 RESTART_S: Final = (0.05, 3.0)
 """After this time a supervisor starts a broker that has died."""
 
@@ -417,6 +420,7 @@ class BrokerNode:
         """Compare what has changed; with `with_files` all files of all partitions as well."""
         if self.observed is not None and self.is_serving:
             self._disagree(self.audit.look(self.observed, self._awake_since(self.observed)))
+            self.find_fault("a count", accounts(self.observed))
             if with_files:
                 self._disagree(self.audit.look_at_files(self.observed))
 
@@ -454,6 +458,10 @@ class BrokerNode:
         if self.observed is not None and process is not None and self.is_serving:
             self._disagree(late(self.observed, self.disk, DATA_DIR, process.clock.now_ms()))
 
+    def find_fault(self, what: str, texts: Iterable[str]) -> None:
+        """Record what is wrong with the broker as a whole."""
+        self._disagree((_WHOLE, what, text) for text in texts)
+
     def _disagree(self, found: Iterable[Disagreeing]) -> None:
         """Record each kind of disagreement about a partition once."""
         for topic_partition, what, text in found:
@@ -476,4 +484,7 @@ class HistoryLog(logging.Handler):
         process = world.scheduler.current
         if process is not None and process.alive:
             text = f"{record.name}: {record.getMessage()}"
+            error = record.exc_info[1] if record.exc_info else None
+            if error is not None:
+                text += f" ({type(error).__name__}: {error})"
             world.record(Logged(world.now_s, process.name, record.levelname, text))

@@ -50,7 +50,7 @@ def test_most_runs_are_without_most_features() -> None:
     )
     assert 10 < counts["peer-exact"] < 50
     assert 10 < counts["peer-auditor"] < 50
-    exact = ("peer-exact-admin", "peer-exact-log", "peer-exact-groups")
+    exact = ("peer-exact-admin", "peer-exact-log", "peer-exact-wire", "peer-exact-groups")
     for role in (*exact, "peer-coordinated", "exact"):
         assert 10 < counts[role] < 50
     small = [plan for plan in PLANS if len(plan.clients) - sum(map(is_exact, plan.clients)) <= 5]

@@ -28,6 +28,7 @@ from oncelog.simulation.checkers.ending import (
     broker_stopped,
     differing_answers,
     disagreements,
+    failed_requests,
     lag_ends,
     progress,
 )
@@ -94,6 +95,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "oracle": disagreements,
     "components": components,
     "broker-stopped": broker_stopped,
+    "failed-request": failed_requests,
 }
 """Name -> checker. INV-1 is "lost-write", INV-10 is "copies" and "torn-transaction" together."""
 

@@ -10,10 +10,18 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, PartitionReader
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import LoggedBatch
-from oncelog.simulation.history import BrokerDied, Disagreement, Progress
+from oncelog.simulation.history import BrokerDied, Disagreement, Logged, Progress
 
-__all__ = ["broker_stopped", "differing_answers", "disagreements", "lag_ends", "progress"]
+__all__ = [
+    "broker_stopped",
+    "differing_answers",
+    "disagreements",
+    "failed_requests",
+    "lag_ends",
+    "progress",
+]
 
+_FAILED_REQUEST = "oncelog.broker.net.dispatch: "
 _LAG = "stuck: StuckError: lag"
 _LAG_OF_A_COPIER = "stuck: StuckError: lag of a copier"
 """What our readers say in the end; a copier may also lag because it cannot write."""
@@ -246,14 +254,37 @@ def disagreements(evidence: Evidence) -> Iterator[Anomaly]:
     """
     excuses = Excuses(evidence)
     for event in evidence.of(Disagreement):
+        implied = "the log implies" if event.topic_partition.topic else "it has to be"
         yield found(
             "oracle",
-            f"{event.what} is not what the log implies",
+            f"{event.what} is not what {implied}",
             f"{event.topic_partition}, {event.particulars}",
             at_s=event.at_s,
             who=event.who,
             topic_partition=event.topic_partition,
             allowed="what was synced was damaged" if excuses.any_damage else "",
+        )
+
+
+def failed_requests(evidence: Evidence) -> Iterator[Anomaly]:
+    """No request ends with an exception that its handler did not expect.
+
+    The client sees a lost connection, which faults cause too, so the broker's log tells.
+    Excused: after a storage failure or damage.
+    """
+    promise = evidence.promise
+    for event in evidence.of(Logged):
+        if event.level != "ERROR" or not event.message.startswith(_FAILED_REQUEST):
+            continue
+        struck = [*promise.storage_failures_s, *promise.damage_s]
+        allowed = any(at_s <= event.at_s for at_s in struck)
+        yield found(
+            "failed-request",
+            "a request ended with an exception",
+            event.message.removeprefix(_FAILED_REQUEST).strip(),
+            at_s=event.at_s,
+            who=event.who,
+            allowed="storage had failed or was damaged" if allowed else "",
         )
 
 

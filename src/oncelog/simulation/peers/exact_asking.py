@@ -22,6 +22,7 @@ from oncelog.protocol.codec import (
     writer,
 )
 from oncelog.protocol.fields import RequestFor, ResponseT
+from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.wire import Address, LostError, PeerWire
 
@@ -56,6 +57,29 @@ class ExactAsker:
         self.context = context
         self.wire = wire
         self.is_strict = bool(context.get("strict", False))
+        self._witness: Connection | None = None
+        """A connection since all faults were healed. A kill that was armed before closes it."""
+
+    @property
+    def is_undisturbed(self) -> bool:
+        """Whether all faults have ended, so that nothing may be lost or late any more."""
+        return self._witness is not None and not self._witness.is_closed
+
+    async def wait_for_calm(self) -> None:
+        """Once all faults have ended: wait until the broker answers, and expect more from it."""
+        attempt = 0
+        while True:
+            try:
+                answer = await self.ask(
+                    ApiKey.API_VERSIONS,
+                    ApiVersionsRequest(client_software_name="x", client_software_version="1"),
+                )
+            except LostError:
+                await self.context.back_off(attempt)
+                attempt += 1
+                continue
+            self._witness = answer.connection
+            return
 
     async def ask(
         self,

@@ -7,8 +7,9 @@ good and bad batches with acks=0, 1 and -1, and keeps fetch sessions (`exact_ses
 
 A log whose change got no answer is left for a new one.
 
-Parameters: `strict` (False), `prompt` (whether answers have to come in time), `pace_ms` (50),
-those of `wire`.
+At the end, when all faults are over, answers have to come in time as well.
+
+Parameters: `strict` (False), `pace_ms` (50), those of `wire`.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ _TOPICS_COUNT_MAX: Final = 6
 """After so many logs whose end is not known the client only waits for its end."""
 _BATCHES_COUNT_MAX: Final = 60
 _AT_ONCE_COUNT_MAX: Final = 8
+_CALM_STEPS_COUNT: Final = 15
 
 
 async def run(context: ClientContext) -> None:
@@ -44,6 +46,9 @@ async def run(context: ClientContext) -> None:
     reader = ExactLogs(context.with_defaults(EXACT_DEFAULTS))
     while not context.stopping():
         await context.pause(0, 2 * float(context.get("pace_ms", 50)))
+        await reader.act()
+    await reader.wait_for_calm()
+    for _ in range(_CALM_STEPS_COUNT):
         await reader.act()
     attempt = 0
     while not await reader.has_looked_at_everything():

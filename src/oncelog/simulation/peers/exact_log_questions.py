@@ -290,9 +290,9 @@ class LogQuestions(LogAsker):
         raise NotImplementedError
 
     def _is_prompt(self, took_ms: float, what: str) -> None:
-        is_due = bool(self.context.get("prompt", False))
         self.expect(
-            took_ms <= _PROMPT_MS or not is_due, lambda: f"{what} took {took_ms:.0f} ms more"
+            took_ms <= _PROMPT_MS or not self.is_undisturbed,
+            lambda: f"{what} took {took_ms:.0f} ms more",
         )
 
     # --- offsets ----------------------------------------------------------------------

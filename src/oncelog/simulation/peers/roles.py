@@ -17,6 +17,7 @@ from oncelog.simulation.peers import (
     exact_admin,
     exact_groups,
     exact_log,
+    exact_wire,
     member,
     probe,
     producer,
@@ -40,6 +41,7 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "exact-admin": exact_admin.run,
         "exact-groups": exact_groups.run,
         "exact-log": exact_log.run,
+        "exact-wire": exact_wire.run,
         "auditor": auditor.run,
         "coordinated": coordinated.run,
     }

@@ -7,6 +7,7 @@ from oncelog.simulation.history import (
     BrokerDied,
     BrokerStarted,
     Fault,
+    Logged,
     Polled,
     Positioned,
     Progress,
@@ -203,6 +204,16 @@ def test_a_broker_does_not_stop_of_itself() -> None:
     model.record(BrokerDied, "broker-0", 0, "InvariantViolation: INV-2")
     assert model.signatures() == {"broker-stopped: a broker stopped of itself"}
     assert model.kinds(storage_failures_s=(0.0,)) == {"broker-stopped"}
+
+
+def test_a_request_that_ends_with_an_exception_is_found() -> None:
+    model = Model()
+    model.record(Logged, "broker-0.0", "ERROR", "oncelog.broker.partitions.manager: off line")
+    assert model.kinds() == set()
+    text = "oncelog.broker.net.dispatch: FETCH v4 from c1 failed (KeyError: 7)"
+    model.record(Logged, "broker-0.0", "ERROR", text)
+    assert model.signatures() == {"failed-request: a request ended with an exception"}
+    assert model.kinds(storage_failures_s=(0.0,)) == set()
 
 
 def test_a_broker_may_stop_after_a_storage_failure() -> None:

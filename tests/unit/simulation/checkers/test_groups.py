@@ -54,6 +54,15 @@ def test_a_commit_of_an_older_generation_is_not_accepted() -> None:
     assert group.signatures() == {OLD}
 
 
+def test_a_commit_of_nothing_cannot_be_refused() -> None:
+    group = Group()
+    group.join("a", 1)
+    group.join("b", 2)
+    group.model.record(OffsetsCommitting, "a", "g", "a", 1, {})
+    group.model.record(OffsetsCommitted, "a", "g", "a", 1, {})
+    assert group.signatures() == set()
+
+
 def test_a_commit_sent_before_the_newer_generation_was_told_may_be_accepted() -> None:
     group = Group()
     group.join("a", 1)
