@@ -16,10 +16,12 @@ from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
 
-__all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late"]
+__all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late", "unfinished"]
 
 SLACK_MS = 4_000
 """Longer than any interval of the background work of simulated brokers."""
+BACK_FOR_MS = 60_000
+"""Longer than a machine that came back after a week is watched."""
 NONE = -1
 LEFTOVERS = (".deleted", ".cleaned", ".swap", ".tmp", "-delete", "-future")
 Described = Mapping[TopicPartition, tuple[tuple[object, ...], tuple[object, ...]]]
@@ -72,15 +74,31 @@ def changed_by_a_restart(
             yield label, "what a clean stop kept", f"the log is {now[0]}, not {extent}"
 
 
+def unfinished(disk: SimulatedDisk, directory: str) -> frozenset[str]:
+    """Return the paths whose names say that something is under way with them."""
+    folders = [f"{directory}/{name}" for name in disk.names(directory)]
+    paths = [*folders, *(f"{folder}/{name}" for folder in folders for name in disk.names(folder))]
+    return frozenset(path for path in paths if path.endswith(LEFTOVERS))
+
+
 def late(
-    broker: ObservedBroker, disk: SimulatedDisk, directory: str, now_ms: int
+    broker: ObservedBroker,
+    disk: SimulatedDisk,
+    directory: str,
+    now_ms: int,
+    unfinished_before: frozenset[str],
 ) -> Iterator[tuple[TopicPartition, str, str]]:
-    """Yield what should be gone, and what the small files have wrong."""
+    """Yield what should be gone, and what the small files have wrong.
+
+    `unfinished_before` is what was under way before the week.
+    """
     partitions = [p for p in broker.partitions if p.log.failure is None]
     for partition in partitions:
         held, label = partition.log, partition.topic_partition
         for entry in held.active_producers():
-            if entry.transaction_first_offset == NONE:
+            # A transaction that was open, or owed a marker, ends when the machine is back.
+            is_idle = entry.last_timestamp_ms < now_ms - BACK_FOR_MS
+            if entry.transaction_first_offset == NONE and is_idle:
                 yield label, "a producer's expiry", f"{entry.producer_id} is still known"
         raw = RawLog()
         path = held.directory
@@ -88,13 +106,8 @@ def late(
         high_watermark = partition.state.high_watermark
         if expired_count(raw, held, now_ms - SLACK_MS, high_watermark):
             yield label, "retention", f"{held.segment_base_offsets} are older than {held.config}"
-        for name in disk.names(path):
-            if name.endswith(LEFTOVERS):
-                yield label, "a file", f"{name} should be gone"
-    where = TopicPartition("", NONE)
-    for name in disk.names(directory):
-        if name.endswith(LEFTOVERS):
-            yield where, "a file", f"{name} should be gone"
+    for name in sorted(unfinished_before & unfinished(disk, directory)):
+        yield TopicPartition("", NONE), "a file", f"{name} should be gone"
     yield from _checkpoints(partitions, lambda name: disk.peek(f"{directory}/{name}") or b"")
 
 

@@ -20,6 +20,7 @@ from typing import Any, Final
 from oncelog.client import Admin, NewTopic
 from oncelog.simulation.agreement.accounts import leftovers
 from oncelog.simulation.agreement.metadata import differences
+from oncelog.simulation.audit_ending import unfinished
 from oncelog.simulation.checkers import Anomaly, Promise, judge
 from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.components import look_at_components
@@ -30,7 +31,7 @@ from oncelog.simulation.history import ComponentFailed, Fault, History, Progress
 from oncelog.simulation.injector import Injector
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.reading import read_final_state
-from oncelog.simulation.world import HistoryLog, World
+from oncelog.simulation.world import DATA_DIR, HistoryLog, World
 
 __all__ = ["RunResult", "SimulationRun", "execute", "undisturbed"]
 
@@ -263,11 +264,12 @@ class SimulationRun:
         if process is None or not node.is_serving:
             return
         world.is_over = True
+        unfinished_before = unfinished(node.disk, DATA_DIR)
         process.freeze()
         world.scheduler.run_until(world.now_s + WEEK_S)
         process.thaw()
         world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S)
-        node.audit_late()
+        node.audit_late(unfinished_before)
 
     def _look_for_leftovers(self) -> None:
         """Let what clients have asked for come to its end, and see whether anything is left."""

@@ -362,7 +362,9 @@ class LogLife(LogFolders):
                 sum(b.data not in known for b in found),
                 0,
             )
-        truth.batches = found
+        # A loss of power may bring back what retention took before it.
+        taken = [batch for batch in truth.batches if batch.last_offset < first]
+        truth.batches = [*taken, *found]
         truth.in_doubt, truth.cut_to, truth.is_cleaning = [], None, False
         truth.clean_offset = min(truth.clean_offset, truth.end)
         truth.committed_end = min(truth.committed_end, truth.end)
