@@ -28,6 +28,7 @@ __all__ = ["consumer_groups"]
 LIVES_COUNT: Final = 3
 CHANGES_COUNT: Final = 14
 ROUNDS_MAX: Final = 12
+MEMBERS_MAX: Final = 6
 SESSION_MS: Final = 10_000
 INTERVAL_MS: Final = 500
 REBALANCE_MS: Final = 4_000
@@ -286,7 +287,7 @@ class _Group:
         member = _Member(name, name if rng.random() < 0.4 else None, names, pattern)
         member.rack = rng.choice((None, "rack"))
         member.assignor = rng.choice((None, None, "uniform", "range"))
-        if len(self.members) + len(self.away) >= 6:
+        if self.is_full:
             answer: Any = self.shell.ask(
                 Beat(GROUP, name, 0, topic_names=names, rebalance_timeout_ms=1, owned=frozenset())
             )
@@ -295,6 +296,11 @@ class _Group:
         self.epoch += 1
         self.members.append(member)
         self.beat(member)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the group has as many members as it may have."""
+        return len(self.members) + len(self.away) >= MEMBERS_MAX
 
     def _pick(self) -> _Member | None:
         return self.rng.choice(self.members) if self.members else None
@@ -393,9 +399,12 @@ class _Group:
             self.same("the answer", unknown.error in allowed, True)
             return
         stranger = ErrorCode.fenced_instance_id if member.instance_id else _UNKNOWN
+        # A full group refuses whoever is no member of it, and does not come back as a static one.
+        is_turned_away = self.is_full and member.instance_id is None
+        refusal = ErrorCode.group_max_size_reached if is_turned_away else stranger
         cases = (
             (replace_beat(member, epoch=member.epoch + 1), ErrorCode.fenced_member_epoch),
-            (replace_beat(member, member_id="none"), stranger),
+            (replace_beat(member, member_id="none"), refusal),
             (Quit(GROUP, "none", -1, member.instance_id), stranger),
             (Beat(GROUP, "none", 0, instance_id=member.instance_id or "x", topic_regex="("), None),
             (DeleteGroup(GROUP), ErrorCode.non_empty_group),
