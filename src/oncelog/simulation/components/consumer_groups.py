@@ -399,7 +399,7 @@ class _Group:
             self.same("the answer", unknown.error in allowed, True)
             return
         stranger = ErrorCode.fenced_instance_id if member.instance_id else _UNKNOWN
-        # A full group refuses whoever is no member of it, and does not come back as a static one.
+        # A full group refuses clients that are no member of it, unless a static one comes back.
         is_turned_away = self.is_full and member.instance_id is None
         refusal = ErrorCode.group_max_size_reached if is_turned_away else stranger
         cases = (
