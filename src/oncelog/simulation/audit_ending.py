@@ -15,6 +15,7 @@ from oncelog.simulation.components.log_checks import expired_count
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
+from oncelog.storage.folder_names import STRAY_SUFFIX
 
 __all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late", "unfinished"]
 
@@ -75,8 +76,12 @@ def changed_by_a_restart(
 
 
 def unfinished(disk: SimulatedDisk, directory: str) -> frozenset[str]:
-    """Return the paths whose names say that something is under way with them."""
-    folders = [f"{directory}/{name}" for name in disk.names(directory)]
+    """Return the paths whose names say that something is under way with them.
+
+    What stands aside as a stray is left as it was found (D14).
+    """
+    names = [name for name in disk.names(directory) if not name.endswith(STRAY_SUFFIX)]
+    folders = [f"{directory}/{name}" for name in names]
     paths = [*folders, *(f"{folder}/{name}" for folder in folders for name in disk.names(folder))]
     return frozenset(path for path in paths if path.endswith(LEFTOVERS))
 

@@ -144,7 +144,7 @@ class ClassicScene(ExactClassicGroup):
         person = self.rng.choice(self.members)
         if person is not self.leader and self.rng.random() < 0.4:
             link = self.links.get(person.wire)
-            if link is None or link.is_closed:
+            if link is None or link.is_closed or self.was_loaded:
                 # A broker that started since then knows one of its protocols only.
                 return
             await self.join_again(person)

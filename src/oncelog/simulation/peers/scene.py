@@ -141,6 +141,12 @@ class Scene:
             for died in history.of(BrokerDied)
         )
 
+    @property
+    def was_loaded(self) -> bool:
+        """Whether a broker started since the scene began: it knows what is in its log."""
+        started = self.context.history.of(BrokerStarted)
+        return any(start.incarnation and start.at_s >= self.began_s for start in started)
+
     def is_disturbed(self, since_s: float) -> bool:
         """Whether a fault may have had effects since then (virtual time, in seconds)."""
         history = self.context.history
