@@ -46,3 +46,12 @@ def test_the_latest_epoch_follows_every_change() -> None:
     epochs.assign(0, 0)
     assert epochs.latest == 0
     assert LeaderEpochs().latest == -1
+
+
+def test_truncation_that_changes_nothing_writes_nothing() -> None:
+    epochs = LeaderEpochs([(3, 12), (4, 25)])
+    epochs.truncate_from_start(12)
+    epochs.truncate_from_end(26)
+    assert not epochs.changed
+    epochs.truncate_from_start(13)
+    assert epochs.changed
