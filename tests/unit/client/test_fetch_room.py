@@ -6,7 +6,9 @@ import pytest
 
 from oncelog import Consumer, EmbeddedBroker, NewTopic, TopicPartition, sync
 from oncelog.client import ConsumerConfig
-from oncelog.client.machines.fetch_room import FetchRoom
+from oncelog.client.machines.fetch_room import RECORD_OVERHEAD, FetchRoom, held_size
+from oncelog.client.values import ConsumerRecord
+from oncelog.protocol.record import Record, build_batch
 
 PARTITIONS = [TopicPartition("ahead", n) for n in range(12)]
 VALUE = bytes(10_000)
@@ -103,3 +105,14 @@ def test_those_come_first_that_were_served_longest_ago() -> None:
         room.accept(served, 1, 1)
     assert room.in_turn([one, two, three]) == [three, one, two]
     assert room.in_turn([two, one]) == [one, two]
+
+
+def test_compressed_records_count_as_they_are_held_and_others_as_their_batch() -> None:
+    headers = (("one", b"1"), ("two", None), ("three", b"333"))
+    record = ConsumerRecord("ahead", 0, 0, 0, 0, b"key", b"value", headers)
+    plain = build_batch([Record(0, 0, b"key", b"value", headers)])
+    packed = build_batch([Record(0, 0, b"key", b"value", headers)], codec="gzip")
+    bytes_held = RECORD_OVERHEAD + len("keyvalue") + len("one1two" + "three333")
+    assert held_size(plain, [record]) == RECORD_OVERHEAD + len(plain)
+    assert held_size(packed, [record]) == bytes_held
+    assert held_size(None, [record]) == bytes_held
