@@ -199,7 +199,7 @@ class SparkBatch(QueryBatch):
         tag = self._tag(identity)
         # A plain stage begins with as many tasks as there are free slots.
         waiting = (
-            waiting_reported(run.context, tag, self.batch_id, task_count)
+            waiting_reported(run.context, tag, batch_id=self.batch_id, task_count=task_count)
             if run.has_barriers
             else nullcontext()
         )

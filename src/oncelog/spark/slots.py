@@ -40,7 +40,7 @@ def slots_of(context: Any, *, least: int = 1) -> int:
 
 
 @contextmanager
-def waiting_reported(context: Any, tag: str, batch_id: int, task_count: int) -> Iterator[None]:
+def waiting_reported(context: Any, tag: str, *, batch_id: int, task_count: int) -> Iterator[None]:
     """Warn while the last stage of the job with this tag waits for slots that others hold."""
     has_ended = threading.Event()
 

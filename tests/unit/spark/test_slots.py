@@ -112,7 +112,10 @@ def test_a_stage_that_waits_for_slots_says_so(
 
     context.statusTracker = count_looks
     monkeypatch.setattr(slots, "WAITED_S", 0.001)
-    with caplog.at_level(logging.WARNING), waiting_reported(context, "tag", 5, 2):
+    with (
+        caplog.at_level(logging.WARNING),
+        waiting_reported(context, "tag", batch_id=5, task_count=2),
+    ):
         assert looked.wait(30)
     told = [record.getMessage().split(";")[0] for record in caplog.records]
     assert told == lines

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from oncelog.broker.partitions.removals import delete_old_segments
+from oncelog.broker.partitions.removals import Removals, delete_old_segments
+from oncelog.core.limits import REMOVAL_CHECK_MS
 from oncelog.runtime import StorageFailure, SystemDisk
 from tests.unit.storage.context import LogContext
 
@@ -17,6 +20,44 @@ class BadDisk(SystemDisk):
         if "/bad/" in source:
             raise StorageFailure("rename", source, "for the test")
         super().rename(source, target)
+
+
+class SteppedClock:
+    """A clock that moves only while somebody sleeps; at its end it cancels who does."""
+
+    def __init__(self, end_ms: float) -> None:
+        self.time_ms = 0.0
+        self._end_ms = end_ms
+
+    def now_ms(self) -> int:
+        return int(self.time_ms)
+
+    def monotonic_ms(self) -> float:
+        return self.time_ms
+
+    async def sleep(self, delay_ms: float) -> None:
+        if self.time_ms + delay_ms > self._end_ms:
+            raise asyncio.CancelledError
+        self.time_ms += delay_ms
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+async def test_a_file_is_removed_once_its_delay_is_over(tmp_path: Path, is_over: bool) -> None:
+    delay_ms = 5 * REMOVAL_CHECK_MS
+    removals = Removals(SystemDisk(), SteppedClock(delay_ms if is_over else delay_ms - 1))
+    late, soon = tmp_path / "late.deleted", tmp_path / "soon.deleted"
+    for path in (late, soon):
+        path.touch()
+    removals.add([str(late)], delay_ms)
+    removals.add([str(soon)], 0)
+    running = asyncio.create_task(removals.run())
+    while not running.done() and late.exists():
+        await asyncio.sleep(0)
+    running.cancel()
+    with suppress(asyncio.CancelledError):
+        await running
+    assert late.exists() is not is_over
+    assert not soon.exists()
 
 
 def test_retention_says_what_it_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
