@@ -17,7 +17,7 @@ from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.storage.folder_names import STRAY_SUFFIX
 
-__all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late", "unfinished"]
+__all__ = ["SLACK_MS", "Described", "changed_by_a_restart", "described", "late", "unfinished_in"]
 
 SLACK_MS = 4_000
 """Longer than any interval of the background work of simulated brokers."""
@@ -75,7 +75,7 @@ def changed_by_a_restart(
             yield label, "what a clean stop kept", f"the log is {now[0]}, not {extent}"
 
 
-def unfinished(disk: SimulatedDisk, directory: str) -> frozenset[str]:
+def unfinished_in(disk: SimulatedDisk, directory: str) -> frozenset[str]:
     """Return the paths whose names say that something is under way with them.
 
     What stands aside as a stray is left as it was found (D14).
@@ -91,11 +91,11 @@ def late(
     disk: SimulatedDisk,
     directory: str,
     now_ms: int,
-    unfinished_before: frozenset[str],
+    unfinished: frozenset[str],
 ) -> Iterator[tuple[TopicPartition, str, str]]:
     """Yield what should be gone, and what the small files have wrong.
 
-    `unfinished_before` is what was under way before the week.
+    `unfinished` is what was under way before the week and at each look since.
     """
     partitions = [p for p in broker.partitions if p.log.failure is None]
     for partition in partitions:
@@ -111,7 +111,7 @@ def late(
         high_watermark = partition.state.high_watermark
         if expired_count(raw, held, now_ms - SLACK_MS, high_watermark):
             yield label, "retention", f"{held.segment_base_offsets} are older than {held.config}"
-    for name in sorted(unfinished_before & unfinished(disk, directory)):
+    for name in sorted(unfinished):
         yield TopicPartition("", NONE), "a file", f"{name} should be gone"
     yield from _checkpoints(partitions, lambda name: disk.peek(f"{directory}/{name}") or b"")
 

@@ -452,12 +452,12 @@ class BrokerNode:
         """Compare with what was described before a stop in order."""
         self._disagree(changed_by_a_restart(before, self.describe()))
 
-    def audit_late(self, unfinished_before: frozenset[str]) -> None:
+    def audit_late(self, unfinished: frozenset[str]) -> None:
         """Look for what should have expired, and is still as it was before a week."""
         process = self.living
         if self.observed is not None and process is not None and self.is_serving:
             now_ms = process.clock.now_ms()
-            self._disagree(late(self.observed, self.disk, DATA_DIR, now_ms, unfinished_before))
+            self._disagree(late(self.observed, self.disk, DATA_DIR, now_ms, unfinished))
 
     def find_fault(self, what: str, texts: Iterable[str]) -> None:
         """Record what is wrong with the broker as a whole."""
