@@ -39,6 +39,33 @@ async def test_two_brokers_never_issue_the_same_id() -> None:
     assert len(set(flat)) == len(flat)
 
 
+class ContestedStore(MemoryStore):
+    """A store in which a rival reserves a block between each of the next reads and its write."""
+
+    def __init__(self, rivals_count: int) -> None:
+        super().__init__()
+        self._rivals_count = rivals_count
+
+    async def get(self, path: str) -> Stored | None:
+        stored = await super().get(path)
+        if self._rivals_count:
+            self._rivals_count -= 1
+            first = 0 if stored is None else int(stored.value)
+            after = str(first + PRODUCER_ID_BLOCK_COUNT).encode()
+            if stored is None:
+                await self.create(path, after)
+            else:
+                await self.compare_and_set(path, after, stored.version)
+        return stored
+
+
+@pytest.mark.parametrize("rivals_count", [1, 2])
+async def test_a_block_that_a_rival_reserved_first_is_left_to_it(rivals_count: int) -> None:
+    """INV-11: the first ids of a fresh store, and those of a later block."""
+    ids = ids_on(ContestedStore(rivals_count))
+    assert await ids.next() == rivals_count * PRODUCER_ID_BLOCK_COUNT
+
+
 async def test_nothing_is_taken_before_a_block_is_durable() -> None:
     ids = ids_on(MemoryStore())
     assert ids.take() is None

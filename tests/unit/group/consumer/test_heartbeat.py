@@ -80,11 +80,12 @@ def test_members_that_join_together_share_one_target() -> None:
     here = World(FakeTopics({"t": 4}), ConsumerGroupConfig(assignment_interval_ms=1_000))
     a, b, c = client("a"), client("b"), client("c")
     here.beat(a)
+    here.pass_time(400)
     assert here.beat(b).member_epoch == 1
     assert here.beat(c).member_epoch == 1
     assert (here.group.group_epoch, here.group.assignment_epoch) == (3, 1)
     assert state(here) == "Assigning"
-    here.pass_time(1_000)
+    here.pass_time(600)
     here.beat(a)
     assert here.group.assignment_epoch == 3
     here.settle([a, b, c])
