@@ -50,12 +50,9 @@ async def test_a_file_is_removed_once_its_delay_is_over(tmp_path: Path, is_over:
         path.touch()
     removals.add([str(late)], delay_ms)
     removals.add([str(soon)], 0)
-    running = asyncio.create_task(removals.run())
-    while not running.done() and late.exists():
-        await asyncio.sleep(0)
-    running.cancel()
+    removals.add([str(tmp_path / "later.deleted")], 2 * delay_ms)
     with suppress(asyncio.CancelledError):
-        await running
+        await removals.run()
     assert late.exists() is not is_over
     assert not soon.exists()
 
