@@ -67,6 +67,15 @@ async def test_a_setting_is_in_effect_when_the_answer_is_there(context: Running)
     assert error_of(await produce(client, 9, batch(9))) is ErrorCode.none
 
 
+async def test_a_setting_that_is_set_already_writes_nothing(context: Running) -> None:
+    client = await context.connect()
+    setting = changes("t", ("max.message.bytes", SET, "70"))
+    assert await alter(client, setting) == [ErrorCode.none]
+    revision = context.broker.controller.image.revision
+    assert await alter(client, setting) == [ErrorCode.none]
+    assert context.broker.controller.image.revision == revision
+
+
 async def test_a_setting_outlives_the_broker(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
         await context.broker.controller.create_topics([TopicToCreate("t")])
