@@ -25,8 +25,6 @@ class Aiokafka:
             await self._consumer.start()
             self._consumer.assign([TopicPartition(self._topic, n) for n in range(PARTITIONS)])
             return
-        if job in (Job.GROUP, Job.REBALANCE):
-            return
         self._producer = AIOKafkaProducer(
             bootstrap_servers=self._servers,
             enable_idempotence=True,

@@ -69,8 +69,6 @@ async def rebalances(made: Callable[[], Driver], topic: str, seconds: float) -> 
     end = time.perf_counter() + seconds
     while not joined or time.perf_counter() < end:
         first, second = made(), made()
-        for member in (first, second):
-            await member.start(Job.REBALANCE)
         group = f"{topic}-{len(joined)}"
         await first.join(group)
         await _until_held([first], [PARTITIONS])
@@ -101,7 +99,8 @@ async def figures_of(made: Made, servers: str, topic: str, job: Job, amount: flo
         found = await rebalances(lambda: made(servers, topic), topic, amount)
         return {**found, "peak MB": peak_mb()}
     driver = made(servers, topic)
-    await driver.start(job)
+    if job is not Job.GROUP:  # A member opens its consumer when it joins.
+        await driver.start(job)
     match job:
         case Job.PRODUCE:
             await driver.produce(VALUE, WARM_COUNT)

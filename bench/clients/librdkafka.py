@@ -44,8 +44,6 @@ class Confluent:
             )
             self._consumer.assign([TopicPartition(self._topic, n, 0) for n in range(PARTITIONS)])
             return
-        if job in (Job.GROUP, Job.REBALANCE):
-            return
         settings = {
             **self._common,
             "enable.idempotence": True,

@@ -20,8 +20,6 @@ class Ours:
             await self._consumer.start()
             self._consumer.assign([TopicPartition(self._topic, n) for n in range(PARTITIONS)])
             return
-        if job in (Job.GROUP, Job.REBALANCE):
-            return
         self._producer = Producer(
             self._servers,
             linger_ms=job.linger_ms,

@@ -239,7 +239,7 @@ class RowRun:
 
     def _consume(self, servers: str, admin: AdminClient, members: Members) -> None:
         # librdkafka's administrator hangs where `__consumer_offsets` is created meanwhile.
-        wait_for_coordinator(servers)
+        wait_for_coordinator(servers, TOPIC)
         writing = Writing(servers)
         self.tell("the group forms")
         begun_s = time.monotonic()

@@ -53,8 +53,8 @@ def commits_of(servers: str, group: str) -> list[tuple[int, int]]:
     return found
 
 
-def wait_for_coordinator(servers: str) -> None:
+def wait_for_coordinator(servers: str, topic: str) -> None:
     """Return when the topic `__consumer_offsets` exists and its leader answers."""
     consumer = reading(servers)
-    consumer.committed([TopicPartition("work", 0)], WAIT_S)
+    consumer.committed([TopicPartition(topic, 0)], WAIT_S)
     consumer.close()

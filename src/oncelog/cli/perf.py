@@ -40,6 +40,14 @@ _TOPIC = click.argument("topic", shell_complete=complete_topics)
 _SIZE = click.option(
     "--record-size", default=100, show_default=True, type=click.IntRange(0), metavar="BYTES"
 )
+_RECORDS = click.option(
+    "--num-records",
+    "count",
+    default=100_000,
+    show_default=True,
+    type=click.IntRange(1),
+    metavar="N",
+)
 _COMPRESSION = click.option(
     "--compression-codec",
     "compression",
@@ -57,14 +65,7 @@ def command() -> None:
 @command.command("produce")
 @_TOPIC
 @connection_options
-@click.option(
-    "--num-records",
-    "count",
-    default=100_000,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-)
+@_RECORDS
 @_SIZE
 @click.option("--throughput", type=click.IntRange(1), metavar="N", help="At most so many per s.")
 @click.option(
@@ -111,14 +112,7 @@ def produce_command(
 @command.command("consume")
 @_TOPIC
 @connection_options
-@click.option(
-    "--num-records",
-    "count",
-    default=100_000,
-    show_default=True,
-    type=click.IntRange(1),
-    metavar="N",
-)
+@_RECORDS
 @click.option(
     "--isolation-level",
     type=click.Choice(["read_committed", "read_uncommitted"]),
