@@ -78,7 +78,7 @@ def newest_timestamp(
     # The largest timestamp may be of a batch that compaction emptied, or of a record before the
     # log's start.
     for segment in sorted(candidates, key=lambda segment: -segment.max_timestamp_ms):
-        if found is not None and found.timestamp_ms >= segment.max_timestamp_ms:
+        if found is not None and found.timestamp_ms > segment.max_timestamp_ms:
             break
         times = [
             _largest(segment, position, header, start_offset)
@@ -86,9 +86,13 @@ def newest_timestamp(
             if header.record_count and header.last_offset >= start_offset
         ]
         other = _first_at(segment, max(times), start_offset) if times else None
-        if found is None or (other is not None and other.timestamp_ms > found.timestamp_ms):
-            found = other
+        # Of equal times the first in the log: the order of the segments here is another one.
+        found = max(filter(None, (found, other)), key=_age_order, default=None)
     return found
+
+
+def _age_order(found: TimestampOffset) -> tuple[int, int]:
+    return found.timestamp_ms, -found.offset
 
 
 def _first_at(

@@ -173,6 +173,23 @@ def test_the_newest_timestamp_is_one_of_a_record(ctx: CompactedLog) -> None:
     assert (found.offset, found.timestamp_ms) == (1, NOW_MS)
 
 
+def test_of_equal_newest_timestamps_the_first_of_the_log_is_found(tmp_path: Path) -> None:
+    ctx = CompactedLog(tmp_path / "flights-0", segment_bytes=150)
+    ctx.put(("a", "1"), producer=8)
+    ctx.put(("b", "1"), producer=8)
+    ctx.later(50)
+    ctx.put(("c", "1"), producer=7)
+    ctx.now_ms = NOW_MS
+    ctx.put(("c", "2"), producer=8)
+    ctx.seal()
+    ctx.clean()
+    # The batch that was emptied keeps its time, and its segment is looked into first.
+    assert [segment.max_timestamp_ms - NOW_MS for segment in list(ctx.log._segments)[:2]] == [0, 50]
+    found = ctx.log.offset_for_timestamp(None)
+    assert found is not None
+    assert (found.offset, found.timestamp_ms) == (0, NOW_MS)
+
+
 # ---- tombstones ----
 
 
