@@ -12,13 +12,13 @@ may look like.
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence, Set
 from functools import partial
 from typing import Any, TypeVar
 
+from oncelog.broker.controller_claim import claim_controller
 from oncelog.broker.finalized import finalize
 from oncelog.broker.group_configs import GroupConfigDecision, warn_of, write_group_config
 from oncelog.broker.known_metadata import KnownMetadata
@@ -54,10 +54,10 @@ from oncelog.core.limits import (
     METADATA_WRITE_ATTEMPTS_MAX,
     TOPICS_CREATED_TOGETHER_COUNT_MAX,
 )
-from oncelog.metadata.changes import claim_controller
 from oncelog.metadata.store import (
+    Check,
     Conflict,
-    ControllerFenced,
+    Fenced,
     MetadataStore,
     Stored,
     Write,
@@ -92,7 +92,7 @@ class ControllerShell:
         self._broker_id = config.get_int("node.id")
         self.known = KnownMetadata(store, self._broker_id)
         self.image = MetadataImage(cluster_id="")
-        self.epoch = -1
+        self._fence: Check | None = None
         self._config = config
         self._store = store
         self._rng = rng
@@ -118,7 +118,7 @@ class ControllerShell:
                     "the data folder has logs, but the metadata that names their topics is gone"
                 )
             try:
-                await self._store.create(layout.CLUSTER_PATH, cluster_id.encode())
+                await self._store.write_all([Write(layout.CLUSTER_PATH, cluster_id.encode(), 0)])
             except Conflict:
                 log.debug("another broker named the cluster first")
             stored = await self._store.get(layout.CLUSTER_PATH)
@@ -141,11 +141,11 @@ class ControllerShell:
         A new leader epoch begins first, durably, in the partitions of `latest_epochs`: see
         `raise_epochs`. Those that are `off_line` have no leader.
         """
-        self.epoch = await claim_controller(self._store)
+        self._fence = await claim_controller(self._store)
         level = self._config.get("transaction.version")
         levels = {} if level is None else {features.TRANSACTION_VERSION: as_int(level)}
         if demanded := features.demanded_updates(self.known.contents.features, levels):
-            await finalize(self._store, demanded, self.epoch)
+            await finalize(self._store, demanded, self._fence)
             await self.known.read()
         await self._raise_epochs(latest_epochs)
         self.known.off_line.update(off_line)
@@ -174,13 +174,13 @@ class ControllerShell:
     async def directories(self) -> frozenset[str]:
         """Directory ids of the data folders that this broker had, as last noted."""
         stored = await self._store.get(layout.directories_path(self._broker_id))
-        return frozenset(json.loads(stored.value)) if stored is not None else frozenset()
+        return layout.decode_directories(None if stored is None else stored.value)
 
     async def note_directories(self, directory_ids: Set[str]) -> None:
         """Store them durably, if they have changed."""
         path = layout.directories_path(self._broker_id)
         stored = await self._store.get(path)
-        value = json.dumps(sorted(directory_ids)).encode()
+        value = layout.encode_directories(directory_ids)
         if stored is None or stored.value != value:
             version = stored.version if stored is not None else 0
             await self._store.write_all([Write(path, value, version)])
@@ -203,7 +203,7 @@ class ControllerShell:
                     raised = raise_epochs(topic, latest_epochs)
                     writes.append(Write(path, layout.encode_topic(raised), stored.version))
             try:
-                await self._store.write_all(writes, controller_epoch=self.epoch)
+                await self._store.write_all(writes, fence=self._fence)
             except Conflict:
                 continue
             await self.known.read()
@@ -223,7 +223,7 @@ class ControllerShell:
         return await self._to_the_end(self._finalize(updates))
 
     async def _finalize(self, updates: Sequence[features.FeatureUpdate]) -> features.UpdateOutcome:
-        outcome = await finalize(self._store, updates, self.epoch)
+        outcome = await finalize(self._store, updates, self._fence)
         await self._follow()
         return outcome
 
@@ -287,12 +287,10 @@ class ControllerShell:
                 return outcome
             value = layout.encode_topic(outcome.topic)
             try:
-                await self._store.compare_and_set(
-                    path, value, stored.version, controller_epoch=self.epoch
-                )
+                await self._store.write_all([Write(path, value, stored.version)], fence=self._fence)
             except Conflict:
                 continue
-            except ControllerFenced as error:
+            except Fenced as error:
                 return TopicOutcome(name, ErrorCode.not_controller, str(error))
             await self._follow()
             failure = self._unmade.get(outcome.topic.topic_id)
@@ -310,10 +308,10 @@ class ControllerShell:
     async def _undo(self, path: str, before: Stored) -> None:
         """Take back a change that could not be carried out, if it is the newest one."""
         try:
-            await self._store.compare_and_set(
-                path, before.value, before.version + 1, controller_epoch=self.epoch
+            await self._store.write_all(
+                [Write(path, before.value, before.version + 1)], fence=self._fence
             )
-        except (Conflict, ControllerFenced):
+        except (Conflict, Fenced):
             log.warning("%s was changed again before a failed change could be taken back", path)
         await self._follow()
 
@@ -324,7 +322,7 @@ class ControllerShell:
         await self._follow()
         outcome = decide(self.image.group_configs.get(group_id, {}))
         if outcome.error is ErrorCode.none and not validate_only:
-            write = write_group_config(self._store, group_id, decide, self.epoch)
+            write = write_group_config(self._store, group_id, decide, self._fence)
             outcome = await self._to_the_end(write)
             warn_of(self._config, {group_id: outcome.config})
             await self._follow()
@@ -355,10 +353,10 @@ class ControllerShell:
                 ),
             ]
             try:
-                await self._store.write_all(writes, controller_epoch=self.epoch)
+                await self._store.write_all(writes, fence=self._fence)
             except Conflict:
                 continue
-            except ControllerFenced:
+            except Fenced:
                 return ErrorCode.not_controller
             await self._follow()
             log.info("deleted topic %s (%s)", topic.name, topic.topic_id)
@@ -377,8 +375,8 @@ class ControllerShell:
             if stored is not None and layout.decode_deleted(stored.value) == known:
                 writes.append(Write(layout.deleted_path(name), None, stored.version))
         try:
-            await self._store.write_all(writes, controller_epoch=self.epoch)
-        except (Conflict, ControllerFenced):
+            await self._store.write_all(writes, fence=self._fence)
+        except (Conflict, Fenced):
             log.debug("another controller changed the deleted topics first")
         await self._follow()
 
@@ -432,7 +430,7 @@ class ControllerShell:
         )
 
     async def _store_topics(self, decided: Sequence[TopicOutcome]) -> list[TopicOutcome]:
-        outcomes = await write_topics(self._store, decided, self.epoch)
+        outcomes = await write_topics(self._store, decided, self._fence)
         await self._follow()
         return [await self._made(outcome) for outcome in outcomes]
 

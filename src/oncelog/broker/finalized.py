@@ -12,7 +12,7 @@ from oncelog.controller import layout
 from oncelog.controller.features import FeatureUpdate, UpdateOutcome, decide_update
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata.changes import change_value
-from oncelog.metadata.store import ControllerFenced, MetadataStore
+from oncelog.metadata.store import Check, Fenced, MetadataStore
 
 __all__ = ["finalize"]
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 async def finalize(
-    store: MetadataStore, updates: Sequence[FeatureUpdate], controller_epoch: int
+    store: MetadataStore, updates: Sequence[FeatureUpdate], fence: Check | None
 ) -> UpdateOutcome:
     """Write all updates or none, by what stands in the store then."""
     outcome = UpdateOutcome({})
@@ -31,8 +31,8 @@ async def finalize(
         return None if outcome.error else layout.encode_features(outcome.chosen)
 
     try:
-        await change_value(store, layout.FEATURES_PATH, change, controller_epoch=controller_epoch)
-    except ControllerFenced as error:
+        await change_value(store, layout.FEATURES_PATH, change, fence=fence)
+    except Fenced as error:
         return UpdateOutcome({}, ErrorCode.not_controller, str(error))
     for update in () if outcome.error else updates:
         log.info("the level of %s is %d from now on", update.name, update.level)

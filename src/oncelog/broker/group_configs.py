@@ -14,7 +14,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.group_keys import group_warnings
 from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
-from oncelog.metadata.store import Conflict, ControllerFenced, MetadataStore, Write
+from oncelog.metadata.store import Check, Conflict, Fenced, MetadataStore, Write
 
 __all__ = ["GroupConfigDecision", "warn_of", "write_group_config"]
 
@@ -25,7 +25,7 @@ GroupConfigDecision = Callable[[Mapping[str, str]], GroupConfigOutcome]
 
 
 async def write_group_config(
-    store: MetadataStore, group_id: str, decide: GroupConfigDecision, controller_epoch: int
+    store: MetadataStore, group_id: str, decide: GroupConfigDecision, fence: Check | None
 ) -> GroupConfigOutcome:
     """Write what `decide` makes of the settings in the store; a group without any has no entry."""
     path = layout.group_config_path(group_id)
@@ -38,10 +38,10 @@ async def write_group_config(
         value = layout.encode_group_config(outcome.config) if outcome.config else None
         write = Write(path, value, 0 if stored is None else stored.version)
         try:
-            await store.write_all([write], controller_epoch=controller_epoch)
+            await store.write_all([write], fence=fence)
         except Conflict:
             continue
-        except ControllerFenced as error:
+        except Fenced as error:
             return GroupConfigOutcome(ErrorCode.not_controller, str(error))
         log.info("changed the settings of group %s", group_id)
         return outcome

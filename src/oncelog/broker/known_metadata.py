@@ -36,7 +36,7 @@ class KnownMetadata:
         changes = await self._store.changes(self.image.revision)
         if changes.revision == self.image.revision:
             return False
-        for path, value in changes.entries:
+        for path, value, _ in changes.entries:
             try:
                 self.contents.take(path, value)
             except (ValueError, LookupError, TypeError) as error:

@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from oncelog.controller import layout
 from oncelog.controller.topics import TopicOutcome
 from oncelog.core.errors import ErrorCode
-from oncelog.metadata.store import Conflict, ControllerFenced, MetadataStore, Write
+from oncelog.metadata.store import Check, Conflict, Fenced, MetadataStore, Write
 
 __all__ = ["write_topics"]
 
 
 async def write_topics(
-    store: MetadataStore, decided: Sequence[TopicOutcome], controller_epoch: int
+    store: MetadataStore, decided: Sequence[TopicOutcome], fence: Check | None
 ) -> list[TopicOutcome]:
     """Store the topics of these outcomes; return the outcomes, with what was refused now.
 
@@ -27,14 +27,14 @@ async def write_topics(
         Write(layout.topic_path(topic.name), layout.encode_topic(topic), 0) for topic in topics
     ]
     try:
-        await store.write_all(writes, controller_epoch=controller_epoch)
+        await store.write_all(writes, fence=fence)
     except Conflict:
         if len(decided) > 1:
-            parts = [await write_topics(store, (one,), controller_epoch) for one in decided]
+            parts = [await write_topics(store, (one,), fence) for one in decided]
             return [outcome for part in parts for outcome in part]
         message = f"Topic '{decided[0].name}' already exists."
         return [TopicOutcome(decided[0].name, ErrorCode.topic_already_exists, message)]
-    except ControllerFenced as fenced:
+    except Fenced as fenced:
         refused = ErrorCode.not_controller
         return [
             one if one.topic is None else TopicOutcome(one.name, refused, str(fenced))

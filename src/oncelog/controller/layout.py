@@ -2,7 +2,9 @@
 
 Only this module knows the encoding.
 
-- ``/cluster``: the cluster id. ``/controller/epoch``: see `oncelog.metadata.store`.
+- ``/cluster``: the cluster id.
+- ``/controller/epoch``: a number that each new controller raises: every write of a controller
+  depends on the version that it wrote, so that a replaced one changes nothing.
 - ``/topics/<name>``: one whole topic (id, partitions, configs), so that creating it is one atomic
   write and two brokers cannot both create it. A topic's name never contains a slash.
 - ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
@@ -11,7 +13,7 @@ Only this module knows the encoding.
 - ``/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded, for it
   may hold anything.
 - ``/features``: the chosen levels of features.
-- ``/producer-ids/next``: see `oncelog.broker.coordination.producer_ids` (INV-11).
+- ``/producer-ids/next``: the first producer id that no block contains yet (INV-11).
 """
 
 from __future__ import annotations
@@ -27,19 +29,25 @@ from oncelog.core.ids import TopicId
 
 __all__ = [
     "CLUSTER_PATH",
+    "CONTROLLER_EPOCH_PATH",
     "DELETED_PREFIX",
     "FEATURES_PATH",
     "GROUP_CONFIGS_PREFIX",
+    "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
     "decode_deleted",
+    "decode_directories",
     "decode_features",
     "decode_group_config",
+    "decode_number",
     "decode_topic",
     "deleted_path",
     "directories_path",
     "encode_deleted",
+    "encode_directories",
     "encode_features",
     "encode_group_config",
+    "encode_number",
     "encode_topic",
     "group_config_path",
     "group_of",
@@ -47,9 +55,11 @@ __all__ = [
 ]
 
 CLUSTER_PATH = "/cluster"
+CONTROLLER_EPOCH_PATH = "/controller/epoch"
 TOPICS_PREFIX = "/topics/"
 DELETED_PREFIX = "/deleted-topics/"
 FEATURES_PATH = "/features"
+PRODUCER_IDS_PATH = "/producer-ids/next"
 GROUP_CONFIGS_PREFIX = "/group-configs/"
 
 
@@ -137,6 +147,26 @@ def decode_group_config(value: bytes) -> dict[str, str]:
 def directories_path(broker_id: int) -> str:
     """Return the path of the directory ids of a broker's log directories."""
     return f"/directories/{broker_id}"
+
+
+def encode_directories(directory_ids: Iterable[str]) -> bytes:
+    """Encode the directory ids of a broker's log directories."""
+    return json.dumps(sorted(directory_ids)).encode()
+
+
+def decode_directories(value: bytes | None) -> frozenset[str]:
+    """Decode the directory ids of a broker's log directories."""
+    return frozenset() if value is None else frozenset(json.loads(value))
+
+
+def encode_number(number: int) -> bytes:
+    """Encode a controller epoch or a producer id."""
+    return str(number).encode()
+
+
+def decode_number(value: bytes | None) -> int:
+    """Decode a controller epoch or a producer id; 0 where there is none."""
+    return 0 if value is None else int(value)
 
 
 def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:

@@ -4,8 +4,9 @@ from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import (
     Change,
     Changes,
+    Check,
     Conflict,
-    ControllerFenced,
+    Fenced,
     MetadataStore,
     Stored,
     Write,
@@ -14,8 +15,9 @@ from oncelog.metadata.store import (
 __all__ = [
     "Change",
     "Changes",
+    "Check",
     "Conflict",
-    "ControllerFenced",
+    "Fenced",
     "MemoryStore",
     "MetadataStore",
     "Stored",

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
-from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Conflict, MetadataStore
+from oncelog.metadata.store import Check, Conflict, MetadataStore, Write
 
-__all__ = ["change_value", "claim_controller"]
+__all__ = ["change_value"]
 
 
 async def change_value(
@@ -16,40 +16,23 @@ async def change_value(
     path: str,
     change: Callable[[bytes | None], bytes | None],
     *,
-    controller_epoch: int | None = None,
-) -> None:
+    fence: Check | None = None,
+) -> int:
     """Replace the value at `path` by the result of `change`; None, or the same value: no write.
 
-    `change` is pure; it is called again with the new value after another writer changed it. Raises
-    `ControllerFenced`, and `OncelogError` after too many such conflicts.
+    Returns the version of the value that is there then. `change` is pure; it is called again with
+    the new value after another writer changed it. Raises `Fenced`, and `OncelogError` after too
+    many conflicts.
     """
     for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
         stored = await store.get(path)
-        before = None if stored is None else stored.value
+        before, version = (None, 0) if stored is None else stored
         value = change(before)
         if value is None or value == before:
-            return
+            return version
         try:
-            if stored is None:
-                await store.create(path, value, controller_epoch=controller_epoch)
-            else:
-                await store.compare_and_set(
-                    path, value, stored.version, controller_epoch=controller_epoch
-                )
+            await store.write_all([Write(path, value, version)], fence=fence)
         except Conflict:
             continue
-        return
+        return version + 1
     raise OncelogError(f"{path} could not be written: too many brokers try")
-
-
-async def claim_controller(store: MetadataStore) -> int:
-    """Become the controller, which fences every earlier one. Returns the new epoch."""
-    epoch = 0
-
-    def next_epoch(value: bytes | None) -> bytes:
-        nonlocal epoch
-        epoch = 1 if value is None else int(value) + 1
-        return str(epoch).encode()
-
-    await change_value(store, CONTROLLER_EPOCH_PATH, next_epoch)
-    return epoch

@@ -13,22 +13,15 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from oncelog.core.limits import METADATA_POLL_MS, SQLITE_BUSY_TIMEOUT_MS
-from oncelog.metadata.store import (
-    CONTROLLER_EPOCH_PATH,
-    Change,
-    Changes,
-    Conflict,
-    ControllerFenced,
-    Stored,
-    StoreFailure,
-    Write,
-)
+from oncelog.metadata.state import check_versions
+from oncelog.metadata.store import Change, Changes, Check, Stored, StoreFailure, Write
+from oncelog.metadata.waiting import Waiters, wait_for
 
 __all__ = ["SqliteStore"]
 
@@ -55,61 +48,12 @@ class SqliteStore:
         self._syncs = syncs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
         self._connection: sqlite3.Connection | None = None
-        self._changed = asyncio.Event()
+        self._waiters = Waiters()
         self._closed = False
 
     async def get(self, path: str) -> Stored | None:
         """See `MetadataStore.get`."""
         return await self._run(lambda db: _read(db, path))
-
-    async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
-        """See `MetadataStore.create`."""
-
-        def work(db: sqlite3.Connection) -> int:
-            with _writing(db, controller_epoch):
-                _check_version(db, path, 0)
-                _write(db, path, value, 1)
-            return 1
-
-        return await self._run_write(work)
-
-    async def compare_and_set(
-        self, path: str, value: bytes, version: int, *, controller_epoch: int | None = None
-    ) -> int:
-        """See `MetadataStore.compare_and_set`."""
-
-        def work(db: sqlite3.Connection) -> int:
-            with _writing(db, controller_epoch):
-                _check_version(db, path, version)
-                _write(db, path, value, version + 1)
-            return version + 1
-
-        return await self._run_write(work)
-
-    async def delete(
-        self, path: str, version: int | None = None, *, controller_epoch: int | None = None
-    ) -> None:
-        """See `MetadataStore.delete`."""
-
-        def work(db: sqlite3.Connection) -> None:
-            with _writing(db, controller_epoch):
-                _check_version(db, path, version)
-                _write(db, path, None, 0)
-
-        await self._run_write(work)
-
-    async def write_all(
-        self, writes: Sequence[Write], *, controller_epoch: int | None = None
-    ) -> None:
-        """See `MetadataStore.write_all`."""
-
-        def work(db: sqlite3.Connection) -> None:
-            with _writing(db, controller_epoch):
-                for path, value, version in writes:
-                    _check_version(db, path, version)
-                    _write(db, path, value, version + 1 if value is not None else 0)
-
-        await self._run_write(work)
 
     async def list(self, prefix: str) -> dict[str, Stored]:
         """See `MetadataStore.list`."""
@@ -130,23 +74,40 @@ class SqliteStore:
 
         return await self._run(work)
 
+    async def write_all(
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
+    ) -> None:
+        """See `MetadataStore.write_all`."""
+
+        def work(db: sqlite3.Connection) -> None:
+            db.execute("BEGIN IMMEDIATE")
+            try:
+                check_versions(partial(_version_of, db), writes, checks, fence)
+                _write_all(db, writes)
+                db.execute("COMMIT")
+            except BaseException:
+                # SQLite itself has rolled back after some errors, a full disk among them.
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+
+        try:
+            await self._run(work)
+        finally:
+            self._waiters.wake()
+
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
         """See `MetadataStore.changes`."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_ms / 1000
         while True:
-            if wait_ms > 0:
-                self._changed.clear()
-            found = await self._run(lambda db: _changes(db, after_revision))
-            left_s = deadline_s - loop.time()
-            if found.revision > after_revision or left_s <= 0:
-                return found
-            try:
-                # In Python 3.11 `wait_for` forgets a cancellation that comes with the change.
-                async with asyncio.timeout(min(left_s, METADATA_POLL_MS / 1000)):
-                    await self._changed.wait()
-            except TimeoutError:
-                continue
+            with self._waiters.joined() as changed:
+                found = await self._run(lambda db: _changes(db, after_revision))
+                left_s = deadline_s - loop.time()
+                if found.revision > after_revision or left_s <= 0:
+                    return found
+                # A write of another process wakes no caller here.
+                await wait_for(changed, min(left_s, METADATA_POLL_MS / 1000))
 
     async def close(self) -> None:
         """See `MetadataStore.close`."""
@@ -173,12 +134,6 @@ class SqliteStore:
         if self._closed:
             raise StoreFailure(f"metadata store {self._path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, on_thread)
-
-    async def _run_write(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        try:
-            return await self._run(work)
-        finally:
-            self._changed.set()
 
 
 def _open(path: str, syncs: bool) -> sqlite3.Connection:
@@ -222,24 +177,6 @@ def _check_pages(db: sqlite3.Connection, path: str) -> None:
         raise StoreFailure(f"metadata store {path} is damaged ({text}): put back a copy of it")
 
 
-@contextmanager
-def _writing(db: sqlite3.Connection, controller_epoch: int | None) -> Iterator[None]:
-    """Run one atomic write; refuse it when a newer controller has claimed the role."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        if controller_epoch is not None:
-            newest = _read(db, CONTROLLER_EPOCH_PATH)
-            if newest is not None and int(newest.value) != controller_epoch:
-                raise ControllerFenced(
-                    f"controller epoch {controller_epoch}, newest is {newest.value.decode()}"
-                )
-        yield
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
-    db.execute("COMMIT")
-
-
 def _read(db: sqlite3.Connection, path: str) -> Stored | None:
     row: tuple[bytes, int] | None = db.execute(
         "SELECT value, version FROM node WHERE path = ? AND value IS NOT NULL", (path,)
@@ -247,32 +184,32 @@ def _read(db: sqlite3.Connection, path: str) -> Stored | None:
     return Stored(*row) if row is not None else None
 
 
-def _check_version(db: sqlite3.Connection, path: str, version: int | None) -> None:
+def _version_of(db: sqlite3.Connection, path: str) -> int:
     stored = _read(db, path)
-    if version == 0:
-        if stored is not None:
-            raise Conflict(f"{path} exists")
-        return
-    if stored is None:
-        raise Conflict(f"{path} does not exist")
-    if version is not None and stored.version != version:
-        raise Conflict(f"{path} is at version {stored.version}, not {version}")
+    return 0 if stored is None else stored.version
 
 
-def _write(db: sqlite3.Connection, path: str, value: bytes | None, version: int) -> None:
-    db.execute(
-        "INSERT INTO node (path, value, version, revision) "
-        "VALUES (?, ?, ?, (SELECT coalesce(max(revision), 0) + 1 FROM node)) "
+def _write_all(db: sqlite3.Connection, writes: Sequence[Write]) -> None:
+    revision: int
+    (revision,) = db.execute("SELECT coalesce(max(revision), 0) + 1 FROM node").fetchone()
+    db.executemany(
+        "INSERT INTO node (path, value, version, revision) VALUES (?, ?, ?, ?) "
         "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version, "
         "revision = excluded.revision",
-        (path, value, version),
+        [
+            (path, value, 0 if value is None else version + 1, revision)
+            for path, value, version in writes
+        ],
     )
 
 
 def _changes(db: sqlite3.Connection, after_revision: int) -> Changes:
-    rows: list[tuple[str, bytes | None, int]] = db.execute(
-        "SELECT path, value, revision FROM node WHERE revision > ? ORDER BY revision",
+    rows: list[tuple[str, bytes | None, int, int]] = db.execute(
+        "SELECT path, value, version, revision FROM node WHERE revision > ? "
+        "ORDER BY revision, path",
         (after_revision,),
     ).fetchall()
-    revision = rows[-1][2] if rows else after_revision
-    return Changes(revision, tuple(Change(path, value) for path, value, _ in rows))
+    revision = rows[-1][3] if rows else after_revision
+    return Changes(
+        revision, tuple(Change(path, value, version) for path, value, version, _ in rows)
+    )

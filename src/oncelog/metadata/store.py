@@ -1,12 +1,8 @@
 """`MetadataStore`: a small tree of versioned values, with a feed of their changes (D9).
 
-Paths look like ``/topics/<id>``; a value is bytes; every value has a version that grows with each
+Paths look like ``/brokers/<id>``; a value is bytes; every value has a version that grows with each
 write to it, every write has a revision that grows with each write to the store. All writers of one
 cluster share one store.
-
-A writer that acts as the controller passes its `controller_epoch`; the store refuses it once a
-newer controller has claimed the role. It checks in the same atomic step as the write, so a replaced
-controller that does not know it changes nothing.
 
 The interface knows no topics and no brokers; `oncelog.controller.layout` defines the paths.
 """
@@ -19,27 +15,24 @@ from typing import NamedTuple, Protocol
 from oncelog.core.errors import OncelogError
 
 __all__ = [
-    "CONTROLLER_EPOCH_PATH",
     "Change",
     "Changes",
+    "Check",
     "Conflict",
-    "ControllerFenced",
+    "Fenced",
     "MetadataStore",
     "StoreFailure",
     "Stored",
     "Write",
 ]
 
-CONTROLLER_EPOCH_PATH = "/controller/epoch"
-"""Holds the newest controller's epoch as decimal text."""
-
 
 class Conflict(OncelogError):  # noqa: N818 - names what happened
-    """The value is not at the version the writer saw, or exists where it should not, or is gone."""
+    """A value is not at the version the writer saw, or exists where it should not, or is gone."""
 
 
-class ControllerFenced(OncelogError):  # noqa: N818 - names what happened
-    """A newer controller has claimed the role since."""
+class Fenced(OncelogError):  # noqa: N818 - names what happened
+    """The writer's `fence` has moved: another has taken its office since."""
 
 
 class StoreFailure(OncelogError):  # noqa: N818 - names what happened
@@ -50,6 +43,13 @@ class Stored(NamedTuple):
     """A value and its version (1 at creation)."""
 
     value: bytes
+    version: int
+
+
+class Check(NamedTuple):
+    """The version that a path must have for writes to take effect; 0: the path must not exist."""
+
+    path: str
     version: int
 
 
@@ -65,10 +65,11 @@ class Write(NamedTuple):
 
 
 class Change(NamedTuple):
-    """The newest state of one path; `value` None means that it was deleted."""
+    """The newest state of one path; `value` None (and version 0) means that it was deleted."""
 
     path: str
     value: bytes | None
+    version: int
 
 
 class Changes(NamedTuple):
@@ -88,36 +89,25 @@ class MetadataStore(Protocol):
         """Return the value at `path`, None when there is none."""
         ...
 
-    async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
-        """Write a new path; returns its version. Raises `Conflict`, `ControllerFenced`."""
-        ...
-
-    async def compare_and_set(
-        self, path: str, value: bytes, version: int, *, controller_epoch: int | None = None
-    ) -> int:
-        """Replace the value if it is at `version`; returns the new version. Raises as `create`."""
-        ...
-
-    async def delete(
-        self, path: str, version: int | None = None, *, controller_epoch: int | None = None
-    ) -> None:
-        """Remove the value, at `version` if given. Raises as `create`."""
+    async def list(self, prefix: str) -> dict[str, Stored]:
+        """Everything whose path starts with `prefix`, sorted by path."""
         ...
 
     async def write_all(
-        self, writes: Sequence[Write], *, controller_epoch: int | None = None
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
     ) -> None:
-        """Do all writes in one atomic step, or none. Raises as `create`."""
-        ...
+        """Do all writes in one atomic step, or none. No path may appear twice.
 
-    async def list(self, prefix: str) -> dict[str, Stored]:
-        """Everything whose path starts with `prefix`, sorted by path."""
+        Raises `Conflict` when a path of `writes` or `checks` is at another version, and `Fenced`
+        when that of `fence` is: a replaced controller that does not know it changes nothing.
+        """
         ...
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
         """Return the changes after `after_revision` (0: all), in the order of writing.
 
-        Waits up to `wait_ms` for a change; without one the result is empty. One caller at a time.
+        What one step wrote is sorted by path. Waits up to `wait_ms` for a change; without one the
+        result is empty.
         """
         ...
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Final, TypeVar
 
-from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Changes, MetadataStore, Stored, Write
+from oncelog.metadata.state import StoreState
+from oncelog.metadata.store import Changes, Check, MetadataStore, Stored, Write
 from oncelog.simulation.process import Process
 from oncelog.simulation.trace import Trace
 
@@ -28,7 +28,7 @@ class SimulatedStore:
     """The server. `of` gives a process its connection to it."""
 
     def __init__(self, rng: random.Random, trace: Trace) -> None:
-        self._state = MemoryStore()
+        self.state = StoreState()
         self._rng = rng
         self._trace = trace
         self._waiting: list[tuple[Process, asyncio.Future[None]]] = []
@@ -41,13 +41,15 @@ class SimulatedStore:
         """Draw the delay of a call or a response, in seconds."""
         return self._rng.uniform(*DELAY_S)
 
-    def apply(self, name: str, path: str, call: Callable[[MemoryStore], Awaitable[T]]) -> T:
-        """Apply one call to the memory store, at the current time."""
-        value: T = _at_once(call(self._state))
-        if name in ("create", "compare_and_set", "delete", "write_all"):
-            self._trace.note("store", name, path)
-            self._wake()
-        return value
+    def write_all(
+        self, writes: Sequence[Write], checks: Sequence[Check], fence: Check | None
+    ) -> None:
+        """Write at the current time, and wake who waits for a change."""
+        self.state.write_all(writes, checks, fence)
+        self._trace.note("store", "write_all", ",".join(write.path for write in writes))
+        waiting, self._waiting = self._waiting, []
+        for process, future in waiting:
+            process.scheduler.call_after(self.delay_s(), process, _set, future)
 
     async def wait_for_change(self, process: Process, wait_ms: float) -> None:
         """Wait for the next write, or for that time."""
@@ -56,11 +58,6 @@ class SimulatedStore:
         timer = process.loop.call_later(wait_ms / 1000, _set, future)
         await future
         timer.cancel()
-
-    def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for process, future in waiting:
-            process.scheduler.call_after(self.delay_s(), process, _set, future)
 
 
 class _StoreConnection:
@@ -71,76 +68,31 @@ class _StoreConnection:
         self._process = process
 
     async def get(self, path: str) -> Stored | None:
-        return await self._call("get", path, lambda state: state.get(path))
-
-    async def create(self, path: str, value: bytes, *, controller_epoch: int | None = None) -> int:
-        return await self._call(
-            "create",
-            path,
-            lambda state: state.create(path, value, controller_epoch=controller_epoch),
-        )
-
-    async def compare_and_set(
-        self, path: str, value: bytes, version: int, *, controller_epoch: int | None = None
-    ) -> int:
-        return await self._call(
-            "compare_and_set",
-            path,
-            lambda state: state.compare_and_set(
-                path, value, version, controller_epoch=controller_epoch
-            ),
-        )
-
-    async def delete(
-        self, path: str, version: int | None = None, *, controller_epoch: int | None = None
-    ) -> None:
-        await self._call(
-            "delete",
-            path,
-            lambda state: state.delete(path, version, controller_epoch=controller_epoch),
-        )
-
-    async def write_all(
-        self, writes: Sequence[Write], *, controller_epoch: int | None = None
-    ) -> None:
-        await self._call(
-            "write_all",
-            ",".join(write.path for write in writes),
-            lambda state: state.write_all(writes, controller_epoch=controller_epoch),
-        )
+        return await self._call(lambda server: server.state.get(path))
 
     async def list(self, prefix: str) -> dict[str, Stored]:
-        return await self._call("list", prefix, lambda state: state.list(prefix))
+        return await self._call(lambda server: server.state.list(prefix))
+
+    async def write_all(
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
+    ) -> None:
+        await self._call(lambda server: server.write_all(writes, checks, fence))
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
-        found = await self._call("changes", "", lambda state: state.changes(after_revision))
+        found = await self._call(lambda server: server.state.changes(after_revision))
         if wait_ms > 0 and found.revision <= after_revision:
             await self._server.wait_for_change(self._process, wait_ms)
-            found = await self._call("changes", "", lambda state: state.changes(after_revision))
+            found = await self._call(lambda server: server.state.changes(after_revision))
         return found
 
     async def close(self) -> None:
         """Do nothing: there are no resources."""
 
-    async def _call(
-        self, name: str, path: str, call: Callable[[MemoryStore], Coroutine[Any, Any, T]]
-    ) -> T:
-        server = self._server
-        await asyncio.sleep(server.delay_s())
-        value = server.apply(name, path, call)
-        await asyncio.sleep(server.delay_s())
+    async def _call(self, call: Callable[[SimulatedStore], T]) -> T:
+        await asyncio.sleep(self._server.delay_s())
+        value = call(self._server)
+        await asyncio.sleep(self._server.delay_s())
         return value
-
-
-def _at_once(work: Awaitable[T]) -> T:
-    """Return the result of a coroutine that never waits."""
-    steps = work.__await__()
-    try:
-        next(steps)
-    except StopIteration as done:
-        value: T = done.value
-        return value
-    raise RuntimeError("the memory store waited")
 
 
 def _set(future: asyncio.Future[None]) -> None:

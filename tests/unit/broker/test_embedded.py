@@ -16,12 +16,13 @@ from oncelog.broker import apis
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.broker.net.request import Api
+from oncelog.controller import layout
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.pending import Pending, unchanged
-from oncelog.metadata import MemoryStore
+from oncelog.metadata import MemoryStore, Write
 from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
@@ -215,7 +216,7 @@ async def test_without_the_first_folder_which_holds_the_metadata_the_others_stay
 
 async def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
     store = MemoryStore()
-    await store.create("/cluster", b"another")
+    await store.write_all([Write(layout.CLUSTER_PATH, b"another", 0)])
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
     with pytest.raises(FolderMismatch, match="another"):
         await Broker(BrokerConfig(settings), store=store).start()

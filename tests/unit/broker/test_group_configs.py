@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.controller_claim import claim_controller
 from oncelog.broker.group_configs import write_group_config
 from oncelog.controller import layout
 from oncelog.controller.group_configs import GroupConfigOutcome
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.metadata.changes import claim_controller
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Stored
+from oncelog.metadata.store import Stored, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsResource
 from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
@@ -187,24 +187,22 @@ class RacedStore(MemoryStore):
         found = await super().get(path)
         if self.written is not None:
             written, self.written = self.written, None
-            await self.create(*written)
+            await self.write_all([Write(*written, 0)])
         return found
 
 
 async def test_a_change_is_decided_again_when_another_writer_was_faster() -> None:
     path = layout.group_config_path("g")
     store = RacedStore(path, layout.encode_group_config({"k": "1"}))
-    epoch = await claim_controller(MemoryStore())
     seen = []
 
     def decide(present: Mapping[str, str]) -> GroupConfigOutcome:
         seen.append(dict(present))
         return GroupConfigOutcome(config={**present, "l": "2"})
 
-    outcome = await write_group_config(store, "g", decide, epoch)
+    outcome = await write_group_config(store, "g", decide, None)
     assert seen == [{}, {"k": "1"}]
     assert outcome.config == {"k": "1", "l": "2"}
-    assert await claim_controller(store) == 1
-    assert await claim_controller(store) == 2
-    fenced = await write_group_config(store, "g", lambda _: GroupConfigOutcome(), 1)
+    first, _ = [await claim_controller(store) for _ in range(2)]
+    fenced = await write_group_config(store, "g", lambda _: GroupConfigOutcome(), first)
     assert fenced.error is ErrorCode.not_controller

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.topic_creation import write_topics
@@ -33,11 +33,9 @@ class CountingStore(MemoryStore):
 
     writes_count = 0
 
-    async def write_all(
-        self, writes: Sequence[Write], *, controller_epoch: int | None = None
-    ) -> None:
+    async def write_all(self, writes: Sequence[Write], **more: Any) -> None:
         self.writes_count += 1
-        await super().write_all(writes, controller_epoch=controller_epoch)
+        await super().write_all(writes, **more)
 
 
 class CountingDisk(SystemDisk):
@@ -84,8 +82,8 @@ async def test_many_topics_of_a_request_need_few_writes_and_few_pieces_of_work(
 
 async def test_a_topic_that_another_writer_made_refuses_only_itself() -> None:
     store = MemoryStore()
-    await store.create(layout.topic_path("b"), b"{}")
-    outcomes = await write_topics(store, decided("a", "b", "c"), -1)
+    await store.write_all([Write(layout.topic_path("b"), b"{}", 0)])
+    outcomes = await write_topics(store, decided("a", "b", "c"), None)
     assert [(outcome.name, outcome.error) for outcome in outcomes] == [
         ("a", ErrorCode.none),
         ("b", ErrorCode.topic_already_exists),

@@ -3,9 +3,10 @@
 import pytest
 
 from oncelog.core.errors import OncelogError
-from oncelog.metadata import ControllerFenced, MemoryStore
-from oncelog.metadata.changes import change_value, claim_controller
-from oncelog.metadata.store import CONTROLLER_EPOCH_PATH, Stored
+from oncelog.metadata import Check, Fenced, MemoryStore
+from oncelog.metadata.changes import change_value
+from oncelog.metadata.store import Stored
+from tests.unit.metadata.contract import put
 
 
 class Rival(MemoryStore):
@@ -19,10 +20,8 @@ class Rival(MemoryStore):
         stored = await super().get(path)
         if self.times:
             self.times -= 1
-            if stored is None:
-                await self.create(path, b"rival")
-            else:
-                await self.compare_and_set(path, stored.value + b"!", stored.version)
+            value, version = (b"rival", 0) if stored is None else (stored.value + b"!", stored[1])
+            await put(self, path, value, version)
         return stored
 
 
@@ -32,10 +31,8 @@ def append(value: bytes | None) -> bytes:
 
 async def test_a_change_is_decided_again_by_what_a_rival_wrote() -> None:
     store = Rival(2)
-    await change_value(store, "/x", append)
-    stored = await store.get("/x")
-    assert stored is not None
-    assert stored.value == b"rival!a"
+    assert await change_value(store, "/x", append) == 3
+    assert await store.get("/x") == Stored(b"rival!a", 3)
 
 
 async def test_a_rival_without_end_ends_in_an_error() -> None:
@@ -45,17 +42,17 @@ async def test_a_rival_without_end_ends_in_an_error() -> None:
 
 async def test_nothing_is_written_where_nothing_changes() -> None:
     store = MemoryStore()
+    assert await change_value(store, "/x", lambda value: None) == 0
     await change_value(store, "/x", append)
     for same in (lambda value: value, lambda value: None):
-        await change_value(store, "/x", same)
-    stored = await store.get("/x")
-    assert stored is not None
-    assert stored.version == 1
+        assert await change_value(store, "/x", same) == 1
+    assert await store.get("/x") == Stored(b"a", 1)
 
 
-async def test_each_claim_fences_the_one_before() -> None:
+async def test_a_change_by_a_replaced_controller_is_refused() -> None:
     store = MemoryStore()
-    assert [await claim_controller(store) for _ in range(2)] == [1, 2]
-    assert (await store.get(CONTROLLER_EPOCH_PATH)) == Stored(b"2", 2)
-    with pytest.raises(ControllerFenced):
-        await change_value(store, "/x", append, controller_epoch=1)
+    await put(store, "/epoch", b"1")
+    await change_value(store, "/x", append, fence=Check("/epoch", 1))
+    await put(store, "/epoch", b"2", 1)
+    with pytest.raises(Fenced):
+        await change_value(store, "/x", append, fence=Check("/epoch", 1))

@@ -7,6 +7,7 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore
 from oncelog.simulation.trace import Trace
+from tests.unit.metadata.contract import put
 
 
 class Context:
@@ -31,9 +32,9 @@ def test_two_processes_share_a_store_and_receive_changes() -> None:
 
     async def write() -> None:
         await writer.clock.sleep(5_000)
-        await c.store.of(writer).create("/a", b"1")
+        await put(c.store.of(writer), "/a", b"1")
         with pytest.raises(Conflict):
-            await c.store.of(writer).compare_and_set("/a", b"2", version=7)
+            await put(c.store.of(writer), "/a", b"2", 7)
         heard.append(await c.store.of(writer).list("/"))
 
     reader, writer = c.process("reader"), c.process("writer")
@@ -50,7 +51,7 @@ def test_a_process_that_dies_in_a_call_may_have_written() -> None:
     for seed in range(20):
         c = Context()
         process = c.process(f"writer {seed}")
-        process.spawn(c.store.of(process).create("/a", b"1"))
+        process.spawn(put(c.store.of(process), "/a", b"1"))
         c.scheduler.run_until(0.0002 * (seed + 1))
         process.kill("kill")
         found: list[object] = []

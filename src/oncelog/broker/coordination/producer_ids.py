@@ -10,15 +10,13 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 
+from oncelog.controller import layout
 from oncelog.core.errors import require
 from oncelog.core.ids import ProducerId
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT, PRODUCER_ID_REFILL_COUNT
-from oncelog.metadata.store import Conflict, MetadataStore
+from oncelog.metadata.store import Conflict, MetadataStore, Write
 
-__all__ = ["NEXT_BLOCK_PATH", "ProducerIds"]
-
-NEXT_BLOCK_PATH = "/producer-ids/next"
-"""Stores the first producer id that no block contains yet, as decimal text."""
+__all__ = ["ProducerIds"]
 
 
 class ProducerIds:
@@ -78,15 +76,13 @@ class ProducerIds:
 
         If another broker reserves it first, the next block is tried.
         """
+        path = layout.PRODUCER_IDS_PATH
         while True:
-            stored = await self._store.get(NEXT_BLOCK_PATH)
-            first = 0 if stored is None else int(stored.value)
-            after = str(first + PRODUCER_ID_BLOCK_COUNT).encode()
+            value, version = await self._store.get(path) or (None, 0)
+            first = layout.decode_number(value)
+            after = layout.encode_number(first + PRODUCER_ID_BLOCK_COUNT)
             try:
-                if stored is None:
-                    await self._store.create(NEXT_BLOCK_PATH, after)
-                else:
-                    await self._store.compare_and_set(NEXT_BLOCK_PATH, after, stored.version)
+                await self._store.write_all([Write(path, after, version)])
             except Conflict:
                 continue
             self._blocks.append(range(first, first + PRODUCER_ID_BLOCK_COUNT))

@@ -17,6 +17,7 @@ from oncelog.core.pending import unchanged
 from oncelog.group.events import OffsetCommit, OffsetToCommit
 from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
 from oncelog.metadata.sqlite import SqliteStore
+from oncelog.metadata.store import Write
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import offset_commit, offset_fetch
 from tests.unit.broker.context import Client, Running, running
@@ -139,7 +140,7 @@ async def forget_topic(folder: Path) -> None:
     path = layout.topic_path("t")
     stored = await store.get(path)
     assert stored is not None
-    await store.delete(path, stored.version)
+    await store.write_all([Write(path, None, stored.version)])
     await store.close()
 
 

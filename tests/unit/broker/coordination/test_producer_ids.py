@@ -1,6 +1,7 @@
 """INV-11: a producer id is never issued twice, across restarts and brokers."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.core.errors import InvariantViolation
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Stored
+from oncelog.metadata.store import Stored, Write
 
 
 def ids_on(store: MemoryStore) -> ProducerIds:
@@ -50,12 +51,9 @@ class ContestedStore(MemoryStore):
         stored = await super().get(path)
         if self._rivals_count:
             self._rivals_count -= 1
-            first = 0 if stored is None else int(stored.value)
-            after = str(first + PRODUCER_ID_BLOCK_COUNT).encode()
-            if stored is None:
-                await self.create(path, after)
-            else:
-                await self.compare_and_set(path, after, stored.version)
+            value, version = stored or (b"0", 0)
+            after = str(int(value) + PRODUCER_ID_BLOCK_COUNT).encode()
+            await self.write_all([Write(path, after, version)])
         return stored
 
 
@@ -81,17 +79,10 @@ class SlowStore(MemoryStore):
         self.is_open = asyncio.Event()
         self.waiting_count = 0
 
-    async def create(self, path: str, value: bytes, **options: Any) -> int:
-        await self._wait()
-        return await super().create(path, value, **options)
-
-    async def compare_and_set(self, path: str, value: bytes, version: int, **options: Any) -> int:
-        await self._wait()
-        return await super().compare_and_set(path, value, version, **options)
-
-    async def _wait(self) -> None:
+    async def write_all(self, writes: Sequence[Write], **more: Any) -> None:
         self.waiting_count += 1
         await self.is_open.wait()
+        await super().write_all(writes, **more)
 
 
 async def test_no_id_of_a_block_is_given_out_while_it_is_being_stored() -> None:
@@ -123,8 +114,8 @@ class ForgetfulStore(MemoryStore):
     async def get(self, path: str) -> Stored | None:
         return None
 
-    async def create(self, path: str, value: bytes, **options: Any) -> int:
-        return 0
+    async def write_all(self, writes: Sequence[Write], **more: Any) -> None:
+        """Write nothing."""
 
 
 async def test_inv11_a_block_that_was_issued_already_stops_the_broker() -> None:

@@ -15,7 +15,7 @@ from oncelog.controller.image import ImageDelta
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId
-from oncelog.metadata.store import Stored
+from oncelog.metadata.store import Stored, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.checkpoints import format_partition_metadata
@@ -178,7 +178,7 @@ async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
         context.broker.controller._tell = nobody_follows
         context.broker.controller.known.contents = DeafContents()
         version = (await store.get("/topics/t")).version
-        await store.compare_and_set("/topics/t", value, version)
+        await store.write_all([Write("/topics/t", value, version)])
     with pytest.raises(Exception, match=r"the metadata at /topics/t is damaged .*put back a copy"):
         async with running(tmp_path):
             pass

@@ -1,0 +1,121 @@
+"""What the store in a SQLite file promises beyond the contract of all stores."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncelog.metadata import Change, Conflict, Stored
+from oncelog.metadata.sqlite import SqliteStore
+from oncelog.metadata.store import StoreFailure
+from tests.unit.metadata.contract import put
+
+
+async def test_sqlite_keeps_values_and_revisions_across_processes(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.sqlite")
+    first = SqliteStore(path)
+    await put(first, "/a", b"1")
+    await put(first, "/a", None, 1)
+    seen = (await first.changes(0)).revision
+    await first.close()
+    second = SqliteStore(path)
+    await put(second, "/b", b"2")
+    assert (await second.changes(seen)).entries == (Change("/b", b"2", 1),)
+    await second.close()
+
+
+async def test_sqlite_finds_what_another_process_wrote(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.sqlite")
+    mine, other = SqliteStore(path), SqliteStore(path)
+    await put(other, "/a", b"1")
+    assert (await mine.changes(0)).entries == (Change("/a", b"1", 1),)
+    with pytest.raises(Conflict):
+        await put(mine, "/a", b"2")
+    await mine.close()
+    await other.close()
+
+
+async def test_a_file_that_is_no_database_is_a_failure_that_names_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
+
+    def recorded(*args: Any, **options: Any) -> sqlite3.Connection:
+        opened.append(connect(*args, **options))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    path = tmp_path / "m.sqlite"
+    path.write_bytes(b"no database" * 1000)
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFailure, match=str(path)):
+        await store.get("/a")
+    (connection,) = opened
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+    await store.close()
+    with pytest.raises(StoreFailure, match="closed"):
+        await store.get("/a")
+
+
+async def test_a_file_with_a_damaged_page_is_refused_before_anything_is_read_of_it(
+    tmp_path: Path,
+) -> None:
+    """SQLite itself finds a page without rows in place of another, and answers that there are none.
+
+    A broker would then set every folder aside.
+    """
+    path = tmp_path / "m.sqlite"
+    store = SqliteStore(str(path))
+    await put(store, "/topics/t", b"t")
+    await store.close()
+    data = bytearray(path.read_bytes())
+    page_size = int.from_bytes(data[16:18], "big")
+    data[page_size : page_size + 8] = bytes.fromhex("0a0000000010000000")[:8]
+    path.write_bytes(data)
+    before = path.read_bytes()
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFailure, match="is damaged"):
+        await store.list("/topics/")
+    await store.close()
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(("syncs", "mode"), [(True, 2), (False, 0)])
+async def test_a_write_to_sqlite_is_synced_unless_the_file_is_temporary(
+    tmp_path: Path, syncs: bool, mode: int
+) -> None:
+    store = SqliteStore(str(tmp_path / "m.sqlite"), syncs=syncs)
+    assert await store._run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (mode,)
+    await store.close()
+
+
+async def test_a_file_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:
+    """Python cannot decode what SQLite says of them."""
+    path = tmp_path / "m.sqlite"
+    store = SqliteStore(str(path))
+    await put(store, "/topics/t", b"t")
+    await store.close()
+    data = path.read_bytes()
+    assert b"ON node (" in data
+    path.write_bytes(data.replace(b"ON node (", b"ON nod\xf2 ("))
+    store = SqliteStore(str(path))
+    with pytest.raises(StoreFailure, match="is damaged"):
+        await store.list("/topics/")
+    await store.close()
+
+
+async def test_a_full_disk_refuses_a_write_and_leaves_the_store_of_use(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "m.sqlite"))
+    await put(store, "/a", b"1")
+    (pages,) = await store._run(lambda db: db.execute("PRAGMA page_count").fetchone())
+    await store._run(lambda db: db.execute(f"PRAGMA max_page_count={pages}").fetchone())
+    with pytest.raises(StoreFailure, match="full"):
+        await put(store, "/b", bytes(100_000))
+    await put(store, "/a", b"2", 1)
+    assert await store.list("/") == {"/a": Stored(b"2", 2)}
+    await store.close()
