@@ -54,6 +54,7 @@ _OTHER_METHOD = {
     "union": "intersection",
     "intersection": "union",
 }
+_PURE = frozenset({"abs", "bool", "int", "len", "max", "min", "sum"})
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -246,8 +247,32 @@ def _is_step(statement: ast.stmt) -> bool:
 
 
 def _has_only_names_apart(one: ast.stmt, other: ast.stmt) -> bool:
-    """Whether both are assignments, whose order hardly ever matters."""
-    return isinstance(one, ast.Assign) and isinstance(other, ast.Assign)
+    """Whether their order never matters, or hardly ever.
+
+    Both are assignments, or one adds to what the other does not read and neither calls what could.
+    """
+    if isinstance(one, ast.Assign) and isinstance(other, ast.Assign):
+        return True
+    if isinstance(one, ast.Expr) or isinstance(other, ast.Expr):
+        return False
+    parts = [
+        {ast.unparse(node) for node in ast.walk(step) if isinstance(node, ast.Attribute)}
+        | {node.id for node in ast.walk(step) if isinstance(node, ast.Name)}
+        for step in (one, other)
+    ]
+    targets = [_target_of(step) for step in (one, other)]
+    calls = [node for step in (one, other) for node in ast.walk(step) if isinstance(node, ast.Call)]
+    is_plain = all(isinstance(call.func, ast.Name) and call.func.id in _PURE for call in calls)
+    return is_plain and targets[0] not in parts[1] and targets[1] not in parts[0]
+
+
+def _target_of(step: ast.stmt) -> str:
+    """The name that an assignment changes, of an element that of the whole."""
+    assert isinstance(step, ast.Assign | ast.AugAssign)
+    target = step.targets[0] if isinstance(step, ast.Assign) else step.target
+    while isinstance(target, ast.Subscript):
+        target = target.value
+    return ast.unparse(target)
 
 
 def _constant(node: ast.expr) -> int | None:

@@ -108,6 +108,29 @@ def test_every_kind_of_mistake_is_found() -> None:
     }
 
 
+def test_steps_whose_order_cannot_matter_are_not_exchanged() -> None:
+    source = """
+class Room:
+    def independent(self, answer):
+        self.bytes += len(answer)
+        self.answers[0] = answer
+
+    def of_one_another(self, answer):
+        self.bytes += len(answer)
+        self.answers[0] = self.bytes
+
+    def with_a_call(self, answer):
+        self.bytes += answer.size()
+        self.answers[0] = answer
+"""
+    found = semantic_mutants_of("f.py", source.encode())
+    exchanged = [mutant.name for mutant in found if "exchanged" in mutant.name]
+    assert exchanged == [
+        "Room.of_one_another: steps exchanged #1",
+        "Room.with_a_call: steps exchanged #1",
+    ]
+
+
 def test_a_planted_mutant_differs_in_one_place_and_is_still_python() -> None:
     for source, finder in ((SOURCE, mutants_of), (SEMANTIC, semantic_mutants_of)):
         for mutant in finder("f.py", source):
