@@ -14,6 +14,7 @@ from oncelog.simulation.components.assignment import assignments
 from oncelog.simulation.components.consumer_groups import consumer_groups
 from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
+from oncelog.simulation.components.producers import producers
 from oncelog.simulation.components.replicas import replicas
 from oncelog.simulation.plan import Plan
 
@@ -25,6 +26,7 @@ COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "processor": processor,
     "consumer groups": consumer_groups,
     "assignments": assignments,
+    "producers": producers,
 }
 """Name -> what simulates it."""
 
