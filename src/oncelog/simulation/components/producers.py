@@ -1,4 +1,4 @@
-"""Simulates the producer's accumulator alone, against partitions that check sequences as Kafka does.
+"""Simulates the producer's accumulator alone, against partitions that check sequences.
 
 Answers come late, are lost before or after the append, or are errors; leaders move, time passes and
 transactions fail. After each step all that the machine tells is compared with what a list of all
@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.client.errors import (
@@ -22,7 +21,6 @@ from oncelog.client.errors import (
 )
 from oncelog.client.machines.producer import (
     BatchEnd,
-    ProducerBatch,
     ProducerMachine,
     ProducerSettings,
     size_of,
@@ -32,6 +30,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import SEQUENCE_MODULUS
 from oncelog.protocol.batch import read_header
 from oncelog.protocol.record import Record, build_batch, iter_records
+from oncelog.simulation.components.producer_model import AccountedBatch, LedPartition
 
 __all__ = ["producers"]
 
@@ -47,47 +46,6 @@ _REFUSALS: Final = (
     ErrorCode.producer_fenced,
     ErrorCode.topic_authorization_failed,
 )
-
-
-@dataclass(slots=True, eq=False)
-class _Batch:
-    """What is known of one batch from the calls that were made."""
-
-    at: TopicPartition
-    created_ms: float
-    values: list[bytes]
-    tokens: list[object]
-    size: int
-    is_ready_made: bool
-    is_closed: bool
-    real: ProducerBatch
-    state: str = "queued"
-    """`queued`, `flying` or `over`."""
-
-    sequence: int = -1
-    attempts: int = 0
-    retry_at_ms: float = 0.0
-    last: ErrorCode = ErrorCode.none
-
-
-@dataclass(slots=True)
-class _Partition:
-    """A partition's log as its leader keeps it, and what the producer has to know of it."""
-
-    leader: int | None = 0
-    log: list[bytes] = field(default_factory=list)
-    appended: dict[tuple[int, int], int] = field(default_factory=dict)
-    """Epoch and sequence of each batch that was taken -> its base offset."""
-
-    newest: tuple[int, int] = (-1, 0)
-    """Epoch, and the sequence that follows."""
-
-    sent_to: int = -1
-    waits: bool = False
-    """Whether a batch failed while others were in flight."""
-
-    is_known: bool = False
-    next_sequence: int = 0
 
 
 def producers(rng: random.Random, make: type[ProducerMachine] = ProducerMachine) -> Iterator[str]:
@@ -120,33 +78,33 @@ class _ProducerLife:
         self._epoch = -1
         self._is_broken = False
         self._failure: ClientError | None = None
-        self._batches: list[_Batch] = []
+        self._batches: list[AccountedBatch] = []
         self._partitions = {
-            TopicPartition(topic, index): _Partition(rng.randrange(NODES_COUNT))
+            TopicPartition(topic, index): LedPartition(rng.randrange(NODES_COUNT))
             for topic, index in (("a", 0), ("a", 1), ("b", 0))[: rng.choice((1, 2, 3))]
         }
         self._is_calm = rng.random() < 0.3
 
     # --- what the calls imply
 
-    def _queued(self, at: TopicPartition) -> list[_Batch]:
+    def _queued(self, at: TopicPartition) -> list[AccountedBatch]:
         return [each for each in self._batches if each.at == at and each.state == "queued"]
 
-    def _flying(self, at: TopicPartition) -> list[_Batch]:
+    def _flying(self, at: TopicPartition) -> list[AccountedBatch]:
         return [each for each in self._batches if each.at == at and each.state == "flying"]
 
-    def _unresolved(self) -> list[_Batch]:
+    def _unresolved(self) -> list[AccountedBatch]:
         return [each for each in self._batches if each.state != "over"]
 
-    def _ready_at_ms(self, batch: _Batch) -> float:
+    def _ready_at_ms(self, batch: AccountedBatch) -> float:
         if batch.attempts:
             return batch.retry_at_ms
         is_waiting = not batch.is_closed and batch is self._queued(batch.at)[-1]
         alone = len(self._queued(batch.at)) == 1
         return batch.created_ms + (self._settings.linger_ms if is_waiting and alone else 0.0)
 
-    def _may_send(self, at: TopicPartition) -> _Batch | None:
-        """The batch that the partition would send now, whoever leads it."""
+    def _may_send(self, at: TopicPartition) -> AccountedBatch | None:
+        """The batch that the partition would send now, if its leader is known."""
         partition, queued, flying = self._partitions[at], self._queued(at), self._flying(at)
         most = IN_FLIGHT_MAX if self._is_idempotent and partition.is_known else 1
         if not queued or partition.waits or len(flying) >= most:
@@ -254,7 +212,7 @@ class _ProducerLife:
             last.is_closed = True
         is_closed = size >= self._settings.batch_size
         self._batches.append(
-            _Batch(at, self._now_ms, [value], [self._count], size, False, is_closed, real)
+            AccountedBatch(at, self._now_ms, [value], [self._count], size, False, is_closed, real)
         )
 
     def _append_batch(self) -> Iterator[str]:
@@ -267,7 +225,9 @@ class _ProducerLife:
         real = self._real.append_batch(at, payload, len(values), self._count, self._now_ms)
         size = len(payload)
         tokens: list[object] = [self._count]
-        self._batches.append(_Batch(at, self._now_ms, values, tokens, size, True, True, real))
+        self._batches.append(
+            AccountedBatch(at, self._now_ms, values, tokens, size, True, True, real)
+        )
         yield from ()
 
     def _burst(self) -> Iterator[str]:
@@ -285,7 +245,7 @@ class _ProducerLife:
 
     def _pass_time(self) -> Iterator[str]:
         self._now_ms += self._rng.choice((1.0, 5.0, 10.0, 30.0, 150.0))
-        late: list[_Batch] = []
+        late: list[AccountedBatch] = []
         for at in self._partitions:
             for batch in self._queued(at):
                 if batch.created_ms + self._settings.delivery_timeout_ms > self._now_ms:
@@ -317,7 +277,7 @@ class _ProducerLife:
         yield from ()
 
     def _drain(self) -> Iterator[str]:
-        wanted: dict[int, list[_Batch]] = {}
+        wanted: dict[int, list[AccountedBatch]] = {}
         # A partition that was used sooner comes first.
         for at in dict.fromkeys(each.at for each in self._batches):
             partition = self._partitions[at]
@@ -340,7 +300,7 @@ class _ProducerLife:
             for batch in batches:
                 yield from self._sent(batch, node)
 
-    def _sent(self, batch: _Batch, node: int) -> Iterator[str]:
+    def _sent(self, batch: AccountedBatch, node: int) -> Iterator[str]:
         partition = self._partitions[batch.at]
         batch.state, batch.is_closed, partition.sent_to = "flying", True, node
         if self._is_idempotent and batch.sequence < 0:
@@ -371,44 +331,26 @@ class _ProducerLife:
         batch = self._flying(batch.at)[0]
         chance = self._rng.random() if not self._is_calm else 1.0
         if chance < 0.2:
-            self._append_to_log(batch)
+            self._take(batch)
             code = ErrorCode.network_exception
         elif chance < 0.26:
             code = ErrorCode.network_exception
         elif chance < 0.36:
             code = self._rng.choice(_REFUSALS)
         else:
-            code = self._append_to_log(batch)
-        offset = self._offset_of(batch) if code is ErrorCode.none else -1
+            code = self._take(batch)
+        offset = self._partitions[batch.at].offset_of(batch) if code is ErrorCode.none else -1
         at_ms = self._rng.choice((-1, 5))
         ends = self._real.answered(
             batch.real, code, self._now_ms, base_offset=offset, log_append_time_ms=at_ms
         )
         yield from self._judge(batch, code, ends, (offset, at_ms))
 
-    def _append_to_log(self, batch: _Batch) -> ErrorCode:
-        """What a leader answers, and does."""
-        partition = self._partitions[batch.at]
-        if self._is_idempotent:
-            if (self._epoch, batch.sequence) in partition.appended:
-                return ErrorCode.duplicate_sequence_number
-            epoch, expected = partition.newest
-            if epoch == self._epoch and batch.sequence != expected:
-                return ErrorCode.out_of_order_sequence_number
-            following = (batch.sequence + len(batch.values)) % SEQUENCE_MODULUS
-            partition.newest = self._epoch, following
-            partition.appended[self._epoch, batch.sequence] = len(partition.log)
-        partition.log += batch.values
-        return ErrorCode.none
-
-    def _offset_of(self, batch: _Batch) -> int:
-        partition = self._partitions[batch.at]
-        if not self._is_idempotent:
-            return len(partition.log) - len(batch.values)
-        return partition.appended[self._epoch, batch.sequence]
+    def _take(self, batch: AccountedBatch) -> ErrorCode:
+        return self._partitions[batch.at].take(batch, self._epoch)
 
     def _judge(
-        self, batch: _Batch, code: ErrorCode, ends: list[BatchEnd], said: tuple[int, int]
+        self, batch: AccountedBatch, code: ErrorCode, ends: list[BatchEnd], said: tuple[int, int]
     ) -> Iterator[str]:
         partition = self._partitions[batch.at]
         others = [each for each in self._flying(batch.at) if each is not batch]
@@ -419,7 +361,7 @@ class _ProducerLife:
             yield from self._over(ends, [batch], None, is_good=True)
             if found != [said]:
                 yield f"a batch ends at {found}, the leader said {said}"
-            first = self._offset_of(batch) if self._is_idempotent else said[0]
+            first = self._partitions[batch.at].offset_of(batch) if self._is_idempotent else said[0]
             if partition.log[first : first + len(batch.values)] != batch.values:
                 yield f"the log holds other records than those that were acknowledged at {first}"
             return
@@ -455,7 +397,7 @@ class _ProducerLife:
         ]
         for batch in lost:
             if self._rng.random() < 0.4:
-                self._append_to_log(batch)
+                self._take(batch)
         ends = self._real.connection_lost([each.real for each in lost], self._now_ms)
         for batch in lost:
             mine = [end for end in ends if end.batch is batch.real]
@@ -481,7 +423,7 @@ class _ProducerLife:
     def _over(
         self,
         ends: list[BatchEnd],
-        batches: list[_Batch],
+        batches: list[AccountedBatch],
         error: ClientError | None,
         *,
         is_good: bool = False,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
@@ -28,9 +29,9 @@ class NumbersAnew(ProducerMachine):
     """A batch gets a new sequence when it is sent again (INV-2)."""
 
     def answered(
-        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: object
-    ) -> list[BatchEnd]:  # type: ignore[override]
-        ends = super().answered(batch, code, now_ms, **rest)  # type: ignore[arg-type]
+        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: Any
+    ) -> list[BatchEnd]:
+        ends = super().answered(batch, code, now_ms, **rest)
         if not ends:
             batch.base_sequence = -1
         return ends
@@ -40,20 +41,20 @@ class SendsOnWhileOneIsUnknown(ProducerMachine):
     """What follows a failed batch is sent before that one."""
 
     def answered(
-        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: object
-    ) -> list[BatchEnd]:  # type: ignore[override]
-        ends = super().answered(batch, code, now_ms, **rest)  # type: ignore[arg-type]
+        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: Any
+    ) -> list[BatchEnd]:
+        ends = super().answered(batch, code, now_ms, **rest)
         self._lanes[batch.topic_partition].recovering = False
         return ends
 
 
 class TakesDuplicatesForFailures(ProducerMachine):
     def answered(
-        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: object
-    ) -> list[BatchEnd]:  # type: ignore[override]
+        self, batch: ProducerBatch, code: ErrorCode, now_ms: float, **rest: Any
+    ) -> list[BatchEnd]:
         if code is ErrorCode.duplicate_sequence_number:
             code = ErrorCode.invalid_record
-        return super().answered(batch, code, now_ms, **rest)  # type: ignore[arg-type]
+        return super().answered(batch, code, now_ms, **rest)
 
 
 class ForgetsTheBuffer(ProducerMachine):
