@@ -179,7 +179,8 @@ class _Finder(SiteFinder):
             return
         self._called.add(node.func)
         plain = ast.Name | ast.Attribute
-        for one, other in pairwise(node.args):
+        is_symmetric = isinstance(node.func, ast.Name) and node.func.id in ("max", "min")
+        for one, other in pairwise(() if is_symmetric else node.args):
             if isinstance(one, plain) and isinstance(other, plain):
                 start, middle = self._span(one)
                 begin, end = self._span(other)

@@ -100,7 +100,6 @@ def test_every_kind_of_mistake_is_found() -> None:
         "continue forgotten #1": "pass",
         "call forgotten #2": "pass",
         "the other of a pair #5": "max",
-        "arguments exchanged #2": "event.term, event.epoch",
         "another attribute #3": "event.ready",
         "another attribute #4": "event.epoch",
         "the other end #1": "-1",
