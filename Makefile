@@ -11,7 +11,7 @@ RECORDS ?= 100000
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install compiled hooks demo quick test test-compiled test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
+.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -25,9 +25,6 @@ $(STAMP): pyproject.toml
 	@touch $(STAMP)
 
 install: $(STAMP) ## .venv with everything for development
-
-compiled: $(STAMP) ## the hot rooms as C modules, for ONCELOG_COMPILED=1 (needs a C compiler; about 2 minutes)
-	@$(BIN)/python -m tests.support.compiling
 
 hooks: $(STAMP) ## what `make check` checks, before every commit
 	@$(BIN)/pre-commit install
@@ -43,11 +40,8 @@ quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 2
 	@env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n $(JOBS) -p tests.support.quick \
 		-m "not slow and not alone and not soak" --hypothesis-profile quick $(QUICK) $(ARGS)
 
-test: $(STAMP) ## unit, interop, crash and Spark tests, interpreted (under 10 minutes with JOBS=2)
-	@ONCELOG_COMPILED=0 $(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
-
-test-compiled: $(STAMP) ## unit tests and scenarios against compiled modules (ARGS=tests/interop for others)
-	@$(BIN)/python -m tests.support.compiling --test --jobs $(JOBS) $(ARGS)
+test: $(STAMP) ## unit, interop, crash and Spark tests (under 10 minutes with JOBS=2)
+	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
 	@$(BIN)/python -m tests.support.pythons $(ARGS)
@@ -71,7 +65,6 @@ check: $(STAMP) ## what CI checks: format, lint, types, layers
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m tests.support.any_share
-	@$(BIN)/python -m tests.support.compiling --check
 	@$(BIN)/lint-imports
 	@$(BIN)/python -m tests.support.style
 

@@ -67,9 +67,6 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--report", action="store_true", help="measure nothing: tell of the last run again"
     )
-    parser.add_argument(
-        "--compiled", action="store_true", help="install this checkout compiled (a C compiler)"
-    )
     parser.add_argument("--base", type=Path, help="a checkout of Oncelog to compare this one with")
     arguments = parser.parse_args()
     unknown = chosen(arguments) - ALL_TITLES.keys()
@@ -114,7 +111,7 @@ def kinds_of(arguments: argparse.Namespace, console: Console) -> Sequence[Kind]:
         jars()
         compiled()
     console.print("installing the base package of this checkout")
-    install(ROOT, report.OURS, is_compiled=arguments.compiled)
+    install(ROOT, report.OURS)
     if arguments.base is None:
         return [Oncelog, Kafka]
     console.print(f"installing the base package of {arguments.base}")
@@ -189,7 +186,6 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
             fresh, rows, storage = rows_of(arguments)
             if fresh or rows or storage:
                 measured.facts["commit"] = commit()
-                measured.facts["way"] = "compiled" if arguments.compiled else "interpreted"
                 run.all(fresh, rows, storage, alone=other == "kafka")
             failed += measure_named(kinds, arguments, measured, progress.console.print, keep)
     except KeyboardInterrupt:

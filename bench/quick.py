@@ -2,7 +2,7 @@
 
 Counts come first: Python calls and system calls per request, which no machine changes. Then both
 brokers live side by side, and their CPU time per request, transaction and GB is measured in turns.
-Both run from their sources, interpreted, in the environment that this runs in. `make bench` with
+Both run from their sources in the environment that this runs in. `make bench` with
 ``--base`` compares base installs, on more rows.
 """
 
@@ -27,7 +27,7 @@ from bench.peer.kafka import ROOT
 from bench.results import Results
 from bench.rows import ROWS
 from bench.run import Kind, Run
-from bench.systems import FromSources, interpreted
+from bench.systems import FromSources, environment_of
 
 BASE = "base"
 ROUNDS = 7
@@ -49,7 +49,7 @@ def export(commit: str, folder: Path) -> Path:
 
 def counts(module: str, sources: Path) -> dict[str, float]:
     """What `module` counts per request on these sources; empty where it cannot."""
-    environment = interpreted(sources)
+    environment = environment_of(sources)
     environment["PYTHONPATH"] += os.pathsep + str(ROOT)
     command = [sys.executable, "-m", module, "--json"]
     done = subprocess.run(

@@ -304,8 +304,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         f"{measured.rounds()} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
         f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, Apache Kafka"
         f" {measured.facts.get('kafka', EARLIER_PEER)}, commit"
-        f" `{measured.facts.get('commit', 'unknown')[:20]}`, Oncelog"
-        f" {measured.facts.get('way', 'interpreted')}.",
+        f" `{measured.facts.get('commit', 'unknown')[:20]}`.",
         "",
         "## Warm",
         "",

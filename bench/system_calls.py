@@ -26,12 +26,12 @@ REQUESTS = ("Produce", "Fetch", "EndTxn", "EndTxn (TV1)")
 """For EndTxn the whole transaction counts: its Produce, and AddPartitionsToTxn of TV1."""
 
 
-def count(repeats: int = REPEATS, way: str = "interpreted") -> dict[str, dict[str, float]] | None:
+def count(repeats: int = REPEATS) -> dict[str, dict[str, float]] | None:
     """System calls per request, by name; None where `strace` is missing or may not look."""
     if shutil.which("strace") is None:
         return None
     with tempfile.TemporaryDirectory(prefix="oncelog-calls-") as folder, ExitStack() as stack:
-        broker = FromSources(Path(folder), way=way)
+        broker = FromSources(Path(folder))
         stack.push(broker.__exit__)
         broker.start()
         client = Client(broker.bootstrap_servers)

@@ -131,7 +131,7 @@ class Oncelog(BrokerChild):
 
 
 class FromSources(Oncelog):
-    """`oncelog serve` from a folder of sources; compiled only if `way` says so."""
+    """`oncelog serve` from a folder of sources."""
 
     def __init__(
         self,
@@ -139,18 +139,15 @@ class FromSources(Oncelog):
         settings: Mapping[str, str] = NO_SETTINGS,
         name: str = "oncelog",
         sources: Path = OUR_SOURCES,
-        way: str = "interpreted",
     ) -> None:
         super().__init__(folder, settings, name)
         self._sources = sources
-        self._is_compiled = way == "compiled"
 
     def command(self) -> list[str]:
         return [sys.executable, "-m", "oncelog"]
 
     def environment(self) -> dict[str, str]:
-        way = {"ONCELOG_COMPILED": "1"} if self._is_compiled else {}
-        return interpreted(self._sources) | way
+        return environment_of(self._sources)
 
 
 class Kafka(KafkaPeer):
@@ -187,12 +184,12 @@ def clean_environment() -> dict[str, str]:
     }
 
 
-def interpreted(sources: Path) -> dict[str, str]:
-    """The environment in which these sources run, and no compiled modules."""
-    return clean_environment() | {"PYTHONPATH": str(sources), "ONCELOG_COMPILED": "0"}
+def environment_of(sources: Path) -> dict[str, str]:
+    """The environment in which these sources run."""
+    return clean_environment() | {"PYTHONPATH": str(sources)}
 
 
-def install(checkout: Path, name: str, *, is_compiled: bool = False) -> None:
+def install(checkout: Path, name: str) -> None:
     """The base install of a checkout, so that what is measured is its present code.
 
     The environment is kept while the dependencies stay the same; the package is always built anew,
@@ -216,6 +213,5 @@ def install(checkout: Path, name: str, *, is_compiled: bool = False) -> None:
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         if not fresh:
             pip += ["--no-deps", "--force-reinstall"]
-        way = {"ONCELOG_COMPILED": str(int(is_compiled))}
-        subprocess.run([*pip, str(copy)], check=True, env=clean_environment() | way)
+        subprocess.run([*pip, str(copy)], check=True, env=clean_environment())
     stamp.write_text(wanted)

@@ -14,8 +14,6 @@ The public names are few, and imported when first used, so that `import oncelog`
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from oncelog import compiled
-
 if TYPE_CHECKING:
     from oncelog import sync
     from oncelog.broker.embedded import EmbeddedBroker
@@ -39,8 +37,6 @@ if TYPE_CHECKING:
     from oncelog.runtime.network import AddressUnavailable
 
 __version__ = "0.1.0"
-
-compiled.activate()
 
 __all__ = [
     "AbortableError",

@@ -41,20 +41,6 @@ def test_the_wheel_holds_the_package_and_nothing_else(dist: tuple[Path, Path]) -
     assert release.strangers_in_wheel(ROOT, wheel) == set()
 
 
-@pytest.mark.timeout(900)
-@pytest.mark.skipif(setup.c_compiler() is None, reason="there is no C compiler")
-def test_a_wheel_of_compiled_modules_is_for_one_platform_and_works(
-    dist: tuple[Path, Path], tmp_path: Path
-) -> None:
-    sdist, pure = dist
-    compiled = release.wheel_of(sdist, tmp_path / "dist", pure=False)
-    assert pure.name.endswith("-py3-none-any.whl")
-    assert not compiled.name.endswith("-none-any.whl")
-    assert release.strangers_in_wheel(ROOT, compiled) == set()
-    fresh = release.check_wheel(tmp_path, compiled, oncelog.__version__)
-    assert fresh.run("oncelog", "--version").strip().endswith(", compiled")
-
-
 def test_the_page_of_an_index_has_no_link_into_a_checkout(dist: tuple[Path, Path]) -> None:
     _, wheel = dist
     with zipfile.ZipFile(wheel) as archive:

@@ -9,7 +9,6 @@ from types import MappingProxyType
 from typing import Self
 
 STEP_S = 600
-"""A wheel with compiled modules takes the longest."""
 NONE: Mapping[str, str] = MappingProxyType({})
 _HIDDEN = ("PYTHON", "VIRTUAL", "ONCELOG")
 

@@ -2,7 +2,7 @@
 
 Processor time, not time on the wall, because the machine may be busy with something else. What
 counts is the set-up, call and teardown of tests in all processes; not imports, which depend on
-whether compiled modules are kept from an earlier run.
+whether bytecode is kept from an earlier run.
 """
 
 import time

@@ -100,23 +100,13 @@ def build(root: Path, folder: Path) -> tuple[Path, Path]:
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(dist)!r})"
     python.run("python", "-c", code, cwd=source)
     (sdist,) = dist.glob("*.tar.gz")
-    # Compiled modules would be for this machine's libraries, which an index refuses.
-    return sdist, wheel_of(sdist, dist, pure=True)
+    return sdist, wheel_of(sdist, dist)
 
 
-def wheel_of(sdist: Path, folder: Path, *, pure: bool) -> Path:
+def wheel_of(sdist: Path, folder: Path) -> Path:
     """The wheel that pip makes from an sdist, into `folder`."""
     command = ("-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-deps")
-    variables = {"ONCELOG_COMPILED": "0" if pure else "1"}
-    run(
-        sys.executable,
-        *command,
-        "--wheel-dir",
-        folder,
-        sdist,
-        cwd=sdist.parent,
-        variables=variables,
-    )
+    run(sys.executable, *command, "--wheel-dir", folder, sdist, cwd=sdist.parent)
     (made,) = folder.glob("*.whl")
     return made
 
@@ -132,8 +122,7 @@ def strangers_in_wheel(root: Path, wheel: Path) -> set[str]:
     """What differs between the package in the wheel and the package that git knows."""
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
-    package = {name for name in names if not name.endswith((".so", ".pyd"))}
-    return package ^ {name.removeprefix("src/") for name in tracked(root, "src/oncelog")}
+    return names ^ {name.removeprefix("src/") for name in tracked(root, "src/oncelog")}
 
 
 def check_metadata(folder: Path, *files: Path) -> None:

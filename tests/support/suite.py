@@ -34,7 +34,7 @@ COUNTS = ("tests", "failures", "errors", "skipped")
 
 
 def environment() -> dict[str, str]:
-    """Ours, but compiled modules are kept: every process would compile all of them again."""
+    """Ours, but bytecode is kept: every process would make it again."""
     return {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
 
 

@@ -27,7 +27,6 @@ from oncelog.cli.listening import Kind, what_listens
 from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, print_rows
 from oncelog.cli.tool import Failure, ToolCommand, json_option, run
-from oncelog.compiled import how_it_runs, is_outdated
 from oncelog.runtime.installation import how_to_install
 
 if TYPE_CHECKING:
@@ -94,7 +93,7 @@ def installed() -> Iterator[CheckLine]:
     """Python, oncelog, its packages and its extras."""
     yield CheckLine("python", OK, f"{platform.python_version()} on {platform.platform()}")
     folder = Path(oncelog.__file__).parent
-    yield CheckLine("oncelog", OK, f"{_version('oncelog')} in {folder}, {_way()}")
+    yield CheckLine("oncelog", OK, f"{_version('oncelog')} in {folder}")
     for package in PACKAGES:
         found = _version(package)
         yield CheckLine(package, OK if found else BROKEN, found or "not installed")
@@ -114,13 +113,6 @@ def _version(package: str) -> str:
         return version(package)
     except PackageNotFoundError:
         return ""
-
-
-def _way() -> str:
-    way = how_it_runs()
-    if is_outdated():
-        return f"{way} (what is compiled is of other sources: make compiled)"
-    return way
 
 
 def _java() -> CheckLine:

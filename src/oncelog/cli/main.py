@@ -7,7 +7,6 @@ from typing import Final
 import click
 
 from oncelog.cli.lazy import LazyGroup
-from oncelog.compiled import how_it_runs
 
 __all__ = ["main"]
 
@@ -55,10 +54,6 @@ To begin, in one shell and then in another:
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EXAMPLE,
 )
-@click.version_option(
-    package_name="oncelog",
-    prog_name="oncelog",
-    message=f"%(prog)s, version %(version)s, {how_it_runs()}",
-)
+@click.version_option(package_name="oncelog", prog_name="oncelog")
 def main() -> None:
     """Kafka's exactly-once machinery in Python."""

@@ -24,7 +24,6 @@ import click
 from oncelog.cli.logs import logging_options
 from oncelog.cli.properties import parse_properties, parse_setting
 from oncelog.cli.tool import ToolCommand
-from oncelog.compiled import how_it_runs
 from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
@@ -163,8 +162,7 @@ def _announce(broker: Broker) -> None:
     topics = f"{count} topic{'s' if count != 1 else ''}"
     click.echo(
         f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
-        f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics}, "
-        f"{how_it_runs()})"
+        f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics})"
     )
     sys.stdout.flush()
 

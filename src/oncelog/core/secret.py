@@ -20,10 +20,6 @@ class Secret:
     def __init__(self, value: "str | Secret") -> None:
         self.value: str = reveal(value)
 
-    def __reduce__(self) -> "tuple[type[Secret], tuple[str]]":
-        # Without this, the compiled class would be unpickled without its text.
-        return Secret, (self.value,)
-
     def __repr__(self) -> str:
         return HIDDEN
 

@@ -402,10 +402,8 @@ class Segment:
         pread = self._pread(cached_only)
         offset_index, time_index = self._indexes()
         position = offset_index.position_before(time_index.offset_before(timestamp_ms))
-        # No generator expression: compiled, it would read on to the end of the segment.
-        return filter(
-            lambda found: found[1].max_timestamp >= timestamp_ms, self._walk(position, 0, pread)
-        )
+        found = self._walk(position, 0, pread)
+        return (one for one in found if one[1].max_timestamp >= timestamp_ms)
 
     def walk(self, position: int, offset: int = 0) -> Iterator[tuple[int, BatchHeader]]:
         """Headers from a batch boundary on, reading ahead in small chunks and skipping records.

@@ -66,7 +66,6 @@ class TransactionState(Enum):
 
 _S = TransactionState
 for _state in _S:
-    # Not in `__init__`: mypyc does not compile an Enum that has one.
     _state.status = _state.value
     _state.is_prepared = _state in (_S.PREPARE_COMMIT, _S.PREPARE_ABORT)
     _state.is_complete = _state in (_S.COMPLETE_COMMIT, _S.COMPLETE_ABORT)

@@ -6,11 +6,6 @@ from collections.abc import Iterator
 import pytest
 
 from bench.calls import COUNTED, Calls, count
-from oncelog.compiled import how_it_runs
-
-pytestmark = pytest.mark.skipif(
-    how_it_runs() == "compiled", reason="calls of compiled functions are not seen"
-)
 
 BOUNDS = {
     "Produce": 33,

@@ -3,8 +3,6 @@
 import pytest
 
 from bench.system_calls import count
-from bench.ways import WAYS
-from oncelog.compiled import FOLDER, PACKAGE, fresh_modules
 
 LEAST = {
     "Produce": {"epoll_pwait": 1, "read": 1, "pwrite64": 1, "write": 1},
@@ -17,11 +15,9 @@ TIMERS = 0.3
 """Of a broker's own timers, and of the threads that they use, per request."""
 
 
-@pytest.fixture(scope="module", params=WAYS)
-def counted(request: pytest.FixtureRequest) -> dict[str, dict[str, float]]:
-    if request.param == "compiled" and not fresh_modules(FOLDER, PACKAGE):
-        pytest.skip("there are no compiled modules of these sources: make compiled")
-    found = count(repeats=200, way=request.param)
+@pytest.fixture(scope="module")
+def counted() -> dict[str, dict[str, float]]:
+    found = count(repeats=200)
     if found is None:
         pytest.skip("strace is missing, or may not look into a process")
     return found

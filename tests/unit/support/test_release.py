@@ -128,7 +128,6 @@ def test_what_an_sdist_lacks_and_a_wheel_has_too_much_is_found(
         {
             "oncelog/__init__.py": "",
             "oncelog/stray.py": "",
-            "oncelog/core.so": "",
             "oncelog-1.2.3.dist-info/METADATA": "",
         },
     )
