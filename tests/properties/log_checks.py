@@ -65,7 +65,7 @@ def check_producers(log: PartitionLog, model: LogModel) -> None:
     for producer_id, known in model.producers():
         if known.last_offset < first:
             continue
-        entry = log.producer_state(producer_id)
+        entry = log.producers.entry(producer_id)
         assert entry is not None, f"producer {producer_id} is forgotten"
         assert entry.epoch == known.epoch
         forgettable_end = model.end if model.compacted else model.forgettable_end
@@ -129,7 +129,7 @@ def check_epochs(log: PartitionLog, model: LogModel, found: list[Batch]) -> None
     for batch in found:
         if batch.end > model.start_highest:
             offset = max(batch.base, model.start_highest)
-            epoch, known = log.epoch_at(offset), log._state.epochs.entries()
+            epoch, known = log.epoch_at(offset), log._local.state.epochs.entries()
             assert epoch == batch.header.leader_epoch, f"{batch.header}: {known}"
     if found and model.start >= model.start_highest:
         latest = found[-1].header.leader_epoch

@@ -98,7 +98,7 @@ async def _make(clean: Path, killed: Path) -> None:
         for partition in broker.partitions:
             if partition.topic_partition.topic.startswith("__"):
                 # Topics of users roll by the size of their indexes.
-                partition.log._roll(partition.log.log_end_offset)
+                partition.log.roll(partition.log.log_end_offset)
             partition.log.flush()
         trimmed = broker.partitions.get(*TRIMMED)
         assert trimmed is not None

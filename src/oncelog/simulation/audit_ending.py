@@ -49,7 +49,7 @@ def _meaning(partition: Partition) -> tuple[object, ...]:
     end = held.log_end_offset
     producers = [
         (e.producer_id, e.epoch, e.coordinator_epoch, e.transaction_first_offset, tuple(e.batches))
-        for e in held.active_producers()
+        for e in held.producers.entries()
     ]
     return (
         partition.state.topic_id,
@@ -100,7 +100,7 @@ def late(
     partitions = [p for p in broker.partitions if p.log.failure is None]
     for partition in partitions:
         held, label = partition.log, partition.topic_partition
-        for entry in held.active_producers():
+        for entry in held.producers.entries():
             # A transaction that was open, or owed a marker, ends when the machine is back.
             is_idle = entry.last_timestamp_ms < now_ms - BACK_FOR_MS
             if entry.transaction_first_offset == NONE and is_idle:

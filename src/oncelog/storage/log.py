@@ -1,42 +1,39 @@
 """One partition's log: appends, reads, and the state of producers and transactions.
 
-`PartitionLog` joins the parts of this package: segments store the bytes, `DerivedState` follows
-from them, `recovery` repairs the log after a crash, `LogView` answers queries. It must not know
-replication: the high watermark and the leader epoch are arguments.
+`PartitionLog` is what Kafka calls UnifiedLog: it checks batches, assigns offsets, and keeps the
+log's start, its end and its recovery point. The files are its `LocalLog`'s; `recovery` repairs them
+after a crash; `cleaning` is what compaction may do with them. It must not know replication: the
+high watermark and the leader epoch are arguments.
 
 Invariants: INV-2 and INV-5 (a batch is checked before it is written), INV-3 and INV-7 (last stable
 offset, aborted transactions), INV-9 (one write per append, then memory). A `StorageFailure` is
-final for the log: later appends raise it again, because the end of the file is unknown until
-recovery has read it.
+final for the log: later appends raise it again.
 
 Threads: the event loop appends and reads; the executor may call `flush`, `read_cold`,
-`delete_old_segments` and `close`. The lock covers the list of segments and nothing slower than one
-write; fsyncs and cold reads run outside of it. Flushes of one log run one after the other, so that
-a flush without work has waited for the fsync that did it. `_upkeep` (see `log_cleaning`) serialises
-operations that replace or remove files.
+`delete_old_segments` and `close`. Fsyncs and cold reads hold no lock (see `local_log`). Flushes of
+one log run one after the other, so that a flush without work has waited for the fsync that did it.
 """
 
-from collections.abc import Callable
+import threading
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.batch import CONTROL_MASK
 from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.config import LogConfig
-from oncelog.storage.log_cleaning import CleanableLog
+from oncelog.storage.leader_epochs import EpochEnd
+from oncelog.storage.local_log import LocalLog
+from oncelog.storage.log_cleaning import LogCleaning
+from oncelog.storage.lookup import TimestampOffset, find_timestamp
 from oncelog.storage.new_log import begin_log
 from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
-from oncelog.storage.producer_state import Origin, Rejection
-from oncelog.storage.recovery import recover
-from oncelog.storage.recovery_files import remove_segment_files, rename_segment_files
-from oncelog.storage.replay import state_before
+from oncelog.storage.producer_state import Origin, ProducerStates, Rejection
+from oncelog.storage.recovery import Recovered, RecoveryReport, recover
 from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
-from oncelog.storage.retention import expired_segments_count
-from oncelog.storage.segment import Segment
 from oncelog.storage.validation import (
     LOG_APPEND_TIME,
-    RecordErrors,
     apply_log_append_time,
     check_batches,
 )
@@ -44,14 +41,35 @@ from oncelog.storage.validation import (
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
 Buffer = bytes | bytearray | memoryview
-Read = Buffer
 _NONE = ErrorCode.none
 _new = tuple.__new__
 """It takes half the time of a named tuple's own constructor."""
 
 
-class PartitionLog(CleanableLog):
+class PartitionLog:
     """One partition's log; see the module's docstring. Create one with `open`."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: str,
+        topic_partition: TopicPartition,
+        config: LogConfig,
+        recovered: Recovered,
+    ) -> None:
+        self._local = LocalLog(disk, directory, recovered)
+        self._flush_lock = threading.Lock()
+        self.cleaning = LogCleaning(self._local)
+        self.directory = directory
+        self.topic_partition = topic_partition
+        self.config = config
+        self.log_start_offset = recovered.log_start_offset
+        self.log_end_offset = recovered.log_end_offset
+        self.recovery: RecoveryReport = recovered.report
+        self.recovery_point = recovered.log_end_offset
+        """All records below it survive a power loss: recovery has synced what it accepted."""
+        self.flushes_on_append = True
+        """Whether an append flushes when a flush is due; else its caller does, in the executor."""
 
     @classmethod
     def open(
@@ -90,12 +108,10 @@ class PartitionLog(CleanableLog):
                 rescan=rescan,
             )
         log = cls(disk, directory, topic_partition, config, recovered)
-        # Recovery has synced what it accepted.
-        log.recovery_point = log.log_end_offset
-        log._changed = recovered.changed
-        log.remove_expired_producers(log.active_producers(), now_ms)
-        if log._state.epochs.changed:
-            log._write_epochs()
+        producers = log.producers
+        producers.remove_expired(producers.entries(), now_ms, config.producer_id_expiration_ms)
+        if log._local.state.epochs.changed:
+            log._local.write_epochs()
         if log.flush_is_due:
             # Readers see from now on what a killed process wrote and did not sync.
             log.flush()
@@ -106,8 +122,8 @@ class PartitionLog(CleanableLog):
 
         It is written with the first of them; an epoch without records begins again at a restart.
         """
-        with self._lock:
-            self._state.epochs.assign(leader_epoch, self.log_end_offset)
+        with self._local.lock:
+            self._local.state.epochs.assign(leader_epoch, self.log_end_offset)
 
     # ---- append ----
 
@@ -127,38 +143,44 @@ class PartitionLog(CleanableLog):
         out_of_order_sequence_number, invalid_producer_epoch, invalid_txn_state. REPLICATION appends
         keep the offsets and epochs that the leader wrote. Raises `StorageFailure`.
         """
-        if self._failure is not None:
-            raise self._failure
-        config = self.config
+        local = self._local
+        if local.failure is not None:
+            raise local.failure
+        config, state = self.config, local.state
         headers, error, message, record_errors, rewritten = check_batches(
             batches, config, origin, now_ms
         )
         if error is not _NONE:
-            return self._refused(error, message, record_errors)
+            start = self.log_start_offset
+            return AppendResult(
+                error, log_start_offset=start, message=message, record_errors=record_errors
+            )
         if rewritten is not None:
             batches = rewritten
         for _, header in headers if origin is not Origin.REPLICATION else ():
             if header.producer_id >= 0 and not header.attributes & CONTROL_MASK:
-                rejection = self._state.producers.check_batch(header, origin, transaction_version)
+                rejection = state.producers.check_batch(header, origin, transaction_version)
                 if rejection is not None:
                     return self._rejected(rejection)
         log_append_time_ms = -1
         if config.message_timestamp_type == LOG_APPEND_TIME and origin is not Origin.REPLICATION:
             headers = apply_log_append_time(batches, headers, now_ms)
             log_append_time_ms = now_ms
-        with self._lock:
+        with local.lock:
             if origin is not Origin.REPLICATION:
                 placed = assign_offsets(batches, headers, self.log_end_offset, leader_epoch)
             elif headers[0][1].base_offset >= self.log_end_offset:
                 placed = keep_offsets(headers)
             else:
-                return self._refused(
+                return AppendResult(
                     ErrorCode.corrupt_message,
-                    f"replicated batches begin below {self.log_end_offset}",
+                    log_start_offset=self.log_start_offset,
+                    message=f"replicated batches begin below {self.log_end_offset}",
                 )
-            self._write(batches, placed, now_ms)
-            self._state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
-        if self._state.epochs.changed or (
+            local.write(batches, placed, config, now_ms)
+            self.log_end_offset = placed[-1].last_offset + 1
+            state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
+        if state.epochs.changed or (
             self.flushes_on_append
             and self.log_end_offset - self.recovery_point >= config.flush_messages
         ):
@@ -183,20 +205,23 @@ class PartitionLog(CleanableLog):
         Codes: invalid_producer_epoch, transaction_coordinator_fenced. `transaction_version` is 0 to
         2 as the coordinator sent it (KIP-1228); from 2 on a marker must carry a bumped epoch.
         """
-        if self._failure is not None:
-            raise self._failure
-        state = self._state
+        local = self._local
+        if local.failure is not None:
+            raise local.failure
+        state = local.state
         end = (producer_id, producer_epoch, coordinator_epoch)
         rejection = state.producers.check_marker(*end, transaction_version)
         if rejection is not None:
             return self._rejected(rejection)
-        with self._lock:
+        with local.lock:
             offset = self.log_end_offset
             batch = control_batch(
                 commit, *end, now_ms, base_offset=offset, leader_epoch=leader_epoch
             )
             # The broker built it, so it is not validated: max.message.bytes must not stop a marker.
-            self._write(batch, [PlacedBatch(0, len(batch), offset, offset, now_ms)], now_ms)
+            placed = [PlacedBatch(0, len(batch), offset, offset, now_ms)]
+            local.write(batch, placed, self.config, now_ms)
+            self.log_end_offset = offset + 1
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
             state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
@@ -204,59 +229,17 @@ class PartitionLog(CleanableLog):
             self._make_durable()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
-    def _write(self, data: Buffer, placed: list[PlacedBatch], now_ms: int) -> None:
-        last = placed[-1]
-        try:
-            active = self._segments.active
-            if not active.fits(last, len(data), self.config, now_ms):
-                active = self._roll(max(self.log_end_offset, placed[0].base_offset))
-            if not active.size:
-                active.begun_ms = now_ms
-            active.append(data, placed, self.config)
-        except StorageFailure as failure:
-            self._failure = failure
-            raise
-        self._changed = True
-        end_offset = last.last_offset + 1
-        self.log_end_offset = end_offset
-
     def _make_durable(self) -> None:
         """After an append: write the epoch that it began, and flush if `flush.messages` is due."""
-        with self._failing():
-            if self._state.epochs.changed:
-                self._write_epochs()
+        with self._local.failing():
+            if self._local.state.epochs.changed:
+                self._local.write_epochs()
             if self.flushes_on_append and self.flush_is_due:
                 self.flush()
 
-    def _write_epochs(self) -> None:
-        with self._lock:
-            self._files.write_epochs(self._state)
-            self._folder_changed = True
-
-    def _roll(self, base_offset: int) -> Segment:
-        """Seal the active segment and begin the next.
-
-        A crash in between leaves an empty last segment.
-        """
-        sealed = self._segments.active
-        sealed.end_offset = base_offset
-        self._files.seal(self._state, sealed)
-        self._snapshots.write(self._state.producers, base_offset, sync=False)
-        segment = Segment(self._disk, self.directory, base_offset)
-        segment.create()
-        self._segments.add(segment)
-        self._folder_changed = self._changed = True
-        return segment
-
-    def _refused(
-        self, error: ErrorCode, message: str | None, record_errors: RecordErrors = ()
-    ) -> AppendResult:
-        return AppendResult(
-            error,
-            log_start_offset=self.log_start_offset,
-            message=message,
-            record_errors=record_errors,
-        )
+    def roll(self, base_offset: int) -> None:
+        """Seal the active segment and begin the next at `base_offset`, the log's end."""
+        self._local.roll(base_offset)
 
     def _rejected(self, rejection: Rejection) -> AppendResult:
         is_stamped = self.config.message_timestamp_type == LOG_APPEND_TIME
@@ -272,7 +255,7 @@ class PartitionLog(CleanableLog):
         upper_bound: int,
         min_one: bool = True,
         cached_only: bool = False,
-    ) -> Read:
+    ) -> Buffer:
         """Return whole batches from the one that contains `offset`, below `upper_bound` (INV-7).
 
         The bound is the high watermark or the last stable offset. At most `max_bytes`, except that
@@ -284,31 +267,110 @@ class PartitionLog(CleanableLog):
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
         if offset >= upper_bound or offset == self.log_end_offset:
             return b""
-        with self._lock:
-            return self._segments.read(offset, max_bytes, upper_bound, min_one, cached_only)
+        local = self._local
+        with local.lock:
+            return local.segments.read(offset, max_bytes, upper_bound, min_one, cached_only)
 
     def read_cold(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
-    ) -> Read:
+    ) -> Buffer:
         """Like `read`, in the executor: it waits for the disk without the log's lock.
 
         So appends continue, and segments may be deleted or cut meanwhile: then it reads again.
         """
+        local = self._local
 
-        def look() -> Read:
-            with self._lock:
+        def look() -> Buffer:
+            with local.lock:
                 if not self.log_start_offset <= offset <= self.log_end_offset:
                     raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-                segment: Segment | None = self._segments.holding(offset)
-            while segment is not None and segment.base_offset < upper_bound:
-                data = segment.read_indexed(offset, max_bytes, upper_bound, min_one)
-                if data or segment.has_batch_at(offset):
-                    return data
-                with self._lock:
-                    segment = self._segments.after(segment)
-            return b""
+                segment = local.segments.holding(offset)
+            return local.read_from(segment, offset, max_bytes, upper_bound, min_one)
 
-        return self._without_lock(look)
+        return local.without_lock(look)
+
+    # ---- transactions and producers ----
+
+    def last_stable_offset(self, high_watermark: int) -> int:
+        """Return the offset at which read_committed stops (INV-3), at most the high watermark.
+
+        A finished transaction still counts as undecided until its marker is below the high
+        watermark. That watermark must not move back within a leader epoch.
+        """
+        producers = self._local.state.producers
+        if not (producers.undecided or producers.unreplicated):
+            return high_watermark
+        first = producers.first_unstable_offset(high_watermark)
+        if first is None or first >= high_watermark:
+            return high_watermark
+        return max(first, self.log_start_offset)
+
+    def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
+        """Aborted transactions with records in [from_offset, to_offset), for a fetch response."""
+        with self._local.lock:
+            return self._local.state.aborted.overlapping(from_offset, to_offset)
+
+    @property
+    def producers(self) -> ProducerStates:
+        """The state of the producers here; others than this log only read it."""
+        return self._local.state.producers
+
+    # ---- offsets ----
+
+    def offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        """The first record whose timestamp is at or after `timestamp_ms`, or None.
+
+        With None the first record with the largest timestamp of all. It reads files: in the loop
+        `cached_offset_for_timestamp` comes first. Raises `StorageFailure`, `CorruptBatch`.
+        """
+
+        def look() -> TimestampOffset | None:
+            with self._local.lock:
+                segments, start = tuple(self._local.segments), self.log_start_offset
+            return find_timestamp(segments, timestamp_ms, start)
+
+        return self._local.without_lock(look)
+
+    def cached_offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
+        """Like `offset_for_timestamp`; raises `NotCached` where it would wait for the disk."""
+        with self._local.lock:
+            segments = tuple(self._local.segments)
+            return find_timestamp(segments, timestamp_ms, self.log_start_offset, cached_only=True)
+
+    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+        """End of the largest leader epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
+        with self._local.lock:
+            return self._local.state.epochs.end_offset_for(epoch, self.log_end_offset)
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch that wrote the batch at `offset`, or -1."""
+        with self._local.lock:
+            return self._local.state.epochs.epoch_at(offset)
+
+    @property
+    def latest_epoch(self) -> int:
+        """The newest leader epoch that wrote here, or -1."""
+        return self._local.state.epochs.latest
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all `.log` files."""
+        return sum(segment.size for segment in self._local.segments)
+
+    @property
+    def segment_base_offsets(self) -> list[int]:
+        """Base offsets of all segments, rising; the last one is active."""
+        return self._local.segments.base_offsets
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was closed because its partition is deleted."""
+        return self._local.is_deleted
+
+    @property
+    def failure(self) -> StorageFailure | None:
+        """The failure that stopped the log, or None."""
+        return self._local.failure
 
     # ---- upkeep ----
 
@@ -320,33 +382,15 @@ class PartitionLog(CleanableLog):
         Returns how many. The paths of their files, renamed, are added to `deleted` for its owner to
         remove; without one they are removed at once.
         """
-        with self._upkeep, self._failing():
-            return self._delete_old_segments(now_ms, high_watermark, deleted)
-
-    def _delete_old_segments(
-        self, now_ms: int, high_watermark: int, deleted: list[str] | None
-    ) -> int:
-        with self._lock:
-            if self._closed:
-                return 0
-            count = expired_segments_count(
-                list(self._segments), self.config, now_ms, high_watermark, self.log_start_offset
-            )
-            if count == len(self._segments):
-                self._roll(self.log_end_offset)
-            if not count:
-                return 0
-            removed = self._segments.drop_oldest(count)
-            self._removals_count += 1
-            self._move_start(max(self.log_start_offset, self._segments.first_base_offset))
-            self._snapshots.remove(below=self._segments.first_base_offset)
-        for segment in removed:
-            segment.close()
-            if deleted is None:
-                remove_segment_files(self._disk, segment.prefix)
-            else:
-                deleted += rename_segment_files(self._disk, segment.prefix)
-        return count
+        local = self._local
+        with local.upkeep, local.failing():
+            with local.lock:
+                start = self.log_start_offset
+                removed = local.drop_expired(self.config, now_ms, high_watermark, start)
+                if removed:
+                    self._move_start(max(start, local.segments.first_base_offset))
+            local.remove(removed, deleted)
+        return len(removed)
 
     def delete_records(self, offset: int) -> int:
         """Move the log's start forward to `offset`; returns the start.
@@ -357,19 +401,14 @@ class PartitionLog(CleanableLog):
         """
         if offset > self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
-        with self._lock:
+        with self._local.lock:
             if offset > self.log_start_offset:
                 self._move_start(offset)
         return self.log_start_offset
 
     def _move_start(self, offset: int) -> None:
         self.log_start_offset = offset
-        # Records before the start are in the first segment still, and no seal of it may forget that
-        # they were aborted: a start without the checkpoint of log starts shows them again (INV-3).
-        self._state.aborted.truncate_from_start(self._segments.first_base_offset)
-        self._state.epochs.truncate_from_start(offset)
-        if self._state.epochs.changed:
-            self._write_epochs()
+        self._local.forget_before(offset)
 
     def truncate_to(self, offset: int, now_ms: int = 0) -> None:
         """Remove all records from `offset` on, as a follower does with those its leader lacks.
@@ -382,32 +421,13 @@ class PartitionLog(CleanableLog):
         """
         if offset >= self.log_end_offset:
             return
-        with self._upkeep, self._lock, self._failing():
-            self._truncate_to(offset, now_ms)
-
-    def _truncate_to(self, offset: int, now_ms: int) -> None:
-        self._removals_count += 1
-        self._snapshots.remove(above=offset)
-        for segment in self._segments.drop_newest(offset):
-            segment.close()
-            remove_segment_files(self._disk, segment.prefix)
-        self._segments.active.truncate(offset)
-        # The segment that is active again may later be sealed with the same end and other records.
-        self._files.register.keep_only(self._segments.base_offsets[:-1])
-        self._files.register.write()
-        self._folder_changed = self._changed = True
-        self.log_end_offset = max(
-            self._segments.active.end_offset, self._segments.active.base_offset
-        )
-        self.log_start_offset = min(self.log_start_offset, self.log_end_offset)
-        self.recovery_point = min(self.recovery_point, self.log_end_offset)
-        self._state = state_before(
-            self.log_end_offset, self._state, self._segments, self._snapshots, now_ms
-        )
-        self._write_epochs()
-        # Otherwise a loss of power could leave bytes of the removed history after new batches.
-        self._segments.active.kept.sync_plan()()
-        self._files.sync_names()
+        local = self._local
+        with local.upkeep, local.lock, local.failing():
+            end = local.truncate(offset)
+            self.log_end_offset = end
+            self.log_start_offset = min(self.log_start_offset, end)
+            self.recovery_point = min(self.recovery_point, end)
+            local.settle_truncation(end, now_ms)
 
     @property
     def flush_is_due(self) -> bool:
@@ -419,72 +439,41 @@ class PartitionLog(CleanableLog):
 
         A failed fsync is final: the log accepts no more appends (D12). Raises `StorageFailure`.
         """
+        local = self._local
         with self._flush_lock:
-            if self._deleted:
+            if local.is_deleted:
                 return
-            if self._failure is not None:
-                raise self._failure
-            with self._lock:
-                end, active = self.log_end_offset, self._segments.active
-                dirty = [s for s in self._segments if s.end_offset >= self.recovery_point]
-                folder_changed, self._folder_changed = self._folder_changed, False
-                syncs = [(segment, segment.kept.sync_plan()) for segment in dirty]
-            with self._failing():
-                try:
-                    for segment, sync in syncs:
-                        self._sync_segment(segment, sync, is_sealed=segment is not active)
-                    if folder_changed:
-                        self._files.sync_names()
-                except StorageFailure:
-                    if self.is_deleted:
-                        return
-                    raise
+            if local.failure is not None:
+                raise local.failure
+            end = self.log_end_offset
+            local.sync(self.recovery_point)
             self.recovery_point = max(self.recovery_point, end)
-
-    def _sync_segment(self, segment: Segment, sync: Callable[[], None], *, is_sealed: bool) -> None:
-        try:
-            sync()
-        except StorageFailure as failure:
-            # Retention deleted the segment during the sync; a deleted file needs no sync.
-            if failure.missing and segment not in tuple(self._segments):
-                return
-            raise
-        if is_sealed:
-            self._files.sync_indexes(segment)
 
     def close(self) -> None:
         """Flush, write indexes and a producer snapshot, so that the next start need not scan.
 
         Blocking.
         """
-        with self._lock:
-            if self._closed:
+        local = self._local
+        with local.lock:
+            if local.is_closed:
                 return
-            self._closed = True
-        with self._upkeep:
-            if self._failure is None and self._changed:
+            local.is_closed = True
+        with local.upkeep:
+            if local.failure is None and local.is_changed:
                 # A failure keeps the folder from counting as cleanly closed.
-                with self._failing():
+                with local.failing():
                     self.flush()
-                    # Unsynced: after a loss of power a start rebuilds the index files, and uses an
-                    # older snapshot.
-                    self._files.seal(self._state, self._segments.active)
-                    self._snapshots.write(self._state.producers, self.log_end_offset, sync=False)
-            for segment in self._segments:
-                segment.close()
+                    local.write_clean_end()
+            local.close_files()
 
     def fail(self, failure: StorageFailure) -> None:
         """Accept no more appends: the log directory went off line."""
-        self._failure = self._failure or failure
+        self._local.failure = self._local.failure or failure
 
     def abandon(self) -> None:
         """Close without saving anything: the log is about to be deleted.
 
         Later appends are refused.
         """
-        self._closed = self._deleted = True
-        self._failure = StorageFailure("append to", self.directory, "the log was deleted")
-        with self._lock:
-            self._removals_count += 1
-            for segment in self._segments:
-                segment.close()
+        self._local.abandon()

@@ -20,7 +20,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import NotCached
 from oncelog.storage.segment import Segment
 
-__all__ = ["TimestampOffset", "newest_timestamp", "search_timestamp"]
+__all__ = ["TimestampOffset", "find_timestamp"]
 
 
 class TimestampOffset(NamedTuple):
@@ -31,7 +31,23 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def search_timestamp(
+def find_timestamp(
+    segments: Iterable[Segment],
+    timestamp_ms: int | None,
+    start_offset: int,
+    *,
+    cached_only: bool = False,
+) -> TimestampOffset | None:
+    """Return the first record from `start_offset` on that is no older than `timestamp_ms`.
+
+    With None the first record with the largest timestamp of all (KIP-734).
+    """
+    if timestamp_ms is None:
+        return _newest(segments, start_offset, cached_only=cached_only)
+    return _first_from(segments, timestamp_ms, start_offset, cached_only=cached_only)
+
+
+def _first_from(
     segments: Iterable[Segment], timestamp_ms: int, start_offset: int, *, cached_only: bool = False
 ) -> TimestampOffset | None:
     """Return the first record from `start_offset` on with a timestamp at or after `timestamp_ms`.
@@ -61,7 +77,7 @@ def search_timestamp(
     return None
 
 
-def newest_timestamp(
+def _newest(
     segments: Iterable[Segment], start_offset: int, *, cached_only: bool = False
 ) -> TimestampOffset | None:
     """Return the first record with the largest timestamp, according to the headers."""

@@ -193,6 +193,16 @@ class ProducerStates:
             return NO_OFFSET
         return entry.transaction_first_offset
 
+    def error_of_late(self, producer_id: int, epoch: int) -> ErrorCode:
+        """Return the error of an append that waited while its transaction ended.
+
+        The epoch is compared first (KAFKA-19690): a fenced producer has to learn that it is fenced,
+        while INVALID_TXN_STATE would tell it that it made a mistake.
+        """
+        entry = self._producers.get(producer_id)
+        is_fenced = entry is not None and epoch < entry.epoch
+        return ErrorCode.invalid_producer_epoch if is_fenced else ErrorCode.invalid_txn_state
+
     def has_transaction_idle_since(self, time_ms: int) -> bool:
         """Whether an undecided transaction was last written to before `time_ms`."""
         producers = self._producers

@@ -12,7 +12,7 @@ from oncelog.simulation.audit_ending import Described, changed_by_a_restart
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import execute
-from oncelog.storage import PartitionLog
+from oncelog.storage.producer_state import ProducerStates
 
 T0 = TopicPartition("t", 0)
 EXTENT = (0, 10, (0, 5), 900)
@@ -37,7 +37,7 @@ def test_a_run_as_it_is_leaves_nothing_behind() -> None:
 
 
 def test_producers_that_never_expire_are_seen_after_a_week(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PartitionLog, "remove_expired_producers", lambda *_: 0)
+    monkeypatch.setattr(ProducerStates, "remove_expired", lambda *_: 0)
     assert "oracle: a producer's expiry is not what the log implies" in findings()
 
 

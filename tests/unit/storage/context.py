@@ -1,6 +1,7 @@
 """A partition's log in a temporary folder, with short words for what tests do to it."""
 
 import shutil
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from oncelog.protocol.batch import BatchHeader, iter_headers
 from oncelog.protocol.record import Record, build_batch, iter_records
 from oncelog.runtime import Disk, SystemDisk
 from oncelog.storage import AppendResult, LogConfig, Origin, PartitionLog
+from oncelog.storage.producer_state import ProducerEntry
 
 PARTITION = TopicPartition("flights", 0)
 NOW_MS = 1_700_000_000_000
@@ -118,6 +120,11 @@ class LogContext:
             leader_epoch=self.leader_epoch,
             now_ms=self.now_ms,
             transaction_version=transaction_version,
+        )
+
+    def remove_expired(self, entries: Iterable[ProducerEntry], now_ms: int) -> int:
+        return self.log.producers.remove_expired(
+            entries, now_ms, self.config.producer_id_expiration_ms
         )
 
     def all_bytes(self) -> bytes:

@@ -155,7 +155,7 @@ class Life:
         assert list(committed(log)) == expected_committed(self.entries, start)
         plain = [offset for offset, e in enumerate(self.entries) if e.producer == PLAIN]
         if plain and plain[-1] >= start:
-            producer = log.producer_state(PLAIN)
+            producer = log.producers.entry(PLAIN)
             assert producer is not None
             assert producer.last_sequence == len(plain) - 1
         self.acked_count = self.durable_count = end

@@ -147,7 +147,7 @@ def test_appends_go_on_while_others_close_the_file(tmp_path: Path) -> None:
     """The order of `written` and `held` in both threads: no append meets a file that is gone."""
     disk = SpyDisk()
     ctx = LogContext(tmp_path / "t-0", disk)
-    kept = ctx.log._segments.active.kept
+    kept = ctx.log._local.segments.active.kept
     stop = threading.Event()
 
     def close_again_and_again() -> None:

@@ -294,7 +294,7 @@ def test_truncation_takes_producers_and_transactions_back(make_log: MakeLog) -> 
     assert ctx.log.log_end_offset == 3
     assert before.startswith(ctx.all_bytes())
     assert ctx.log.latest_epoch == 0
-    assert ctx.log.transaction_is_open(2, 0)
+    assert ctx.log.producers.transaction_is_open(2, 0)
     assert ctx.log.aborted_transactions(0, 100) == []
     assert ctx.append_well(producer=1, epoch=0, sequence=2, count=2).base_offset == 3
     after = ctx.all_bytes()
@@ -356,7 +356,7 @@ def test_truncating_everything_leaves_an_empty_log(make_log: MakeLog) -> None:
         ctx.append_well(producer=1, epoch=0, sequence=sequence, value=b"x" * 80)
     ctx.log.truncate_to(0, ctx.now_ms)
     assert ctx.log.log_end_offset == ctx.log.size_bytes == 0
-    assert ctx.log.active_producers() == []
+    assert ctx.log.producers.entries() == []
     ctx.append_well(producer=1, epoch=0, sequence=0)
     assert ctx.kill().log_end_offset == 1
 
@@ -473,7 +473,7 @@ def test_an_index_that_is_damaged_while_the_log_is_open_keeps_no_record_from_rea
     for number in range(60):
         ctx.append_well(value=b"x" * 2000, timestamp_ms=NOW_MS + number)
     whole = ctx.all_bytes()
-    for segment in ctx.log._segments:
+    for segment in ctx.log._local.segments:
         segment.release()
         path = ctx.folder / f"{segment.base_offset:020}{suffix}"
         if content is None:

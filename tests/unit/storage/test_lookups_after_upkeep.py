@@ -54,7 +54,7 @@ def expect_as_scanned(ctx: CompactedLog) -> None:
     expect_offsets(ctx, batches, start, end)
     expect_times(ctx, batches, start)
     expect_aborted(ctx, batches, start, end)
-    for segment in ctx.log._segments:
+    for segment in ctx.log._local.segments:
         expect_segment(ctx, segment, batches)
 
 
@@ -130,7 +130,7 @@ def expect_segment(ctx: CompactedLog, segment: Any, batches: list[Batch]) -> Non
     for relative, time in zip(times.offsets, times._timestamps, strict=True):
         before = [h for _, h in headers if h.last_offset <= segment.base_offset + relative]
         assert max(header.max_timestamp for header in before) == time
-    if segment is ctx.log._segments.active and headers:
+    if segment is ctx.log._local.segments.active and headers:
         assert segment.first_timestamp_ms == headers[0][1].max_timestamp
         assert segment.begun_ms > 0
 
@@ -146,7 +146,7 @@ class Upkeep:
         self.policy = policy
 
     def _sequence(self, producer: int) -> int:
-        known = self.ctx.log.producer_state(producer)
+        known = self.ctx.log.producers.entry(producer)
         return 0 if known is None else known.last_sequence + 1
 
     def append(self) -> None:
@@ -173,7 +173,7 @@ class Upkeep:
 
     def end(self) -> None:
         producer = self.rng.choice((1, 2, 3))
-        if self.ctx.log.transaction_is_open(producer, 0):
+        if self.ctx.log.producers.transaction_is_open(producer, 0):
             self.ctx.now_ms += self.rng.randint(0, 3)
             self.ctx.end(producer, 0, commit=self.rng.random() < 0.4)
 
@@ -235,7 +235,7 @@ class Upkeep:
         """As a loss of power does: a file above the recovery point ends early, others remain."""
         log = self.ctx.log
         start, point = log.log_start_offset, log.recovery_point
-        above = [s for s in log._segments if s.end_offset >= point]
+        above = [s for s in log._local.segments if s.end_offset >= point]
         self.cut(self.rng.choice(above[:-1] or above), point)
         self.ctx.open(recovery_point=point)
         self.ctx.log.delete_records(min(start, self.ctx.log.log_end_offset))

@@ -51,7 +51,7 @@ def fill(ctx: LogContext) -> None:
             time_ms = NOW_MS + (number * 4 + ahead) * 30_000
             ctx.append_well(batch(2, timestamp_ms=time_ms))
         if number < SEGMENTS_COUNT - 1:
-            ctx.log._roll(ctx.log.log_end_offset)
+            ctx.log.roll(ctx.log.log_end_offset)
 
 
 def aborted(ctx: LogContext) -> list[AbortedTxn]:

@@ -65,7 +65,7 @@ def assert_whole(manager: LogManager, records: bytes) -> None:
     assert read_all(held) == records
     assert (held.log_start_offset, held.log_end_offset) == (3, 9)
     assert held.aborted_transactions(3, 9)[0].producer_id == 1
-    assert held.transaction_is_open(2, 0)
+    assert held.producers.transaction_is_open(2, 0)
     assert held.end_offset_for_epoch(2) == (2, 6)
     # Before the move the note of it is not synced.
     assert manager.topic_id(T0) in (TOPIC_ID, None)

@@ -78,7 +78,7 @@ def check_a_loss(
             again = ctx.append(
                 producer=producer, epoch=0, sequence=sequence - 1, transactional=True
             )
-            is_open = ctx.log.transaction_is_open(producer, 0)
+            is_open = ctx.log.producers.transaction_is_open(producer, 0)
             assert again.duplicate or (again.error is ErrorCode.unknown_producer_id and not is_open)
 
 

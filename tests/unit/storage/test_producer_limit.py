@@ -94,7 +94,7 @@ def test_a_known_producer_a_marker_and_a_replica_are_never_refused() -> None:
 def test_a_log_that_was_cut_off_keeps_its_limit(ctx: LogContext) -> None:
     log = ctx.log
     ctx.append_well()
-    log.limit_producers(ProducerLimit(0, lambda: log.producer_count))
+    log.producers.producer_limit = ProducerLimit(0, lambda: len(log.producers))
     log.truncate_to(0, ctx.now_ms)
     records = client_batch(producer_id=1, epoch=0, sequence=0, timestamp_ms=ctx.now_ms)
     refused = log.append(records, leader_epoch=0, now_ms=ctx.now_ms)

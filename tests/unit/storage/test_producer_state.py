@@ -84,16 +84,16 @@ def apply_step(
             assert result.error is OUT_OF_ORDER
         return
     if kind == "gap":
-        if ctx.log.producer_state(producer) is None:
+        if ctx.log.producers.entry(producer) is None:
             return  # Nothing is known, so any first sequence is taken from a client without TV2.
         sequence, expected = sequence + 1, OUT_OF_ORDER
     elif kind == "old epoch":
-        if ctx.log.producer_state(producer) is None:
+        if ctx.log.producers.entry(producer) is None:
             return
         epoch, expected = epoch - 1, STALE
         if epoch < 0:
             epoch, expected = model.epoch, ErrorCode.none
-    elif kind == "new epoch" and ctx.log.producer_state(producer) is not None:
+    elif kind == "new epoch" and ctx.log.producers.entry(producer) is not None:
         model.epoch = epoch = epoch + 1
         model.batches, sequence = [], 0
     result = ctx.append(producer=producer, epoch=epoch, sequence=sequence, count=count)
@@ -182,7 +182,7 @@ def test_under_tv2_a_marker_must_carry_a_bumped_epoch(ctx: LogContext) -> None:
     # But once the next transaction began under that epoch, a late marker must not end it.
     ctx.append_well(producer=1, epoch=1, sequence=0, transactional=True)
     assert ctx.end(1, 1, transaction_version=2).error is STALE
-    assert ctx.log.transaction_is_open(1, 1)
+    assert ctx.log.producers.transaction_is_open(1, 1)
 
 
 def test_an_exhausted_epoch_can_still_be_ended_under_tv2(ctx: LogContext) -> None:
@@ -200,14 +200,14 @@ def test_a_coordinators_records_are_judged_by_epoch_alone(ctx: LogContext) -> No
     for _ in range(7):
         assert not ctx.append_well(epoch=2, **options).duplicate
     assert ctx.append(epoch=1, **options).error is STALE
-    assert ctx.log.transaction_is_open(1, 2)
+    assert ctx.log.producers.transaction_is_open(1, 2)
     ctx.kill()
-    assert ctx.log.transaction_is_open(1, 2)
+    assert ctx.log.producers.transaction_is_open(1, 2)
     assert ctx.append(epoch=1, **options).error is STALE
 
 
 def remove_expired(ctx: LogContext, now_ms: int) -> int:
-    return ctx.log.remove_expired_producers(ctx.log.active_producers(), now_ms)
+    return ctx.remove_expired(ctx.log.producers.entries(), now_ms)
 
 
 def test_a_start_leaves_idle_producers_behind(ctx: LogContext) -> None:
@@ -215,20 +215,20 @@ def test_a_start_leaves_idle_producers_behind(ctx: LogContext) -> None:
     ctx.append_well(producer=1, epoch=0, sequence=0)
     ctx.now_ms += ctx.config.producer_id_expiration_ms - 1
     ctx.append_well(producer=2, epoch=0, sequence=0)
-    assert len(ctx.restart().active_producers()) == 2
+    assert len(ctx.restart().producers.entries()) == 2
     ctx.now_ms += 1
-    assert [entry.producer_id for entry in ctx.restart().active_producers()] == [2]
-    assert [entry.producer_id for entry in ctx.restart().active_producers()] == [2]
+    assert [entry.producer_id for entry in ctx.restart().producers.entries()] == [2]
+    assert [entry.producer_id for entry in ctx.restart().producers.entries()] == [2]
 
 
 def test_a_producer_that_came_back_is_not_expired_by_what_it_was(ctx: LogContext) -> None:
     ctx.append_well(producer=1, epoch=0, sequence=0)
-    before = ctx.log.active_producers()
+    before = ctx.log.producers.entries()
     late_ms = NOW_MS + ctx.config.producer_id_expiration_ms
     assert remove_expired(ctx, late_ms) == 1
     ctx.append_well(producer=1, epoch=0, sequence=0)
-    assert ctx.log.remove_expired_producers(before, late_ms) == 0
-    assert [entry.producer_id for entry in ctx.log.active_producers()] == [1]
+    assert ctx.remove_expired(before, late_ms) == 0
+    assert [entry.producer_id for entry in ctx.log.producers.entries()] == [1]
 
 
 def test_idle_producers_expire_by_the_time_of_their_last_append(ctx: LogContext) -> None:
@@ -240,7 +240,7 @@ def test_idle_producers_expire_by_the_time_of_their_last_append(ctx: LogContext)
     ctx.restart()
     assert remove_expired(ctx, NOW_MS + expiration_ms - 1) == 0
     assert remove_expired(ctx, NOW_MS + expiration_ms) == 1
-    assert [entry.producer_id for entry in ctx.log.active_producers()] == [2]
+    assert [entry.producer_id for entry in ctx.log.producers.entries()] == [2]
 
 
 def test_replicated_batches_are_followed_without_being_judged(ctx: LogContext) -> None:
@@ -248,7 +248,7 @@ def test_replicated_batches_are_followed_without_being_judged(ctx: LogContext) -
     leader[1][7] = 2  # its base offset
     ctx.append_well(bytearray(b"".join(leader)), origin=Origin.REPLICATION)
     assert [h.base_offset for h in ctx.headers()] == [0, 2]
-    state = ctx.log.producer_state(1)
+    state = ctx.log.producers.entry(1)
     assert state is not None
     assert state.last_sequence == 9
     for data in (batch(), bytearray(b"".join(leader[::-1]))):

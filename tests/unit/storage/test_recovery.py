@@ -137,13 +137,13 @@ def test_a_crash_between_roll_and_first_append_leaves_an_empty_segment(make_log:
     ctx = make_log(segment_bytes=400)
     data = fill(ctx)
     end = ctx.log.log_end_offset
-    ctx.log._roll(end)
+    ctx.log.roll(end)
     assert ctx.log.segment_base_offsets[-1] == end
     for again in (ctx.kill, ctx.restart, ctx.kill):
         opened = again()
         assert opened.log_end_offset == end
         assert read_all(opened) == data
-        assert opened.transaction_is_open(3, 1)
+        assert opened.producers.transaction_is_open(3, 1)
     ctx.append_well(producer=1, epoch=0, sequence=8)
 
 
@@ -165,7 +165,7 @@ def test_a_lost_or_torn_side_file_is_rebuilt(
     ctx.open(clean=True)
     assert ctx.all_bytes() == data
     assert ctx.log.aborted_transactions(0, 100) == aborted
-    assert ctx.log.transaction_is_open(3, 1)
+    assert ctx.log.producers.transaction_is_open(3, 1)
     assert ctx.append(producer=1, epoch=0, sequence=4, count=4).duplicate
     ctx.append_well(producer=1, epoch=0, sequence=8)
 
@@ -175,14 +175,14 @@ def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> 
     for epoch in (0, 0, 2, 5):
         ctx.leader_epoch = epoch
         ctx.append_well(batch(2))
-    entries = ctx.log._state.epochs.entries()
+    entries = ctx.log._local.state.epochs.entries()
     checkpoint = ctx.folder / "leader-epoch-checkpoint"
     assert checkpoint.read_text() == "0\n3\n0 0\n2 4\n5 6\n"
     for content in (None, "0\n9\n0 0\n"):
         checkpoint.unlink()
         if content is not None:
             checkpoint.write_text(content)
-        assert ctx.kill()._state.epochs.entries() == entries
+        assert ctx.kill()._local.state.epochs.entries() == entries
 
 
 def test_leftovers_of_deletions_and_renames_are_removed(make_log: MakeLog) -> None:

@@ -21,7 +21,7 @@ def test_a_compacted_log_of_apache_kafka_has_gaps_that_cut_nothing(make_log: Mak
     for number in range(9):
         ctx.append_well(value=b"%d" % number * 20)
         if number % 3 == 2:
-            ctx.log._roll(number + 1)
+            ctx.log.roll(number + 1)
     logs = files(ctx, ".log")
     size = logs[0].stat().st_size // 3
     first, second = logs[0].read_bytes(), logs[1].read_bytes()
@@ -43,7 +43,7 @@ def test_a_compacted_log_ends_where_power_took_the_end_of_a_segment(make_log: Ma
     for number in range(6):
         ctx.append_well(value=b"%d" % number * 20)
         if number % 3 == 2:
-            ctx.log._roll(number + 1)
+            ctx.log.roll(number + 1)
     log = files(ctx, ".log")[0]
     os.truncate(log, log.stat().st_size // 3 * 2)
     assert ctx.kill().log_end_offset == 2
@@ -56,7 +56,7 @@ def test_a_compacted_log_is_cut_where_power_took_a_segment_and_the_register(
     ctx = make_log(cleanup_policy=frozenset({"compact"}))
     for number in range(4):
         ctx.append_well(value=b"%d" % number)
-        ctx.log._roll(number + 1)
+        ctx.log.roll(number + 1)
     os.truncate(files(ctx, ".log")[1], 0)
     register = ctx.folder / "oncelog.segments"
     if lost == "register":
@@ -80,7 +80,7 @@ def test_an_epoch_whose_first_batches_were_compacted_away_does_not_begin_later(
     ctx.leader_epoch = 1
     for number in range(1, 4):
         ctx.append_well(value=b"%d" % number * 20)
-    ctx.log._roll(4)
+    ctx.log.roll(4)
     ctx.append_well()
     log = files(ctx, ".log")[0]
     data = log.read_bytes()
@@ -118,7 +118,7 @@ def test_a_log_that_is_no_longer_compacted_keeps_the_batch_behind_a_gap(
     """INV-9: the next segment bounds the offsets of a cleaned one, whatever the policy is now."""
     ctx = once_compacted(tmp_path)
     before, end = ctx.pairs(), ctx.log.log_end_offset
-    point = 0 if flushed == "nothing" else ctx.log.active_base_offset
+    point = 0 if flushed == "nothing" else ctx.log.cleaning.active_base_offset
     if register == "lost":
         (tmp_path / "oncelog.segments").unlink()
     for _ in range(2):
@@ -150,7 +150,7 @@ def test_an_offset_that_the_next_segment_contradicts_is_damage(
     ctx = make_log(cleanup_policy=frozenset({policy}))
     for _ in range(3):
         ctx.append_well()
-    ctx.log._roll(3)
+    ctx.log.roll(3)
     ctx.append_well()
     log = files(ctx, ".log")[0]
     data = bytearray(log.read_bytes())

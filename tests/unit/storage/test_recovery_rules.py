@@ -44,7 +44,7 @@ def fill(ctx: LogContext, rounds: int = 4) -> bytes:
         ctx.end(1, 0, commit=False)
         ctx.end(2, 0, commit=True)
         if number < rounds - 1:
-            ctx.log._roll(ctx.log.log_end_offset)
+            ctx.log.roll(ctx.log.log_end_offset)
     return ctx.all_bytes()
 
 
@@ -136,7 +136,7 @@ def test_damage_below_the_recovery_point_is_an_error_for_its_offsets_only(
         ctx.append_well(value=b"%d" % number * 40)
         whole[number] = bytes(ctx.log.read(number, 1, upper_bound=number + 1))
         if number % 3 == 2 and number < 11:
-            ctx.log._roll(number + 1)
+            ctx.log.roll(number + 1)
     ctx.log.close()
     log = files(ctx, ".log")[slot]
     base = int(log.stem)
@@ -333,7 +333,7 @@ def test_records_without_timestamps_come_back_after_a_clean_stop(make_log: MakeL
     for number in range(30):
         ctx.append_well(batch(timestamp_ms=-1, value=b"%d" % number))
         if number == 20:
-            ctx.log._roll(number + 1)
+            ctx.log.roll(number + 1)
     data = ctx.all_bytes()
     report = ctx.restart().recovery
     assert (report.scanned_bytes, report.reasons) == (0, [])
@@ -353,7 +353,7 @@ def test_records_without_timestamps_go_by_the_time_of_their_file(make_log: MakeL
     ctx = make_log(retention_ms=1000)
     for number in range(2):
         ctx.append_well(batch(timestamp_ms=-1))
-        ctx.log._roll(number + 1)
+        ctx.log.roll(number + 1)
     ctx.append_well(batch(timestamp_ms=-1))
     for path, ago_s in zip(files(ctx, ".log"), (100, 2, 0), strict=True):
         os.utime(path, (NOW_MS / 1000 - ago_s,) * 2)
@@ -426,7 +426,7 @@ def test_a_transaction_stays_aborted_though_damage_took_a_marker(
             ctx.append_well(producer=1, epoch=0, sequence=sequence + 1, transactional=True)
             ctx.end(1, 0, commit=commit)
         if round_number == 0:
-            ctx.log._roll(ctx.log.log_end_offset)
+            ctx.log.roll(ctx.log.log_end_offset)
     expected = aborted(ctx)
     assert len(expected) == 4
     ctx.log.close()

@@ -24,7 +24,7 @@ import sys
 from pathlib import Path
 from tests.unit.storage.context import LogContext
 ctx = LogContext(Path(sys.argv[1]), segment_bytes=20_000, index_interval_bytes=200)
-entry = ctx.log.producer_state(1)
+entry = ctx.log.producers.entry(1)
 sequence = entry.last_sequence + 1 if entry else 0
 while True:
     value = b"%d" % sequence + b"." * (sequence * 7919 % 5000)
@@ -104,7 +104,7 @@ def test_upkeep_in_other_threads_leaves_appends_and_reads_alone(make_log: MakeLo
         assert opened.log_start_offset == start
         assert read_all(opened) == whole
         assert opened.aborted_transactions(start, opened.log_end_offset) == aborted
-        assert opened.transaction_is_open(1, 0)
+        assert opened.producers.transaction_is_open(1, 0)
         known = ctx.append(producer=1, epoch=0, sequence=1498, transactional=True, value=b"1498")
         assert known.error is ErrorCode.unknown_producer_id
 

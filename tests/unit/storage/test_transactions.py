@@ -144,8 +144,8 @@ def test_the_open_transaction_survives_a_kill(ctx: LogContext) -> None:
     ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
     for again in (ctx.kill, ctx.restart):
         opened = again()
-        assert opened.transaction_is_open(1, 0)
-        assert not opened.transaction_is_open(1, 1)
+        assert opened.producers.transaction_is_open(1, 0)
+        assert not opened.producers.transaction_is_open(1, 1)
         assert opened.last_stable_offset(1) == 0
     ctx.end(1, 0, commit=False)
     assert ctx.kill().aborted_transactions(0, 10) == [AbortedTxn(1, 0, 1, 2)]
@@ -184,7 +184,7 @@ def test_a_marker_is_byte_for_byte_what_a_checked_append_writes(
     assert by_marker.log.latest_epoch == by_append.log.latest_epoch == 4
     for ctx in (by_marker, by_append):
         assert ctx.kill().last_stable_offset(2) == 2
-    entries = [ctx.log.producer_state(1) for ctx in (by_marker, by_append)]
+    entries = [ctx.log.producers.entry(1) for ctx in (by_marker, by_append)]
     assert all(entry is not None and entry.coordinator_epoch == 9 for entry in entries)
     aborted = by_marker.log.aborted_transactions(0, 2)
     assert aborted == by_append.log.aborted_transactions(0, 2)
@@ -193,7 +193,7 @@ def test_a_marker_is_byte_for_byte_what_a_checked_append_writes(
 
 def test_inv3_the_end_of_a_transaction_that_is_not_open_stops_the_broker(ctx: LogContext) -> None:
     ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
-    ctx.log._state.producers.undecided.clear()
+    ctx.log._local.state.producers.undecided.clear()
     with pytest.raises(InvariantViolation, match="INV-3"):
         ctx.end(1, 0)
 

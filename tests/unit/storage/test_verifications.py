@@ -18,18 +18,20 @@ def begin(
     tv2: bool = False,
     producer: int = PRODUCER,
 ) -> Verification:
-    return ctx.log.verifications.begin(
+    return ctx.log.producers.verifications.begin(
         producer, epoch, sequence, bumps_epoch=tv2, now_ms=ctx.now_ms
     )
 
 
 def bounce(ctx: LogContext, sequence: int, epoch: int = 0, producer: int = PRODUCER) -> None:
     found = begin(ctx, sequence, epoch=epoch, producer=producer)
-    ctx.log.verifications.end(found)
+    ctx.log.producers.verifications.end(found)
 
 
 def permit(ctx: LogContext, epoch: int = 0) -> Verification:
-    return ctx.log.verifications.permit(PRODUCER, epoch, bumps_epoch=False, now_ms=ctx.now_ms)
+    return ctx.log.producers.verifications.permit(
+        PRODUCER, epoch, bumps_epoch=False, now_ms=ctx.now_ms
+    )
 
 
 def write(ctx: LogContext, sequence: int, epoch: int = 0) -> ErrorCode:
@@ -41,22 +43,22 @@ def write(ctx: LogContext, sequence: int, epoch: int = 0) -> ErrorCode:
 
 def test_a_verification_stands_until_its_transaction_ends(ctx: LogContext) -> None:
     verification = begin(ctx)
-    assert ctx.log.verifications.allows(verification)
+    assert ctx.log.producers.verifications.allows(verification)
     ctx.end(PRODUCER, 0)
-    assert not ctx.log.verifications.end(verification)
+    assert not ctx.log.producers.verifications.end(verification)
 
 
 def test_the_end_of_another_producers_transaction_changes_nothing(ctx: LogContext) -> None:
     verification = begin(ctx)
     ctx.end(PRODUCER + 1, 0)
-    assert ctx.log.verifications.end(verification)
+    assert ctx.log.producers.verifications.end(verification)
 
 
 def test_a_marker_that_is_refused_voids_nothing(ctx: LogContext) -> None:
     ctx.end(PRODUCER, 3)
     verification = begin(ctx, epoch=3)
     assert ctx.end(PRODUCER, 2).error is ErrorCode.invalid_producer_epoch
-    assert ctx.log.verifications.end(verification)
+    assert ctx.log.producers.verifications.end(verification)
 
 
 @pytest.mark.parametrize(
@@ -73,7 +75,7 @@ def test_only_the_marker_of_its_own_transaction_voids_a_verification(
 ) -> None:
     verification = begin(ctx, epoch=epoch, tv2=tv2)
     ctx.end(PRODUCER, 1, transaction_version=2 if tv2 else 0)
-    assert ctx.log.verifications.end(verification) is stands
+    assert ctx.log.producers.verifications.end(verification) is stands
 
 
 def test_those_that_wait_together_share_one_and_the_first_append_serves_all(
@@ -81,10 +83,10 @@ def test_those_that_wait_together_share_one_and_the_first_append_serves_all(
 ) -> None:
     first, second = begin(ctx, 0), begin(ctx, 1)
     assert first is second
-    assert ctx.log.verifications.end(first)
+    assert ctx.log.producers.verifications.end(first)
     assert write(ctx, 0) is ErrorCode.none
-    assert ctx.log.verifications.end(second)
-    assert len(ctx.log.verifications) == 0
+    assert ctx.log.producers.verifications.end(second)
+    assert len(ctx.log.producers.verifications) == 0
 
 
 def test_what_was_verified_for_one_transaction_is_not_appended_to_the_next(
@@ -93,45 +95,45 @@ def test_what_was_verified_for_one_transaction_is_not_appended_to_the_next(
     """INV-3, no ABA: under TV1 both have the same epoch."""
     waits = begin(ctx, 0)
     write(ctx, 0)
-    assert ctx.log.verifications.allows(waits)
+    assert ctx.log.producers.verifications.allows(waits)
     ctx.end(PRODUCER, 0)
-    assert not ctx.log.verifications.allows(waits)
+    assert not ctx.log.producers.verifications.allows(waits)
     write(ctx, 1)
-    assert ctx.log.transaction_is_open(PRODUCER, 0)
-    assert not ctx.log.verifications.end(waits)
+    assert ctx.log.producers.transaction_is_open(PRODUCER, 0)
+    assert not ctx.log.producers.verifications.end(waits)
 
 
 def test_a_permit_names_the_transaction_that_is_open(ctx: LogContext) -> None:
     write(ctx, 0)
     named = permit(ctx)
     write(ctx, 1)
-    assert ctx.log.verifications.allows(named)
+    assert ctx.log.producers.verifications.allows(named)
     ctx.end(PRODUCER, 0)
-    assert not ctx.log.verifications.allows(named)
+    assert not ctx.log.producers.verifications.allows(named)
     write(ctx, 2)
-    assert not ctx.log.verifications.allows(named)
-    assert ctx.log.verifications.allows(permit(ctx))
+    assert not ctx.log.producers.verifications.allows(named)
+    assert ctx.log.producers.verifications.allows(permit(ctx))
 
 
 def test_a_permit_before_the_first_append_stands_until_the_marker(ctx: LogContext) -> None:
     named = permit(ctx)
-    assert ctx.log.verifications.allows(named)
+    assert ctx.log.producers.verifications.allows(named)
     ctx.end(PRODUCER, 0)
-    assert not ctx.log.verifications.allows(named)
+    assert not ctx.log.producers.verifications.allows(named)
 
 
 def test_a_newer_epochs_first_append_drops_what_older_ones_left(ctx: LogContext) -> None:
     old = begin(ctx, 4, epoch=0)
     newer = begin(ctx, 0, epoch=2)
     assert write(ctx, 0, epoch=1) is ErrorCode.none
-    assert not ctx.log.verifications.end(old)
-    assert ctx.log.verifications.end(newer)
+    assert not ctx.log.producers.verifications.end(old)
+    assert ctx.log.producers.verifications.end(newer)
 
 
 def test_the_end_of_leadership_voids_everything(ctx: LogContext) -> None:
     verification = begin(ctx)
-    ctx.log.verifications.clear()
-    assert not ctx.log.verifications.end(verification)
+    ctx.log.producers.verifications.clear()
+    assert not ctx.log.producers.verifications.end(verification)
 
 
 # The lowest sequence that was bounced (INV-2).
@@ -183,7 +185,7 @@ def test_a_plain_batch_is_no_concern_of_verification(ctx: LogContext) -> None:
 def test_a_marker_ends_what_was_bounced_in_its_transaction(ctx: LogContext) -> None:
     bounce(ctx, 0)
     ctx.end(PRODUCER, 0)
-    assert len(ctx.log.verifications) == 0
+    assert len(ctx.log.producers.verifications) == 0
 
 
 def test_a_restart_forgets_what_was_bounced_as_kafka_does(ctx: LogContext) -> None:
@@ -198,11 +200,11 @@ def test_a_restart_forgets_what_was_bounced_as_kafka_does(ctx: LogContext) -> No
 
 def test_a_producer_that_does_not_hold_its_id_leaves_no_trace(ctx: LogContext) -> None:
     stranger = begin(ctx, 0)
-    ctx.log.verifications.end(stranger, forget=True)
-    assert len(ctx.log.verifications) == 0
+    ctx.log.producers.verifications.end(stranger, forget=True)
+    assert len(ctx.log.producers.verifications) == 0
     bounce(ctx, 2)
     stranger = begin(ctx, 3)
-    ctx.log.verifications.end(stranger, forget=True)
+    ctx.log.producers.verifications.end(stranger, forget=True)
     assert write(ctx, 3) is OUT_OF_ORDER
 
 
@@ -211,17 +213,17 @@ def test_what_was_bounced_expires_with_producers(ctx: LogContext) -> None:
     bounce(ctx, 0)
     ctx.now_ms += 5
     bounce(ctx, 0, producer=PRODUCER + 1)
-    ctx.log.verifications.remove_expired(NOW_MS + expiration_ms - 1, expiration_ms)
-    assert len(ctx.log.verifications) == 2
-    ctx.log.verifications.remove_expired(NOW_MS + expiration_ms, expiration_ms)
-    assert len(ctx.log.verifications) == 1
+    ctx.log.producers.verifications.remove_expired(NOW_MS + expiration_ms - 1, expiration_ms)
+    assert len(ctx.log.producers.verifications) == 2
+    ctx.log.producers.verifications.remove_expired(NOW_MS + expiration_ms, expiration_ms)
+    assert len(ctx.log.producers.verifications) == 1
     assert write(ctx, 3) is ErrorCode.none
 
 
 def test_the_sweep_of_idle_producers_forgets_what_was_bounced(ctx: LogContext) -> None:
     bounce(ctx, 0)
-    ctx.log.remove_expired_producers([], NOW_MS + ctx.config.producer_id_expiration_ms)
-    assert len(ctx.log.verifications) == 0
+    ctx.remove_expired([], NOW_MS + ctx.config.producer_id_expiration_ms)
+    assert len(ctx.log.producers.verifications) == 0
 
 
 def test_so_many_bounced_producers_are_remembered_and_the_oldest_goes_first(
@@ -231,8 +233,8 @@ def test_so_many_bounced_producers_are_remembered_and_the_oldest_goes_first(
     waits = begin(ctx, producer=100)
     for producer in (100, 1, 2, 3, 4):
         bounce(ctx, 0, producer=producer)
-    assert len(ctx.log.verifications) == 3
-    known = ctx.log.verifications
+    assert len(ctx.log.producers.verifications) == 3
+    known = ctx.log.producers.verifications
     assert [known.lowest_sequence(producer, 0) for producer in (100, 1, 2, 3, 4)] == [
         0,
         -1,
@@ -241,7 +243,7 @@ def test_so_many_bounced_producers_are_remembered_and_the_oldest_goes_first(
         0,
     ]
     # One that somebody waits for is not given up for the others.
-    assert ctx.log.verifications.end(waits)
+    assert ctx.log.producers.verifications.end(waits)
 
 
 def test_verifications_under_way_are_not_given_up_for_others(
@@ -250,14 +252,14 @@ def test_verifications_under_way_are_not_given_up_for_others(
     monkeypatch.setattr(verifications, "VERIFICATIONS_REMEMBERED_COUNT_MAX", 1)
     both = [(begin(ctx, producer=producer), begin(ctx, producer=producer)) for producer in (1, 2)]
     for first, _ in both:
-        assert ctx.log.verifications.end(first)
+        assert ctx.log.producers.verifications.end(first)
     for _, second in both:
-        assert ctx.log.verifications.end(second)
+        assert ctx.log.producers.verifications.end(second)
 
 
 def test_inv2_the_lowest_sequence_stays_the_lowest_even_if_it_is_0(ctx: LogContext) -> None:
     bounce(ctx, 0)
     bounce(ctx, 5)
-    assert ctx.log.verifications.lowest_sequence(PRODUCER, 0) == 0
+    assert ctx.log.producers.verifications.lowest_sequence(PRODUCER, 0) == 0
     begin(ctx, 5)
     assert write(ctx, 5) is OUT_OF_ORDER

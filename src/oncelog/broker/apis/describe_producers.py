@@ -68,7 +68,7 @@ def _partition(context: Context, topic: str, index: int) -> PartitionResponse:
                 coordinator_epoch=entry.coordinator_epoch,
                 current_txn_start_offset=entry.transaction_first_offset,
             )
-            for entry in partition.log.active_producers()
+            for entry in partition.log.producers.entries()
         ),
     )
 

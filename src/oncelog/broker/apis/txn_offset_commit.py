@@ -81,7 +81,7 @@ def handle(
             error = ErrorCode.coordinator_not_available
         if error is not ErrorCode.none:
             return _refuse(request, error, unknown)
-        permit = log.verifications.permit(
+        permit = log.producers.verifications.permit(
             body.producer_id,
             body.producer_epoch,
             bumps_epoch=support is TransactionSupportedOperation.ADD,
@@ -89,7 +89,7 @@ def handle(
         )
         return _commit(context, request, offsets, unknown, permit)
 
-    if log.transaction_is_open(body.producer_id, body.producer_epoch):
+    if log.producers.transaction_is_open(body.producer_id, body.producer_epoch):
         return then({})
     return verify_and(
         context.transactions,

@@ -150,10 +150,10 @@ class MarkerBatch:
         if refusal not in MARKER_REFUSALS or partition is None:
             return False
         log_ = partition.log
-        known = log_.producer_state(self._markers.producer_id)
+        known = log_.producers.entry(self._markers.producer_id)
         if known is None or known.transaction_first_offset >= 0:
             return False
-        log_.verifications.marked(self._markers.producer_id, self._markers.producer_epoch)
+        log_.producers.verifications.marked(self._markers.producer_id, self._markers.producer_epoch)
         ended = partial(self._ended_otherwise, topic_partition, refusal)
         partition.on_committed(log_.log_end_offset, ended)
         return True

@@ -177,8 +177,8 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         else:
             error = ErrorCode.none
         producer = append.producer
-        if error is ErrorCode.none and not (producer is None or _is_permitted(partition, producer)):
-            error = partition.log.error_of_late(producer.producer_id, producer.producer_epoch)
+        if error is ErrorCode.none and producer is not None:
+            error = _error_of_late(partition, producer)
         if error is ErrorCode.none:
             now_ms = self._runtime.wall_clock.now_ms()
             batch = _encode(append, now_ms)
@@ -470,14 +470,13 @@ def _tell_of_damage(partition: Partition, error: Exception) -> None:
     )
 
 
-def _is_permitted(partition: Partition, producer: AppendProducer) -> bool:
-    """Whether the transaction that an append was verified for is still open (INV-3, INV-6).
-
-    The append may have waited for a write of its group, and a marker may have been written
-    meanwhile.
-    """
-    permit = producer.permit
-    return not isinstance(permit, Verification) or partition.log.verifications.allows(permit)
+def _error_of_late(partition: Partition, producer: AppendProducer) -> ErrorCode:
+    """The error if a marker ended an append's transaction while it waited (INV-3, INV-6)."""
+    permit, known = producer.permit, partition.log.producers
+    is_open = not isinstance(permit, Verification) or known.verifications.allows(permit)
+    if is_open:
+        return ErrorCode.none
+    return known.error_of_late(producer.producer_id, producer.producer_epoch)
 
 
 def _encode(append: Append, now_ms: int) -> bytearray:

@@ -89,7 +89,7 @@ def verify_and(
         missing = [
             (partition, sequence)
             for partition, sequence in batches
-            if not partition.log.transaction_is_open(producer_id, producer_epoch)
+            if not partition.log.producers.transaction_is_open(producer_id, producer_epoch)
         ]
     if not missing:
         return then({})
@@ -188,11 +188,11 @@ class _Question(Generic[ResponseT]):
                 if error is not ErrorCode.none:
                     partition.meter.failed_verifications += 1
                 if error is not ErrorCode.none and error not in _NOT_THE_PRODUCER:
-                    partition.log.verifications.end(self._begin(partition, sequence)[1])
+                    partition.log.producers.verifications.end(self._begin(partition, sequence)[1])
         return self._then(refused)
 
     def _begin(self, partition: Partition, sequence: int) -> tuple[Partition, Verification]:
-        return partition, partition.log.verifications.begin(
+        return partition, partition.log.producers.verifications.begin(
             self._producer_id,
             self._epoch,
             sequence,
@@ -205,7 +205,7 @@ class _Question(Generic[ResponseT]):
         allowed = [
             (
                 partition,
-                partition.log.verifications.end(
+                partition.log.producers.verifications.end(
                     verification,
                     forget=refused.get(partition.topic_partition) in _NOT_THE_PRODUCER,
                 ),
@@ -215,7 +215,7 @@ class _Question(Generic[ResponseT]):
         for partition, is_allowed in allowed:
             if not is_allowed:
                 # The transaction ended between the reply and now; the batch belongs to none.
-                error = partition.log.error_of_late(self._producer_id, self._epoch)
+                error = partition.log.producers.error_of_late(self._producer_id, self._epoch)
                 refused.setdefault(partition.topic_partition, error)
             if partition.topic_partition in refused:
                 partition.meter.failed_verifications += 1

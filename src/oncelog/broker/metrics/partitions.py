@@ -41,7 +41,7 @@ def _count(counts: Callable[[Partition], float]) -> Callable[[Parts], tuple[Samp
 def _is_late(parts: Parts) -> Callable[[Partition], bool]:
     longest_ms = parts.context.config.get_int("transaction.max.timeout.ms")
     oldest_ms = parts.context.clock.now_ms() - longest_ms - LATE_TRANSACTION_BUFFER_MS
-    return lambda partition: partition.log.has_transaction_idle_since(oldest_ms)
+    return lambda partition: partition.log.producers.has_transaction_idle_since(oldest_ms)
 
 
 def _late(parts: Parts) -> tuple[Sample]:
@@ -201,7 +201,7 @@ PARTITION_METRICS: Final = (
         "producers",
         OURS,
         "Producer ids that the partition remembers.",
-        _each(lambda p: p.log.producer_count),
+        _each(lambda p: len(p.log.producers)),
         _PARTITION_LABELS,
     ),
     _replicas(
@@ -240,7 +240,7 @@ PARTITION_METRICS: Final = (
         "ProducerIdCount",
         "producers",
         "Producer ids remembered by all partitions, each counted once per partition.",
-        _count(lambda p: p.log.producer_count),
+        _count(lambda p: len(p.log.producers)),
     ),
     Metric(
         "kafka_server_delayedoperationpurgatory_purgatorysize",

@@ -170,7 +170,7 @@ class PartitionCleaner:
 
     def _open_partitions(self) -> list[Partition]:
         """Return the partitions without those in a log directory that is off line."""
-        return [partition for partition in self._partitions() if partition.log.is_open]
+        return [partition for partition in self._partitions() if partition.log.cleaning.is_open]
 
     def _candidates(self) -> list[_Candidate]:
         present = self._open_partitions()
@@ -219,7 +219,7 @@ class PartitionCleaner:
 
     async def _note(self, held: PartitionLog, end_offset: int) -> None:
         offsets = self._clean_offsets
-        if offsets is None or not held.is_open:
+        if offsets is None or not held.cleaning.is_open:
             return
         offsets[held.topic_partition] = end_offset
         folder = _folder(held)

@@ -131,7 +131,7 @@ class PartitionManager:
         return len(self._partitions)
 
     def _count_producers(self) -> int:
-        return sum(partition.log.producer_count for partition in self._partitions.values())
+        return sum(len(partition.log.producers) for partition in self._partitions.values())
 
     # --- the metadata image
 
@@ -262,7 +262,7 @@ class PartitionManager:
         config: LogConfig,
     ) -> Partition:
         made.config = config
-        made.limit_producers(self._producer_limit)
+        made.producers.producer_limit = self._producer_limit
         state = PartitionState(
             self._broker_id,
             topic.topic_id,
@@ -376,10 +376,12 @@ class PartitionManager:
             now_ms = min(self.clock.now_ms(), steady.now_ms())
             seen_count = 0
             for partition in self:
-                entries = partition.log.active_producers()
+                producers = partition.log.producers
+                entries = producers.entries()
+                expiration_ms = partition.log.config.producer_id_expiration_ms
                 for begin in range(0, max(1, len(entries)), PRODUCERS_SWEPT_PER_TURN_COUNT_MAX):
                     part = entries[begin : begin + PRODUCERS_SWEPT_PER_TURN_COUNT_MAX]
-                    partition.log.remove_expired_producers(part, now_ms)
+                    producers.remove_expired(part, now_ms, expiration_ms)
                     seen_count += 1 + len(part)
                     if seen_count >= PRODUCERS_SWEPT_PER_TURN_COUNT_MAX:
                         seen_count = 0

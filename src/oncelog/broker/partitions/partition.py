@@ -231,7 +231,7 @@ class Partition:
 
     def stop(self, error: ErrorCode) -> None:
         """Answer all operations parked here: leadership ended, or the partition is deleted."""
-        self.log.verifications.clear()
+        self.log.producers.verifications.clear()
         self._fail_waiters(error)
         self.wake_fetches()
 

@@ -46,7 +46,7 @@ class Shown:
 
 def producers(state: LogState, log: PartitionLog, shown: Shown) -> Iterator[str]:
     """Compare all producers: epochs, the last five batches, the open transaction."""
-    known = {entry.producer_id: entry for entry in log.active_producers()}
+    known = {entry.producer_id: entry for entry in log.producers.entries()}
     for producer_id, raw in state.producers.items():
         entry = known.pop(producer_id, None)
         if entry is None:

@@ -273,7 +273,7 @@ class LogFolders:
         if known is not None and known.open_from >= 0:
             transactional = True
         epoch = max(self._producers.get(producer_id, 0), known.epoch if known else 0)
-        held = log.producer_state(producer_id)
+        held = log.producers.entry(producer_id)
         if producer_id and (held is None) != (known is None):
             return  # Retention took what it wrote.
         sequence = 0
@@ -343,7 +343,7 @@ class LogFolders:
         rng, log, raw = self._rng, self._log(partition), self._read(partition)
         producer_id = rng.choice((1, 2, 3))
         known = raw.state.producers.get(producer_id)
-        if known is None or log.producer_state(producer_id) is None:
+        if known is None or log.producers.entry(producer_id) is None:
             return
         bumps = rng.random() < 0.5
         epoch = max(self._producers.get(producer_id, 0), known.epoch) + bumps

@@ -189,7 +189,7 @@ class LogLife(LogFolders):
             if each.first_offset <= batch.base_offset < each.marker_offset
         }
         stable = raw.state.last_stable_offset(truth.end)
-        bound = min(stable, log.active_base_offset)
+        bound = min(stable, log.cleaning.active_base_offset)
         bases = [*log.segment_base_offsets, truth.end]
         wanted_end = max((base for base in bases if base <= bound), default=bases[0])
         truth.is_cleaning = True
@@ -232,7 +232,7 @@ class LogLife(LogFolders):
         written = raw.state.epochs[-1][0] if raw.state.end_offset > log.log_start_offset else NONE
         producers = [
             (e.producer_id, e.epoch, e.coordinator_epoch, e.transaction_first_offset, [*e.batches])
-            for e in log.active_producers()
+            for e in log.producers.entries()
         ]
         return (
             log.log_start_offset,

@@ -60,7 +60,7 @@ class Cleaning:
         self._high_watermark = high_watermark
         self._now_ms = now_ms
         first, end = target.first_dirty_offset, target.first_uncleanable_offset
-        self._segments = [s for s in target.log.sealed_segments() if s.end_offset <= end]
+        self._segments = [s for s in target.log.cleaning.sealed_segments() if s.end_offset <= end]
         self._keys = OffsetMap(settings.dedupe_buffer_bytes, settings.load_factor, end - first)
         self.stats = CleanerStats()
         self.end_offset = first
@@ -150,7 +150,7 @@ class Cleaning:
             keys,
             marks,
             transactions,
-            held.last_records(),
+            held.cleaning.last_records(),
             self._high_watermark,
             self._now_ms,
             held.config.delete_retention_ms,
@@ -164,9 +164,9 @@ class Cleaning:
                 yield from self._write_group(group, cleaned, batch_filter)
                 aborted = transactions.take_kept()
                 self._seal(cleaned, aborted, group[-1])
-                held.replace_segments(group, cleaned, aborted)
+                held.cleaning.replace_segments(group, cleaned, aborted)
             except OncelogError:
-                if held.is_open:
+                if held.cleaning.is_open:
                     self._discard(cleaned)
                 raise
             yield 0
@@ -210,14 +210,14 @@ class Cleaning:
             self._disk.remove(cleaned.prefix + suffix + CLEANED_SUFFIX)
 
     def _transactions(self, from_offset: int = 0) -> CleanedTransactions:
-        aborted = self._target.log.aborted_below(self._target.first_uncleanable_offset)
+        aborted = self._target.log.cleaning.aborted_below(self._target.first_uncleanable_offset)
         return CleanedTransactions(entry for entry in aborted if entry.last_offset >= from_offset)
 
     def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
         try:
             yield from iter_batches(self._disk, segment, self._io_bytes)
         except StorageFailure:
-            self._target.log.require_segments([segment])
+            self._target.log.cleaning.require_segments([segment])
             raise
 
 

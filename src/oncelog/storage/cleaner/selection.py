@@ -51,9 +51,9 @@ def log_to_clean(
     `clean_offset`: the checkpoint, None for a log never cleaned. `stable_offset`: the last stable
     offset, at most the high watermark.
     """
-    segments = held.sealed_segments()
+    segments = held.cleaning.sealed_segments()
     first_dirty = _first_dirty_offset(held, clean_offset)
-    end = min(stable_offset, held.active_base_offset)
+    end = min(stable_offset, held.cleaning.active_base_offset)
     lag_ms = held.config.min_compaction_lag_ms
     cleanable = []
     cleaned_bytes = 0

@@ -176,7 +176,7 @@ async def failing(tmp_path: Path) -> AsyncIterator[tuple[Running, list[StorageFa
         partition = partition_of(context)
         failures: list[StorageFailure] = []
         partition._on_failure = failures.append
-        partition.log._segments.active.kept.held = FailingFile()  # type: ignore[assignment]
+        partition.log._local.segments.active.kept.held = FailingFile()  # type: ignore[assignment]
         yield context, failures
 
 
@@ -221,7 +221,7 @@ async def fails(*_: Any) -> None:
     raise StorageFailure("write", "checkpoint", "No space left on device")
 
 
-def fails_at_once() -> None:
+def fails_at_once(*_: Any) -> None:
     raise StorageFailure("write", "epochs", "No space left on device")
 
 
@@ -230,7 +230,7 @@ def refuse_the_checkpoint(context: Running) -> None:
 
 
 def refuse_the_epochs(context: Running) -> None:
-    partition_of(context).log._write_epochs = fails_at_once  # type: ignore[method-assign]
+    partition_of(context).log._local.files.write_epochs = fails_at_once  # type: ignore[assignment]
 
 
 @pytest.mark.parametrize("refuse", [refuse_the_checkpoint, refuse_the_epochs])
@@ -250,7 +250,7 @@ async def test_a_read_error_stops_a_broker_of_one_folder(tmp_path: Path) -> None
         await context.broker.controller.create_topics([TopicToCreate("t"), TopicToCreate("u")])
         client = await context.connect()
         await produce(client, 9, batch())
-        partition_of(context).log._segments.active.kept.held = FailingFile()  # type: ignore[assignment]
+        partition_of(context).log._local.segments.active.kept.held = FailingFile()  # type: ignore[assignment]
         assert await fetch_both(client, 0) == [(STORAGE, 0), (NONE, 0)]
         await until(lambda: context.broker.stopped_because is not None)
         assert isinstance(context.broker.stopped_because, StorageFailure)

@@ -11,7 +11,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import txn_offset_commit
-from oncelog.storage.log_view import LogView
+from oncelog.storage.producer_state import ProducerStates
 from tests.unit.broker.apis.producing import GROUP, ID, TIMEOUT, Producing, started
 from tests.unit.broker.context import Running
 from tests.unit.broker.raw import init_producer
@@ -26,13 +26,13 @@ async def test_offsets_look_once_whether_the_transaction_is_open(
 ) -> None:
     """It is not in the group's partition at the first request, and is at the second."""
     looks: list[bool] = []
-    look = LogView.transaction_is_open
+    look = ProducerStates.transaction_is_open
 
-    def counted(log: LogView, producer_id: int, epoch: int) -> bool:
-        looks.append(look(log, producer_id, epoch))
+    def counted(states: ProducerStates, producer_id: int, epoch: int) -> bool:
+        looks.append(look(states, producer_id, epoch))
         return looks[-1]
 
-    monkeypatch.setattr(LogView, "transaction_is_open", counted)
+    monkeypatch.setattr(ProducerStates, "transaction_is_open", counted)
     owner = await started(context)
     assert await owner.add_offsets() is ErrorCode.none
     for offset in range(2):

@@ -190,18 +190,18 @@ async def test_inv6_offsets_that_wait_for_a_write_of_their_group_go_into_their_o
     )
     await until(lambda: partition.log.log_end_offset > end)
     waiting = asyncio.create_task(producing.commit_offset(2, 4))
-    await until(lambda: len(partition.log.verifications) > 0)
+    await until(lambda: len(partition.log.producers.verifications) > 0)
     if is_ended:
         elsewhere = Producing(await context.connect(), producing.producer_id, producing.epoch)
         assert await elsewhere.end(commit=True) is ErrorCode.none
-        await until(lambda: len(partition.log.verifications) == 0)
+        await until(lambda: len(partition.log.producers.verifications) == 0)
     partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
     await deletion
     if not is_ended:
-        await until(lambda: partition.log.transaction_is_open(producing.producer_id, 0))
+        await until(lambda: partition.log.producers.transaction_is_open(producing.producer_id, 0))
         partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
     assert await waiting is (ErrorCode.invalid_txn_state if is_ended else ErrorCode.none)
-    assert partition.log.transaction_is_open(producing.producer_id, 0) is not is_ended
+    assert partition.log.producers.transaction_is_open(producing.producer_id, 0) is not is_ended
 
 
 @pytest.mark.parametrize("commit", [True, False])
@@ -289,7 +289,7 @@ async def test_without_verification_a_write_of_the_older_protocol_is_taken_unask
         assert await producing.produce(version) is ErrorCode.none
         partition = context.broker.partitions.get("t", 0)
         assert partition is not None
-        assert partition.log.transaction_is_open(producing.producer_id, producing.epoch)
+        assert partition.log.producers.transaction_is_open(producing.producer_id, producing.epoch)
 
 
 async def test_without_verification_the_newer_protocol_still_adds_its_partition(

@@ -79,7 +79,7 @@ async def test_a_marker_is_written_and_reported_in_the_next_turn(tmp_path: Path)
     bench = Bench(tmp_path)
     await bench.send(T0)
     assert bench.reports == [report((T0, ErrorCode.none))]
-    assert not bench.partition.log.transaction_is_open(PRODUCER, 0)
+    assert not bench.partition.log.producers.transaction_is_open(PRODUCER, 0)
 
 
 async def test_inv4_a_marker_is_reported_only_when_it_is_committed(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ async def test_a_marker_that_is_refused_where_nothing_is_open_has_nothing_to_end
     await bench.send(T0)
     bump(bench)
     bench.reports.clear()
-    verifications = bench.partition.log.verifications
+    verifications = bench.partition.log.producers.verifications
     waiting = verifications.begin(PRODUCER, 0, 0, bumps_epoch=False, now_ms=NOW_MS)
     await bench.send(T0)
     (told,) = bench.reports

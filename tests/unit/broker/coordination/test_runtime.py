@@ -189,7 +189,7 @@ async def test_inv6_an_append_that_waited_is_for_the_transaction_it_was_verified
     log = bench.partition.log
     if is_open:
         bench.ask(Put("first", producer=AppendProducer(PRODUCER, EPOCH)))
-    permit = log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+    permit = log.producers.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
     bench.ask(Put("id"))
     parked = bench.ask(Put("id", b"parked", producer=AppendProducer(PRODUCER, EPOCH, permit)))
     bench.partition.append_marker(
@@ -197,7 +197,7 @@ async def test_inv6_an_append_that_waited_is_for_the_transaction_it_was_verified
     )
     bench.partition.follower_fetched(OTHER, log.log_end_offset)
     assert parked.result is ErrorCode.invalid_txn_state
-    assert not log.transaction_is_open(PRODUCER, EPOCH)
+    assert not log.producers.transaction_is_open(PRODUCER, EPOCH)
 
 
 async def test_inv5_an_append_that_was_fenced_while_it_waited_learns_of_that(
@@ -207,7 +207,7 @@ async def test_inv5_an_append_that_was_fenced_while_it_waited_learns_of_that(
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
     log = bench.partition.log
-    permit = log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+    permit = log.producers.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
     bench.ask(Put("id"))
     parked = bench.ask(Put("id", b"parked", producer=AppendProducer(PRODUCER, EPOCH, permit)))
     bench.partition.append_marker(
@@ -224,7 +224,7 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
     bench.follow()
     log = bench.partition.log
     permits = [
-        log.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
+        log.producers.verifications.permit(PRODUCER, EPOCH, bumps_epoch=False, now_ms=NOW_MS)
         for _ in range(2)
     ]
     bench.ask(Put("id"))
@@ -235,7 +235,7 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
     for _ in range(3):
         bench.partition.follower_fetched(OTHER, log.log_end_offset)
     assert [answer.result for answer in parked] == [b"parked", b"parked"]
-    assert log.transaction_is_open(PRODUCER, EPOCH)
+    assert log.producers.transaction_is_open(PRODUCER, EPOCH)
 
 
 async def test_a_new_leader_replays_the_log_and_then_decides_requests(tmp_path: Path) -> None:

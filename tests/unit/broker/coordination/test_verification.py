@@ -235,7 +235,7 @@ def test_a_producer_that_does_not_hold_the_id_leaves_no_trace(
         bench.transactions.at_once = error
         refused = bench.verify(0)
     assert list(refused) == [T0]
-    assert len(bench.partition.log.verifications) == 0
+    assert len(bench.partition.log.producers.verifications) == 0
 
 
 def test_a_producer_whose_connection_closed_is_verified_again(bench: Bench) -> None:
@@ -276,4 +276,4 @@ def test_of_several_partitions_only_the_refused_one_counts_as_failed(
     bench.transactions.only = T0
     assert list(bench.verify(3)) == [T0]
     assert [each.meter.failed_verifications for each in bench.partitions] == [1, 0]
-    assert [len(each.log.verifications) for each in bench.partitions] == [1, 0]
+    assert [len(each.log.producers.verifications) for each in bench.partitions] == [1, 0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import NO_PRODUCER_ID
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
 from oncelog.runtime import Lane
-from oncelog.storage.producer_state import ProducerEntry
+from oncelog.storage.producer_state import ProducerEntry, ProducerStates
 from tests.support.folders import open_logs
 from tests.unit.broker.support import ME, NOW_MS, batch
 
@@ -86,7 +86,7 @@ class Bench:
         self.partition().append(made, now_ms=self.clock.now_ms())
 
     def producers(self) -> list[int]:
-        return [entry.producer_id for entry in self.partition().log.active_producers()]
+        return [entry.producer_id for entry in self.partition().log.producers.entries()]
 
 
 @asynccontextmanager
@@ -160,8 +160,25 @@ async def test_the_loop_gets_its_turn_while_producers_are_looked_at(tmp_path: Pa
 @contextmanager
 def watched(bench: Bench, entries: list[ProducerEntry], asked: list[int]) -> Iterator[None]:
     """Partition 0 says it remembers `entries`, and notes how many of them are looked at a time."""
-    log: Any = bench.partition().log
-    log.active_producers = lambda: entries
-    log.remove_expired_producers = lambda part, _now_ms: asked.append(len(part))
+    local = bench.partition().log._local
+    known, local.state.producers = local.state.producers, WatchedProducers(entries, asked)
     yield
-    del log.active_producers, log.remove_expired_producers
+    local.state.producers = known
+
+
+class WatchedProducers(ProducerStates):
+    __slots__ = ("_asked", "_entries")
+
+    def __init__(self, entries: list[ProducerEntry], asked: list[int]) -> None:
+        super().__init__()
+        self._entries = entries
+        self._asked = asked
+
+    def entries(self) -> list[ProducerEntry]:
+        return self._entries
+
+    def remove_expired(
+        self, entries: Iterable[ProducerEntry], now_ms: int, expiration_ms: int
+    ) -> int:
+        self._asked.append(len(list(entries)))
+        return 0

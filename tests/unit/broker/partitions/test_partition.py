@@ -76,11 +76,11 @@ def test_inv6_a_listener_for_markers_is_called_when_they_are_committed(tmp_path:
 
 
 def test_the_end_of_leadership_voids_verifications(partition: Partition) -> None:
-    verification = partition.log.verifications.begin(
+    verification = partition.log.producers.verifications.begin(
         PRODUCER, 0, 0, bumps_epoch=False, now_ms=NOW_MS
     )
     partition.stop(ErrorCode.not_leader_or_follower)
-    assert not partition.log.verifications.end(verification)
+    assert not partition.log.producers.verifications.end(verification)
 
 
 def test_a_deleted_partition_answers_everybody_who_waits(tmp_path: Path) -> None:

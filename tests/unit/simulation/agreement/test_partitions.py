@@ -96,12 +96,12 @@ def test_a_log_may_forget_epochs_that_compaction_removed_at_its_start(tmp_path: 
     ctx.log.delete_records(1)
     assert not list(all_wrong(ctx, Shown(is_thinned=True, epochs_from=1)))
     # What can be read is still compared.
-    ctx.log._state.epochs._entries[:] = [(1, 1), (3, 3)]
+    ctx.log._local.state.epochs._entries[:] = [(1, 1), (3, 3)]
     assert any("by the log 2" in text for text in all_wrong(ctx, Shown(epochs_from=1)))
 
 
 def test_every_part_of_a_producer_is_compared(filled: LogContext) -> None:
-    entry = filled.log.producer_state(3)
+    entry = filled.log.producers.entry(3)
     assert entry is not None
     for name in ("epoch", "coordinator_epoch", "transaction_first_offset"):
         before = getattr(entry, name)
@@ -115,7 +115,7 @@ def test_every_part_of_a_producer_is_compared(filled: LogContext) -> None:
 
 
 def test_unknown_and_invented_producers_are_named(filled: LogContext) -> None:
-    producers = filled.log._state.producers._producers
+    producers = filled.log._local.state.producers._producers
     idle = producers.pop(1)
     assert list(all_wrong(filled)) == [
         f"producer 1 is not known: {read(filled).state.producers[1]}"
@@ -126,14 +126,14 @@ def test_unknown_and_invented_producers_are_named(filled: LogContext) -> None:
 
 
 def test_every_part_of_an_aborted_transaction_is_compared(filled: LogContext) -> None:
-    entries = filled.log._state.aborted._entries
+    entries = filled.log._local.state.aborted._entries
     before = entries[0]
     assert before.last_stable_offset == 0
     for name in ("producer_id", "first_offset", "last_stable_offset"):
         entries[0] = before._replace(**{name: getattr(before, name) + 1})
         assert any("should be" in text for text in all_wrong(filled)), name
     entries.clear()
-    filled.log._state.aborted._last_offsets.clear()
+    filled.log._local.state.aborted._last_offsets.clear()
     assert any("is not named" in text for text in all_wrong(filled))
 
 
@@ -142,7 +142,7 @@ def test_a_wrong_stable_offset_and_wrong_leader_epochs_are_named(filled: LogCont
     end = filled.log.log_end_offset
     assert list(partitions.last_stable_offset(state, 0, end, 0, Shown()))
     assert not list(partitions.last_stable_offset(state, 2, end, 0, Shown()))
-    filled.log._state.epochs._entries[1] = (filled.leader_epoch, 8)
+    filled.log._local.state.epochs._entries[1] = (filled.leader_epoch, 8)
     assert any("by the log" in text for text in all_wrong(filled))
 
 

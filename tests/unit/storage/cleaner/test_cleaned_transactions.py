@@ -109,7 +109,7 @@ def test_the_last_sequence_of_a_producer_survives_without_snapshots(ctx: Compact
     ctx.clean()
     remove_snapshots(ctx)
     ctx.kill()
-    state = ctx.log.producer_state(7)
+    state = ctx.log.producers.entry(7)
     assert state is not None
     assert state.last_sequence == 2
     again = ctx.append(build_batch([Record(0, NOW_MS, b"a", b"3")], **sequenced(2)))
@@ -134,7 +134,7 @@ def test_a_marker_that_began_an_epoch_keeps_fencing(ctx: CompactedLog) -> None:
         ctx.later(RETENTION_MS)
     remove_snapshots(ctx)
     ctx.kill()
-    state = ctx.log.producer_state(7)
+    state = ctx.log.producers.entry(7)
     assert state is not None
     assert state.epoch == 1
 
@@ -146,7 +146,7 @@ def test_what_an_expired_producer_left_goes(ctx: CompactedLog) -> None:
     ctx.clean()
     assert [header.producer_id for header in ctx.headers()] == [7, -1, -1]
     ctx.later(ctx.config.producer_id_expiration_ms)
-    ctx.log.remove_expired_producers(ctx.log.active_producers(), ctx.now_ms)
+    ctx.remove_expired(ctx.log.producers.entries(), ctx.now_ms)
     ctx.seal()
     ctx.clean()
     assert [header.producer_id for header in ctx.headers()] == [-1, -1, -1]
@@ -169,8 +169,8 @@ def test_the_last_batch_below_the_high_watermark_stays(ctx: CompactedLog) -> Non
     ctx.put_in_transaction(("a", "1"), producer=1)
     ctx.abort(1)
     ctx.later(ctx.config.producer_id_expiration_ms)
-    ctx.log.remove_expired_producers(ctx.log.active_producers(), ctx.now_ms)
-    ctx.log._roll(ctx.log.log_end_offset)
+    ctx.remove_expired(ctx.log.producers.entries(), ctx.now_ms)
+    ctx.log.roll(ctx.log.log_end_offset)
     for _ in range(4):
         ctx.clean()
         ctx.clean_offset = 0

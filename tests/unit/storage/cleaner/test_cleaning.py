@@ -184,7 +184,10 @@ def test_of_equal_newest_timestamps_the_first_of_the_log_is_found(tmp_path: Path
     ctx.seal()
     ctx.clean()
     # The batch that was emptied keeps its time, and its segment is looked into first.
-    assert [segment.max_timestamp_ms - NOW_MS for segment in list(ctx.log._segments)[:2]] == [0, 50]
+    assert [segment.max_timestamp_ms - NOW_MS for segment in list(ctx.log._local.segments)[:2]] == [
+        0,
+        50,
+    ]
     found = ctx.log.offset_for_timestamp(None)
     assert found is not None
     assert (found.offset, found.timestamp_ms) == (0, NOW_MS)
@@ -401,7 +404,7 @@ def test_a_cleaned_segment_is_as_old_as_the_newest_of_those_it_replaces(
     assert ctx.clean() == 0
     ctx.log.config = replace(ctx.log.config, min_compaction_lag_ms=4000)
     assert ctx.clean() == 1
-    (sealed,) = ctx.log.sealed_segments()
+    (sealed,) = ctx.log.cleaning.sealed_segments()
     assert sealed.newest_ms() == NOW_MS - 5000
 
 

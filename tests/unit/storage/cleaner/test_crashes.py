@@ -57,7 +57,7 @@ def facts(ctx: CompactedLog) -> dict[str, Any]:
         "newest": {key: found for key, found in newest.items() if found[1] is not None},
         "sequences": {
             entry.producer_id: (entry.epoch, entry.last_sequence)
-            for entry in ctx.log.active_producers()
+            for entry in ctx.log.producers.entries()
         },
     }
 
@@ -231,7 +231,7 @@ def test_readers_between_the_steps_of_a_swap_find_everything() -> None:
         nonlocal seen
         seen += 1
         assert facts(ctx) == before
-        for segment in ctx.log.sealed_segments():
+        for segment in ctx.log.cleaning.sealed_segments():
             segment.release()
 
     disk.look = look
