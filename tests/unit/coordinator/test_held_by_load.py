@@ -38,6 +38,18 @@ def test_the_wait_for_a_load_ends_with_its_deadline() -> None:
     assert said(processor.activate(PARKED_REQUEST_WAIT_MS_MAX)) == ["young"]
 
 
+def test_all_that_have_waited_too_long_are_answered_in_one_turn() -> None:
+    processor = processor_of(Toy())
+    for token in (1, 2):
+        processor.submit(Do("a", str(token)), token, 0)
+    processor.submit(Do("b", "young"), 3, 7)
+    refused = ErrorCode.coordinator_load_in_progress
+    output = processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
+    assert output.replies == [Reply(1, refused), Reply(2, refused)]
+    assert processor.tick(PARKED_REQUEST_WAIT_MS_MAX) == NO_OUTPUT
+    assert said(processor.activate(PARKED_REQUEST_WAIT_MS_MAX)) == ["young"]
+
+
 def test_a_load_holds_a_bounded_count_of_requests() -> None:
     processor = processor_of(Toy())
     for token in range(REQUESTS_HELD_BY_LOAD_COUNT_MAX):

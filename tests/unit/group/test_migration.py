@@ -5,12 +5,14 @@ import struct
 import pytest
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.outcome import BeatResult
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 from oncelog.group.events import Heartbeat, Leave, LeavingMember
 from oncelog.group.results import HeartbeatResult, JoinResult, LeaveResult
+from oncelog.protocol.consumer_protocol import encode_assignment
 from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import Context, Written
 
@@ -69,6 +71,18 @@ def test_a_group_whose_assignor_keeps_data_of_its_own_is_not_upgraded() -> None:
     assert found.error is ErrorCode.group_id_not_found
     assert found.message is not None
     assert "custom assignor" in found.message
+
+
+def test_a_partition_that_two_members_were_given_stays_with_one_of_them() -> None:
+    """A client's own assignor may have given it twice; no two members own it then (INV-8)."""
+    c = context()
+    tokens = [c.join(version=3) for _ in range(2)]
+    c.advance(6_000)
+    members = [c.joined(token).member_id for token in tokens]
+    both = encode_assignment([TopicPartition("t", 0), TopicPartition("t", 1)], version=0)
+    c.sync(members[0], 1, **dict.fromkeys(members, both))
+    assert beat(c).error is ErrorCode.none
+    assert sorted(len(c.consumer_group().members[m].assigned) for m in members) == [0, 2]
 
 
 @pytest.mark.parametrize("policy", [MigrationPolicy.DISABLED, MigrationPolicy.UPGRADE])

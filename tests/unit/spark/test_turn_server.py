@@ -143,6 +143,23 @@ async def test_a_message_that_no_task_sends_fails_the_attempt() -> None:
         assert server.turns.failure == "task 0 sent an unknown message"
 
 
+async def test_an_end_of_the_attempt_closes_every_tasks_connection() -> None:
+    server = TurnServer()
+    await server.start()
+    readers = []
+    for task in (0, 1):
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+        for message in ({"token": server.address.token, "task": task}, {"ask": task}):
+            writer.write(json.dumps(message).encode() + b"\n")
+        await reader.readline()
+        readers.append((reader, writer))
+    await server.close()
+    for reader, writer in readers:
+        await reader.read()
+        assert reader.at_eof()
+        writer.close()
+
+
 async def test_a_driver_that_is_gone_ends_its_tasks() -> None:
     server = TurnServer()
     await server.start()

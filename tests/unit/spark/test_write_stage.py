@@ -48,6 +48,19 @@ def test_the_jvms_innermost_cause_is_told_in_one_short_sentence() -> None:
     assert len(str(failure_of(RuntimeError("ValueError: " + "x" * 5000)))) < 1000
 
 
+def test_of_several_lines_of_pythons_own_the_first_is_told() -> None:
+    """The JVM's lines that follow a traceback repeat it, or say less."""
+    text = (
+        "org.apache.spark.SparkException: Job aborted\n"
+        "Traceback (most recent call last):\n  File 'x', line 1\n"
+        "ValueError: the first cause\n"
+        "Caused by: java.io.IOException: broken pipe\n"
+    )
+    assert str(failure_of(RuntimeError(text))) == (
+        "the write stage failed: ValueError: the first cause"
+    )
+
+
 def test_a_cluster_with_too_few_slots_is_told_as_the_cause() -> None:
     """The scheduler's class has no usual name."""
     cause = "org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier"

@@ -70,6 +70,19 @@ async def test_a_fetch_waits_for_min_bytes_and_is_woken_by_them(context: Running
     assert values(answer.topics[0].partitions[0].records) == [b"value"] * 2
 
 
+async def test_a_fetch_waits_at_every_partition_that_it_names(context: Running) -> None:
+    await context.broker.controller.create_topics([TopicToCreate("two", 2)])
+    reader, writer = await context.connect(), await context.connect()
+    both = [FetchPartition(index, 0, 2**20, -1, -1) for index in (0, 1)]
+    more = [FetchTopic("two", None, both)]
+    await send_fetch(reader, min_bytes=1, max_wait_ms=LONG_MS, more=more)
+    await until(lambda: is_parked(context))
+    await produce(writer, 9, batch(), topic="two", partition=1)
+    answer = await receive_fetch(reader)
+    found = [values(each.records) for topic in answer.topics for each in topic.partitions]
+    assert found == [[], [], [b"value"]]
+
+
 async def test_a_fetch_answers_empty_when_its_time_is_over(context: Running) -> None:
     client = await context.connect()
     found = await fetch(client, min_bytes=1, max_wait_ms=20)

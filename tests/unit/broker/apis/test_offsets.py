@@ -158,6 +158,31 @@ async def test_a_commit_of_any_version_is_kept_for_the_topic_by_its_id(
         assert [value.topic_id for value in held(context)] == [topic_id]
 
 
+async def test_an_unknown_topic_costs_no_other_topic_of_a_commit_its_offset(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        client = await context.connect()
+        part = offset_commit.OffsetCommitRequestPartition(partition_index=0, committed_offset=7)
+        names = ("unknown", "t", "other")
+        answer = await client.ask(
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id=GROUP,
+            generation_id_or_member_epoch=-1,
+            topics=tuple(
+                offset_commit.OffsetCommitRequestTopic(name=name, partitions=(part,))
+                for name in names
+            ),
+        )
+        unknown = ErrorCode.unknown_topic_or_partition
+        assert [(topic.name, topic.partitions[0].error_code) for topic in answer.topics] == list(
+            zip(names, (unknown, NONE, unknown), strict=True)
+        )
+        assert await fetch(client, 9, topic_id) == 7
+
+
 async def test_a_fetch_of_any_version_leaves_out_what_an_earlier_topic_had(tmp_path: Path) -> None:
     """As left by a commit that was parked while its topic was deleted."""
     async with running(tmp_path) as context:

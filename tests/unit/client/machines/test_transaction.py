@@ -70,6 +70,16 @@ def test_an_empty_transaction_ends_without_the_coordinator() -> None:
     assert machine.end_must_be_sent
 
 
+@pytest.mark.parametrize("group", [False, True])
+def test_an_end_is_sent_for_what_was_added_and_nothing_else(group: bool) -> None:
+    machine = in_transaction(1)
+    if group:
+        machine.group_added("g")
+    else:
+        machine.partitions_added([A])
+    assert machine.end_must_be_sent
+
+
 def test_a_failed_transaction_can_only_be_aborted() -> None:
     machine = in_transaction(2)
     lost = DeliveryTimeoutError("t-0")
