@@ -9,7 +9,7 @@ from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import Record, build_batch
-from oncelog.replication import PartitionState
+from oncelog.replication.replica import Assignment, OfflineState
 from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import LogConfig, PartitionLog
 
@@ -63,7 +63,7 @@ def make_partition(
 ) -> Partition:
     name = TopicPartition(topic, 0)
     log = PartitionLog.open(SystemDisk(), str(folder / str(name)), name, LogConfig(), NOW_MS)
-    state = PartitionState(ME, TOPIC_ID, log_end_offset=log.log_end_offset)
+    state = OfflineState.unassigned(ME, TOPIC_ID, log_end_offset=log.log_end_offset)
     failures: list[StorageFailure] = []
     made = Partition(
         name,
@@ -73,8 +73,20 @@ def make_partition(
         failures.append,
         DiskQueue(loop, SystemDisk(), Lane.SYNC, 1),  # type: ignore[arg-type]
     )
-    state.assign(leader=ME, leader_epoch=0, isr=isr, replicas=isr)
+    made.assign(assignment(isr), 0)
     return made
+
+
+def assignment(
+    isr: tuple[int, ...] = (ME,),
+    replicas: tuple[int, ...] | None = None,
+    *,
+    leader: int = ME,
+    epoch: int = 0,
+    min_isr: int = 1,
+) -> Assignment:
+    """A state of a partition; by default this broker leads it alone."""
+    return Assignment(leader, epoch, frozenset(isr), replicas or isr, min_isr)
 
 
 def batch(

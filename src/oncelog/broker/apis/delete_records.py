@@ -91,7 +91,7 @@ def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> Outc
         return ErrorCode.invalid_topic_exception, INVALID_LOW_WATERMARK
     partition = context.partitions.get(topic, index)
     if partition is None:
-        return absent(context.image, topic, index), INVALID_LOW_WATERMARK
+        return absent(context.image, context.broker_id, topic, index), INVALID_LOW_WATERMARK
     error = partition.state.leader_error()
     if error is not ErrorCode.none:
         return error, INVALID_LOW_WATERMARK

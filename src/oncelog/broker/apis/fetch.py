@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.delayed import DelayedFetch
+from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -289,7 +289,7 @@ class Reading:
         ]
 
     def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
-        error = absent(self._context.image, name, index)
+        error = absent(self._context.image, self._context.broker_id, name, index)
         image = self._context.image.partition(name, index)
         if image is None:
             return FetchPartitionResponse(index, error)
@@ -361,7 +361,9 @@ class Reading:
         delayed = DelayedFetch(
             self._attempt,
             partitions.values(),
-            read_committed=self._read_committed,
+            isolation=FetchIsolation.TXN_COMMITTED
+            if self._read_committed
+            else FetchIsolation.HIGH_WATERMARK,
             missing_bytes=self._fetch.min_bytes - self._bytes,
         )
         reply.on_drop = delayed.cancel

@@ -86,7 +86,7 @@ def _partition(
     index = asked.partition_index
     partition = context.partitions.get(topic, index)
     if partition is None:
-        return _result(index, absent(context.image, topic, index))
+        return _result(index, absent(context.image, context.broker_id, topic, index))
     error = partition.state.leader_error(asked.current_leader_epoch)
     if error is not ErrorCode.none:
         return _result(index, error)

@@ -44,7 +44,7 @@ def handle(
 def _partition(context: Context, topic: str, asked: OffsetForLeaderPartition) -> EpochEndOffset:
     partition = context.partitions.get(topic, asked.partition)
     if partition is None:
-        error = absent(context.image, topic, asked.partition)
+        error = absent(context.image, context.broker_id, topic, asked.partition)
         return EpochEndOffset(partition=asked.partition, error_code=error)
     error = partition.state.leader_error(asked.current_leader_epoch)
     if error is not ErrorCode.none:

@@ -253,7 +253,7 @@ def _refusal(
     if name is None:
         return ProducePartitionResponse(index, ErrorCode.unknown_topic_id)
     if error in (ErrorCode.unknown_topic_or_partition, ErrorCode.not_leader_or_follower):
-        error = absent(context.image, name, index)
+        error = absent(context.image, context.broker_id, name, index)
         image = context.image.partition(name, index)
         if image is None:
             return ProducePartitionResponse(index, error)

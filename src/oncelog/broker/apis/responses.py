@@ -27,10 +27,11 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
     return tuple(first.values())
 
 
-def absent(image: MetadataImage, topic: str, index: int) -> ErrorCode:
+def absent(image: MetadataImage, broker_id: int, topic: str, index: int) -> ErrorCode:
     """Return the error for a partition that this broker does not host."""
     held = image.partition(topic, index)
     if held is None:
         return ErrorCode.unknown_topic_or_partition
-    # Its log directory has been offline since the start.
-    return ErrorCode.kafka_storage_error if held.offline_replicas else _NOT_LEADER
+    # Its log directory here has been offline since the start. Another broker's says nothing of us.
+    is_off_line = broker_id in held.offline_replicas
+    return ErrorCode.kafka_storage_error if is_off_line else _NOT_LEADER

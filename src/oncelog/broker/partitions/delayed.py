@@ -15,17 +15,33 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Callable, Iterable
+from enum import Enum
 from typing import Protocol
 
 from oncelog.core.errors import ErrorCode
 
-__all__ = ["CommitWaiters", "DelayedFetch", "DelayedProduce", "FetchPurgatory"]
+__all__ = [
+    "CommitWaiters",
+    "DelayedFetch",
+    "DelayedProduce",
+    "FetchIsolation",
+    "FetchPurgatory",
+]
 
 CommitCallback = Callable[[ErrorCode], None]
 
 
 OnReached = Callable[[int, CommitCallback], None]
 """Calls back when an offset is reached: `Partition.on_committed` or `Partition.on_synced`."""
+
+
+class FetchIsolation(Enum):
+    """The end up to which a fetch reads, whose move wakes it (Kafka's name)."""
+
+    LOG_END = "log end"
+    """A follower's."""
+    HIGH_WATERMARK = "high watermark"
+    TXN_COMMITTED = "last stable offset"
 
 
 class Watched(Protocol):
@@ -129,8 +145,8 @@ class DelayedFetch:
         "_timer",
         "is_done",
         "is_woken",
+        "isolation",
         "missing_bytes",
-        "read_committed",
     )
 
     def __init__(
@@ -138,13 +154,13 @@ class DelayedFetch:
         attempt: Callable[[bool], int],
         partitions: Iterable[Watched],
         *,
-        read_committed: bool,
+        isolation: FetchIsolation,
         missing_bytes: int,
     ) -> None:
         self._attempt = attempt
         self._partitions = tuple(partitions)
         self._timer: asyncio.TimerHandle | None = None
-        self.read_committed = read_committed
+        self.isolation = isolation
         self.missing_bytes = missing_bytes
         self.is_woken = False
         self.is_done = False

@@ -38,7 +38,7 @@ from oncelog.core.limits import (
     PRODUCERS_SWEPT_PER_TURN_COUNT_MAX,
     TIMER_MS_MAX,
 )
-from oncelog.replication.partition import PartitionState
+from oncelog.replication.replica import Assignment, OfflineState
 from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
@@ -244,15 +244,14 @@ class PartitionManager:
         if partition is None:
             return
         partition.log.config = config
-        state = partition.state
-        state.assign(
-            leader=image.leader,
-            leader_epoch=image.leader_epoch,
-            isr=image.isr,
-            replicas=image.replicas,
-            min_insync_replicas=self._config.topic_int(topic.config, "min.insync.replicas"),
+        given = Assignment(
+            image.leader,
+            image.leader_epoch,
+            frozenset(image.isr),
+            image.replicas,
+            self._config.topic_int(topic.config, "min.insync.replicas"),
         )
-        partition.role_changed()
+        partition.assign(given, self.clock.monotonic_ms())
 
     def _begin(
         self,
@@ -263,7 +262,7 @@ class PartitionManager:
     ) -> Partition:
         made.config = config
         made.producers.producer_limit = self._producer_limit
-        state = PartitionState(
+        state = OfflineState.unassigned(
             self._broker_id,
             topic.topic_id,
             # Where every message is synced, a consumer gets no message before its sync.
@@ -299,8 +298,7 @@ class PartitionManager:
                 self._high_watermarks.pop(label, None)
                 self._flushed_ms.pop(label, None)
                 self.cleaner.forget(label)
-                partition.state.resign()
-                partition.stop(ErrorCode.unknown_topic_or_partition)
+                partition.resign(ErrorCode.unknown_topic_or_partition)
                 if len(dropped) % PARTITIONS_PER_TURN_COUNT_MAX == 0:
                     await self.clock.sleep(0)
         if dropped:
@@ -432,8 +430,7 @@ class PartitionManager:
         partition = self._partitions.pop(topic_partition)
         self._moving.add(topic_partition)
         self._high_watermarks[topic_partition] = partition.state.high_watermark
-        partition.state.resign()
-        partition.stop(ErrorCode.not_leader_or_follower)
+        partition.resign(ErrorCode.not_leader_or_follower)
 
     def rejoin(self, topic_partition: TopicPartition) -> None:
         """Let the partition follow the image again."""
@@ -454,7 +451,7 @@ class PartitionManager:
             return
         gone = [p for p in self._partitions.values() if p.topic_partition in folder]
         for partition in gone:
-            partition.state.fail()
+            partition.fail()
         self.loop.call_soon(self._told_off_line, gone)
 
     def _told_off_line(self, gone: list[Partition]) -> None:
@@ -469,8 +466,7 @@ class PartitionManager:
     def close(self) -> None:
         """Answer all waiting operations. The owner of the logs closes them afterwards."""
         for partition in self:
-            partition.state.resign()
-            partition.stop(ErrorCode.not_leader_or_follower)
+            partition.resign(ErrorCode.not_leader_or_follower)
         try:
             self._note_high_watermarks()()
         except StorageFailure as failure:

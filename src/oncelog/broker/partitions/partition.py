@@ -21,6 +21,7 @@ from oncelog.broker.partitions.delayed import (
     CommitCallback,
     CommitWaiters,
     DelayedFetch,
+    FetchIsolation,
     FetchPurgatory,
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
@@ -28,7 +29,8 @@ from oncelog.broker.partitions.meters import TopicMeter
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
-from oncelog.replication.partition import PartitionState, ReplicaRole
+from oncelog.replication.replica import Assignment, OfflineState, ReplicaState
+from oncelog.replication.roles import assign, fail, resign
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
@@ -70,7 +72,7 @@ class Partition:
         self,
         topic_partition: TopicPartition,
         log: PartitionLog,
-        state: PartitionState,
+        state: ReplicaState,
         purgatory: FetchPurgatory,
         on_failure: Callable[[StorageFailure], None],
         syncs: DiskQueue,
@@ -220,10 +222,16 @@ class Partition:
             self._sync_waiters = CommitWaiters()
         self._sync_waiters.add(end_offset, callback)
 
-    def follower_fetched(self, broker_id: int, offset: int) -> None:
-        """Record that a follower has everything below `offset`."""
-        if self.state.follower_end_moved(broker_id, offset):
+    def follower_fetched(self, broker_id: int, offset: int, now_ms: float) -> ErrorCode:
+        """Record that a follower has everything below `offset`, or return why its fetch errs."""
+        state = self.state
+        before = state.high_watermark
+        error = state.follower_fetched(
+            broker_id, offset, log_end_offset=self.log.log_end_offset, now_ms=now_ms
+        )
+        if state.high_watermark > before:
             self._advanced()
+        return error
 
     def readable_end(self, read_committed: bool) -> int:
         """No consumer gets an offset at or above this one (INV-7)."""
@@ -240,8 +248,22 @@ class Partition:
         for fetch in self.fetches:
             self._purgatory.wake(fetch)
 
-    def role_changed(self) -> None:
-        """Apply a new role: operations that waited under another role are answered."""
+    def resign(self, error: ErrorCode) -> None:
+        """Give the role up, and answer all operations parked here."""
+        self.state = resign(self.state)
+        self.stop(error)
+
+    def fail(self) -> None:
+        """Give the role up, for the log directory has failed. `stop` follows."""
+        self.state = fail(self.state)
+
+    def assign(self, given: Assignment, now_ms: float) -> None:
+        """Take the role that the metadata gives; `now_ms` is of the monotonic clock.
+
+        Operations that waited under another role are answered.
+        """
+        end = self.log.log_end_offset
+        self.state = assign(self.state, given, log_end_offset=end, now_ms=now_ms)
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
         else:
@@ -287,7 +309,7 @@ class Partition:
             return
         if failure is not None:
             raise failure
-        if self.state.role is ReplicaRole.OFFLINE:
+        if isinstance(self.state, OfflineState):
             return
         log = self.log
         end = log.log_end_offset
@@ -311,9 +333,14 @@ class Partition:
         return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
 
     def _grown(self, byte_count: int) -> None:
-        """Subtract the appended bytes from those that the parked fetches miss."""
+        """Subtract the appended bytes from those that the parked fetches miss.
+
+        Those that read to the log's end need not wait for the high watermark.
+        """
         for fetch in self.fetches:
             fetch.missing_bytes -= byte_count
+            if fetch.isolation is FetchIsolation.LOG_END and fetch.missing_bytes <= 0:
+                self._purgatory.wake(fetch)
 
     def _advanced(self) -> None:
         """Apply a new high watermark: first to commit waiters, then to readers."""
@@ -328,5 +355,6 @@ class Partition:
         if self.fetches:
             stable_moved = stable > stable_before
             for fetch in self.fetches:
-                if fetch.missing_bytes <= 0 and (stable_moved or not fetch.read_committed):
+                reads_committed = fetch.isolation is FetchIsolation.TXN_COMMITTED
+                if fetch.missing_bytes <= 0 and (stable_moved or not reads_committed):
                     self._purgatory.wake(fetch)

@@ -1,40 +1,31 @@
-"""What a replica's role machine must say, worked out from all that the replica was told.
+"""What a replica's role must say, worked out from all that the replica was told.
 
-`ExpectedReplica` is told the same as a `PartitionState`, keeps the facts and derives the rest from
-them each time it is asked. It shares no code with `oncelog.replication`.
+`ExpectedReplica` is told the same as a `ReplicaState`, keeps the facts and derives the rest from
+them each time it is asked. Of `oncelog.replication` it shares only the values.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from oncelog.core.errors import ErrorCode
-from oncelog.replication.partition import PartitionState
+from oncelog.replication.replica import Assignment, ReplicaState
 
-__all__ = ["Assignment", "ExpectedReplica"]
+__all__ = ["ExpectedReplica", "Visit"]
 
 NONE = -1
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """One state of the partition, as the controller wrote it; -1 for no leader."""
-
-    leader: int
-    leader_epoch: int
-    isr: frozenset[int]
-    replicas: tuple[int, ...]
-    min_insync_replicas: int | None
-    """The topic's setting; None: as before."""
+Visit = tuple[int, int, int]
+"""A fetch: its offset, the leader's log end and the time then."""
 
 
 @dataclass(slots=True)
 class ExpectedReplica:
-    """One replica. `end` is the log end that it was told of, `fetched` what followers had.
+    """One replica. `end` is the log end that it was told of.
 
-    `fetched` has the followers that are in the ISR now and have fetched in this leadership since
-    they are in it.
+    `visits` has the fetches of each other replica in this leadership, `asked` whom the controller
+    was asked to add to the ISR by the present state.
     """
 
     broker_id: int
@@ -43,8 +34,10 @@ class ExpectedReplica:
     assigned: Assignment | None = None
     is_serving: bool = False
     is_failed: bool = False
-    min_insync_replicas: int = 1
-    fetched: dict[int, int] = field(default_factory=dict)
+    began: tuple[int, int] = (0, 0)
+    """The log end at the begin of the leadership, and the time."""
+    visits: dict[int, list[Visit]] = field(default_factory=dict)
+    asked: set[int] = field(default_factory=set)
 
     @property
     def is_leader(self) -> bool:
@@ -59,25 +52,29 @@ class ExpectedReplica:
         return self.is_serving and not self.is_leader
 
     @property
+    def min_insync_replicas(self) -> int:
+        """How many have to be in sync: never more than there are."""
+        given = self.assigned
+        return 0 if given is None else sorted((given.min_insync_replicas, len(given.replicas)))[0]
+
+    @property
     def has_enough_replicas(self) -> bool:
         """Whether what is appended now may be committed."""
         return self.assigned is not None and len(self.assigned.isr) >= self.min_insync_replicas
 
-    def assign(self, given: Assignment) -> bool:
+    def assign(self, given: Assignment, log_end: int, now: int) -> bool:
         """Take an assignment, unless it is older than one before, or the folder has failed."""
         before = self.assigned
-        if self.is_failed or (before is not None and given.leader_epoch < before.leader_epoch):
+        if self.is_failed or (before is not None and _epochs(given) < _epochs(before)):
             return False
-        is_same_leadership = before is not None and (before.leader, before.leader_epoch) == (
-            given.leader,
-            given.leader_epoch,
-        )
-        stayed = given.isr if is_same_leadership and given.leader == self.broker_id else ()
-        self.fetched = {who: self.fetched[who] for who in stayed if who in self.fetched}
-        if given.min_insync_replicas is not None:
-            self.min_insync_replicas = sorted((given.min_insync_replicas, len(given.replicas)))[0]
+        led = before if self.is_leader else None
         self.assigned = given
         self.is_serving = True
+        if led is None or not self.is_leader or led.leader_epoch < given.leader_epoch:
+            self.began = log_end, now
+            self.visits, self.asked = {}, set()
+        elif led.partition_epoch < given.partition_epoch:
+            self.asked = set()
         self._commit()
         return True
 
@@ -85,19 +82,35 @@ class ExpectedReplica:
         """Give its role up."""
         self.is_serving = False
         self.is_failed = self.is_failed or failed
-        self.fetched = {}
+        self.visits, self.asked = {}, set()
 
     def reach(self, end: int) -> bool:
         """Note its own log end. Returns whether the high watermark moved."""
         self.end = end
         return self._commit()
 
-    def fetch(self, follower: int, offset: int) -> bool:
-        """Note a follower's. Returns whether the high watermark moved."""
-        if not self.is_leader or self.assigned is None or follower not in self.assigned.isr:
-            return False
-        self.fetched[follower] = offset
-        return self._commit()
+    def fetch(self, follower: int, visit: Visit) -> ErrorCode:
+        """Note a follower's fetch. Returns the error for it."""
+        if not self.is_leader or self.assigned is None:
+            return self.error(NONE)
+        if follower == self.broker_id or follower not in self.assigned.replicas:
+            return ErrorCode.unknown_leader_epoch
+        offset, log_end, _ = visit
+        if offset > log_end:
+            return ErrorCode.offset_out_of_range
+        self.visits.setdefault(follower, []).append(visit)
+        self._commit()
+        return ErrorCode.none
+
+    def may_join(self, follower: int, offset: int) -> bool:
+        """Whether who fetches there has all that any leader may know to be committed."""
+        is_counted = self.assigned is None or follower in self.assigned.isr | self.asked
+        return not is_counted and offset >= self.began[0] and offset >= self.high_watermark
+
+    def join(self, follower: int) -> None:
+        """Note that the controller is asked to add it."""
+        self.asked.add(follower)
+        self._commit()
 
     def learn(self, high_watermark: int) -> bool:
         """Note the leader's high watermark. Returns whether its own moved."""
@@ -121,12 +134,25 @@ class ExpectedReplica:
             return ErrorCode.unknown_leader_epoch
         return ErrorCode.none if self.is_leader else ErrorCode.not_leader_or_follower
 
+    def lagging(self, now: int, lag_max: int) -> set[int]:
+        """Who of the ISR has not been seen with all that the leader had for so long."""
+        isr = self.assigned.isr if self.is_leader and self.assigned is not None else frozenset()
+        return {each for each in isr - {self.broker_id} if now - self._caught_up(each) > lag_max}
+
+    def _caught_up(self, follower: int) -> int:
+        visits = self.visits.get(follower, [])
+        at_once = [at for offset, end, at in visits if offset >= end]
+        by_the_next = [first[2] for first, then in pairwise(visits) if then[0] >= first[1]]
+        return max([self.began[1], *at_once, *by_the_next])
+
     def _commit(self) -> bool:
-        """The high watermark is the smallest end over the ISR, and never falls."""
+        """The high watermark is the smallest end over the maximal ISR, and never falls."""
         if not self.is_leader or not self.has_enough_replicas or self.assigned is None:
             return False
-        followers = self.assigned.isr - {self.broker_id}
-        return self._raise_to(min([self.end, *(self.fetched.get(each, 0) for each in followers)]))
+        ends = [self.end]
+        for each in (self.assigned.isr | self.asked) - {self.broker_id}:
+            ends.append(self.visits[each][-1][0] if self.visits.get(each) else 0)
+        return self._raise_to(min(ends))
 
     def _raise_to(self, offset: int) -> bool:
         if offset <= self.high_watermark:
@@ -134,13 +160,10 @@ class ExpectedReplica:
         self.high_watermark = offset
         return True
 
-    def compare(self, state: PartitionState) -> Iterator[str]:
-        """Compare everything that the machine shows."""
+    def compare(self, state: ReplicaState) -> Iterator[str]:
+        """Compare everything that the role shows."""
         given = self.assigned
-        is_assigned = given is not None
-        role = "leader" if self.is_leader else "follower" if self.is_follower else "offline"
         pairs: Sequence[tuple[str, object, object]] = (
-            ("role", state.role.value, role),
             ("is_leader", state.is_leader, self.is_leader),
             ("is_failed", state.is_failed, self.is_failed),
             ("leader", state.leader, given.leader if given else NONE),
@@ -153,5 +176,9 @@ class ExpectedReplica:
             ("high_watermark", state.high_watermark, self.high_watermark),
         )
         for name, held, implied in pairs:
-            if held != implied and (is_assigned or name != "has_enough_replicas"):
+            if held != implied and (given is not None or name != "has_enough_replicas"):
                 yield f"{name} is {held}, by what it was told {implied}"
+
+
+def _epochs(given: Assignment) -> tuple[int, int]:
+    return given.leader_epoch, given.partition_epoch

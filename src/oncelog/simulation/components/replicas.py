@@ -5,9 +5,9 @@ of what it decides. Here one to four of them are told drawn sequences of appends
 answers, elections, changes of the ISR and of `min.insync.replicas`, deaths and failures, late and
 twice. Each is compared with `ExpectedReplica` after every step, and the logs with INV-1 and INV-7.
 
-The controller and the fetching are the simulation's own, as plain as possible. The leader learns at
-once of a follower that joins the ISR (its high watermark must count that one from then on), of all
-else at any time later.
+The controller and the fetching are the simulation's own, as plain as possible. Brokers learn of
+each state of the partition at any time later. What a leader asks of the controller arrives late,
+twice or never, and is refused when the state, or a life of the two brokers, has ended since.
 """
 
 from __future__ import annotations
@@ -17,30 +17,43 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicId
-from oncelog.replication.partition import PartitionState
-from oncelog.simulation.components.replica_model import Assignment, ExpectedReplica
+from oncelog.replication.divergence import truncation_offset
+from oncelog.replication.follower import FollowerState
+from oncelog.replication.leader import LeaderState
+from oncelog.replication.replica import Assignment, OfflineState, ReplicaState
+from oncelog.replication.roles import assign, fail, resign
+from oncelog.simulation.components.replica_model import ExpectedReplica
 
-__all__ = ["SimulatedReplicas", "replicas"]
+__all__ = ["Rules", "SimulatedReplicas", "replicas"]
 
 LIVES_COUNT: Final = 5
 STEPS_COUNT: Final = 200
 """Together some 3 ms of work."""
 TOPIC_ID: Final = TopicId(int=1)
 NONE: Final = -1
+LAG_MAX: Final = 30
+"""In steps, which are this simulation's time."""
 _WEIGHTS: Final = {"append": 12.0, "fetch": 30.0, "hear": 25.0, "start": 8.0, "join the ISR": 5.0}
 """How much more often than the other steps each is taken."""
 Record = tuple[int, int]
 """The leader epoch that wrote it, and its number."""
 
 
-def replicas(rng: random.Random, machine: type[PartitionState] = PartitionState) -> Iterator[str]:
+class Rules(NamedTuple):
+    """The rules on trial; tests plant others."""
+
+    assign: Callable[..., ReplicaState] = assign
+    truncation_offset: Callable[..., int] = truncation_offset
+
+
+def replicas(rng: random.Random, rules: Rules | None = None) -> Iterator[str]:
     """Simulate some lives of a partition; yield what is wrong at the first step that is."""
     for life in range(LIVES_COUNT):
-        cluster = SimulatedReplicas(rng, machine)
+        cluster = SimulatedReplicas(rng, rules or Rules())
         for number in range(STEPS_COUNT):
             name = cluster.step()
             if cluster.wrong:
@@ -54,13 +67,15 @@ class _Replica:
     """One broker. `machine` and `expected` are None while it is dead; the log outlives it."""
 
     id: int
-    machine: PartitionState | None = None
+    machine: ReplicaState | None = None
     expected: ExpectedReplica | None = None
     records: list[Record] = field(default_factory=list)
     feed: deque[Assignment] = field(default_factory=deque)
     """What the controller wrote and it was not told yet."""
     taken: list[Assignment] = field(default_factory=list)
     checkpoint: int = 0
+    life: int = 0
+    """How often it has started: its broker epoch."""
 
     @property
     def last_epoch(self) -> int:
@@ -71,21 +86,39 @@ class _Replica:
         ends = [(own, at + 1) for at, (own, _) in enumerate(self.records) if own <= epoch]
         return ends[-1] if ends else (NONE, 0)
 
+    @property
+    def epochs(self) -> list[tuple[int, int]]:
+        """The epochs in the log, with the offsets where they begin."""
+        epochs = [epoch for epoch, _ in self.records]
+        return [(epoch, epochs.index(epoch)) for epoch in sorted(set(epochs))]
+
+
+class _Ask(NamedTuple):
+    """A leader's request to the controller to add a follower to the ISR (AlterPartition)."""
+
+    leader: int
+    follower: int
+    leader_life: int
+    follower_life: int
+    leader_epoch: int
+    partition_epoch: int
+
 
 class SimulatedReplicas:
     """The brokers of one partition, and a controller."""
 
-    def __init__(self, rng: random.Random, machine: type[PartitionState]) -> None:
+    def __init__(self, rng: random.Random, rules: Rules) -> None:
         self._rng = rng
-        self._machine = machine
+        self._rules = rules
+        self._now = 0
         count = rng.choice((1, 2, 3, 3, 4))
         self._brokers = [_Replica(index) for index in range(count)]
         self._may_be_unclean = rng.random() < 0.15
         self._numbers = 0
         self.committed: list[Record] = []
         """All records that any high watermark has passed."""
-        self._caught_up: dict[int, int] = {}
-        """Ends of followers, as the present leader saw them in its present epoch."""
+        self._asked: list[_Ask] = []
+        """Requests under way to the controller, also those that it has had once."""
         order = list(range(count))
         rng.shuffle(order)
         self._state = Assignment(
@@ -109,7 +142,7 @@ class SimulatedReplicas:
             "fail": self._fail,
             "note a checkpoint": self._checkpoint,
             "begin again": self._begin_again,
-            "ask what is refused": self._misuse,
+            "fetch what is refused": self._misuse,
         }
         self._names = list(self._steps)
         weights = [_WEIGHTS.get(name, 1.0) * rng.choice((0.2, 1.0, 1.0)) for name in self._names]
@@ -119,6 +152,7 @@ class SimulatedReplicas:
 
     def step(self) -> str:
         """Do one thing; return its name."""
+        self._now += 1
         name = self._rng.choices(self._names, cum_weights=self._weights)[0]
         try:
             self._steps[name]()
@@ -144,6 +178,9 @@ class SimulatedReplicas:
                 machine.leader_error(epoch),
                 expected.error(epoch),
             )
+        if isinstance(machine, LeaderState):
+            implied = expected.lagging(self._now, LAG_MAX)
+            self._same("who lags", machine.lagging(self._now, LAG_MAX), implied)
         committed = broker.records[: machine.high_watermark]
         if machine.high_watermark > len(broker.records):
             self.wrong.append(f"INV-7: replica {broker.id} has committed more than there is")
@@ -202,22 +239,16 @@ class SimulatedReplicas:
         broker = self._one()
         if broker.machine is None or not broker.taken:
             return
-        given = self._rng.choice(broker.taken[-3:])
-        if given.leader_epoch < broker.taken[-1].leader_epoch or given == broker.taken[-1]:
-            self._take(broker, given)
+        self._take(broker, self._rng.choice(broker.taken[-3:]))
 
     def _take(self, broker: _Replica, given: Assignment) -> None:
         machine, expected = broker.machine, broker.expected
         if machine is None or expected is None:
             return
-        taken = machine.assign(
-            leader=given.leader,
-            leader_epoch=given.leader_epoch,
-            isr=given.isr,
-            replicas=given.replicas,
-            min_insync_replicas=given.min_insync_replicas,
-        )
-        self._same("whether it is taken", taken, expected.assign(given))
+        end = len(broker.records)
+        broker.machine = self._rules.assign(machine, given, log_end_offset=end, now_ms=self._now)
+        taken = expected.assign(given, end, self._now)
+        self._same("whether it is taken", broker.machine is not machine, taken)
         if taken:
             broker.taken.append(given)
         self._look_at(broker)
@@ -227,10 +258,9 @@ class SimulatedReplicas:
         broker = self._one()
         if broker.machine is None or broker.expected is None or broker.expected.is_failed:
             return
-        broker.machine.resign()
+        broker.machine = resign(broker.machine)
         broker.expected.stop()
         self._look_at(broker)
-        self._caught_up.pop(broker.id, None)
         if self._rng.random() < 0.5:
             self._leave_isr()
         if self._rng.random() < 0.5:
@@ -242,7 +272,7 @@ class SimulatedReplicas:
     def _fail(self) -> None:
         broker = self._one()
         if broker.machine is not None and broker.expected is not None and self._rng.random() < 0.3:
-            broker.machine.fail()
+            broker.machine = fail(broker.machine)
             broker.expected.stop(failed=True)
             self._look_at(broker)
 
@@ -257,7 +287,6 @@ class SimulatedReplicas:
         broker.machine = broker.expected = None
         broker.feed.clear()
         broker.taken.clear()
-        self._caught_up.pop(broker.id, None)
         if broker.id not in self._state.isr and self._rng.random() < 0.5:
             del broker.records[self._rng.randint(0, len(broker.records)) :]
 
@@ -265,16 +294,15 @@ class SimulatedReplicas:
         broker = self._one()
         if broker.machine is None or broker.machine.is_failed:
             self._start(broker)
-            if broker.id == self._state.leader:
-                # A broker leads only by a state written after its start: in its former epoch it
-                # would let followers join the ISR that lack what it knew to be committed.
+            if broker.id == self._state.leader and self._rng.random() < 0.5:
                 self._lead(broker.id, self._state.isr)
 
     def _start(self, broker: _Replica) -> None:
         end = len(broker.records)
         if self._rng.random() < 0.2:  # The rest counts once it is synced.
             end = self._rng.randint(min(broker.checkpoint, end), end)
-        broker.machine = self._machine(
+        broker.life += 1
+        broker.machine = OfflineState.unassigned(
             broker.id, TOPIC_ID, log_end_offset=end, high_watermark=broker.checkpoint
         )
         broker.expected = ExpectedReplica(broker.id, end, sorted((end, broker.checkpoint))[0])
@@ -288,7 +316,7 @@ class SimulatedReplicas:
         expected = broker.expected
         if expected is None or not expected.is_follower or broker.id in self._state.isr:
             return
-        self._caught_up.pop(broker.id, None)
+        broker.life += 1
         self._truncate(broker, self._rng.randint(0, len(broker.records)))
 
     # --- replication
@@ -314,28 +342,57 @@ class SimulatedReplicas:
         if error is not ErrorCode.none:
             return
         epoch, end = leader.end_of_epoch(follower.last_epoch)
-        if epoch < follower.last_epoch or end < len(follower.records):
-            self._truncate(follower, min(end, follower.end_of_epoch(epoch)[1]))
+        offset = len(follower.records)
+        if epoch < follower.last_epoch or end < offset:
+            cut = self._rules.truncation_offset(epoch, end, follower.epochs, offset)
+            if cut >= offset:
+                self.wrong.append(f"replica {follower.id} would ask the same for ever")
+            self._truncate(follower, cut)
             return
-        offset, readable = len(follower.records), leader.machine.log_end_offset
-        if offset > readable:
+        visit = offset, len(leader.records), self._now
+        error = self._visit(leader, follower.id, visit)
+        if error is not ErrorCode.none:
             return
-        moved = leader.machine.follower_end_moved(follower.id, offset)
-        self._same("whether a fetch commits", moved, leader.expected.fetch(follower.id, offset))
-        self._look_at(leader)
-        if leader.id == self._state.leader and given.leader_epoch == self._state.leader_epoch:
-            self._caught_up[follower.id] = offset
+        if isinstance(leader.machine, LeaderState):
+            self._may_join(leader, leader.machine, follower)
         if self._rng.random() < 0.1:
             return  # The answer is lost.
-        follower.records += leader.records[offset : min(readable, offset + 4)]
+        follower.records += leader.records[offset : offset + 4]
         self._tell_end(follower)
+        assert isinstance(follower.machine, FollowerState)
         high_watermark = leader.machine.high_watermark
         moved = follower.machine.leader_high_watermark(high_watermark)
         self._same("whether it learns", moved, follower.expected.learn(high_watermark))
         self._look_at(follower)
 
+    def _visit(self, leader: _Replica, follower: int, visit: tuple[int, int, int]) -> ErrorCode:
+        """Let a leader hear of a fetch; returns its answer."""
+        if leader.machine is None or leader.expected is None:
+            return ErrorCode.none
+        offset, log_end, now = visit
+        error = leader.machine.follower_fetched(
+            follower, offset, log_end_offset=log_end, now_ms=now
+        )
+        self._same("the error of a fetch", error, leader.expected.fetch(follower, visit))
+        self._look_at(leader)
+        return error
+
+    def _may_join(self, leader: _Replica, machine: LeaderState, follower: _Replica) -> None:
+        """The leader asks for an ISR with one that has its committed records, if it likes."""
+        if leader.expected is None:
+            return
+        may = machine.may_join(follower.id, len(follower.records))
+        implied = leader.expected.may_join(follower.id, len(follower.records))
+        self._same("whether it may join", may, implied)
+        if may and self._rng.random() < 0.5:
+            epochs = machine.leader_epoch, machine.partition_epoch
+            self._asked.append(_Ask(leader.id, follower.id, leader.life, follower.life, *epochs))
+            machine.join(follower.id)
+            leader.expected.join(follower.id)
+            self._look_at(leader)
+
     def _truncate(self, follower: _Replica, end: int) -> None:
-        if follower.machine is None or follower.expected is None:
+        if not isinstance(follower.machine, FollowerState) or follower.expected is None:
             return
         del follower.records[end:]
         follower.machine.truncated(end)
@@ -344,18 +401,12 @@ class SimulatedReplicas:
 
     # --- the controller
 
-    def _write(self, state: Assignment, *, at_once: int = NONE) -> None:
-        """Tell all brokers of a new state of the partition in order, one of them at once."""
-        if state.leader_epoch > self._state.leader_epoch:
-            self._caught_up = {}
-        self._state = state
-        if self._rng.random() < 0.15:
-            state = replace(state, min_insync_replicas=None)
+    def _write(self, state: Assignment) -> None:
+        """Tell all brokers of a new state of the partition, in order."""
+        self._state = replace(state, partition_epoch=self._state.partition_epoch + 1)
         for broker in self._brokers:
             if broker.machine is not None:
-                broker.feed.append(state)
-            while broker.id == at_once and broker.feed:
-                self._take(broker, broker.feed.popleft())
+                broker.feed.append(self._state)
 
     def _is_alive(self, broker_id: int) -> bool:
         machine = self._brokers[broker_id].machine
@@ -419,23 +470,18 @@ class SimulatedReplicas:
             self._write(replace(state, isr=left))
 
     def _join_isr(self) -> None:
-        """The leader asks for an ISR with one that has its committed records and its epoch's start.
-
-        It has to have been told of all states before.
-        """
-        state, leader = self._state, self._of(self._state.leader)
-        if leader is None or leader.machine is None or not leader.machine.is_leader or leader.feed:
+        """Carry out what a leader has asked, or refuse it; it may come again, or never."""
+        if not self._asked:
             return
-        began = sum(1 for epoch, _ in leader.records if epoch < state.leader_epoch)
-        due = max(began, leader.machine.high_watermark)
-        ready = [
-            each
-            for each, end in sorted(self._caught_up.items())
-            if end >= due and each not in state.isr and self._is_alive(each)
-        ]
-        if ready:
-            isr = state.isr | {self._rng.choice(ready)}
-            self._write(replace(state, isr=isr), at_once=leader.id)
+        ask = self._rng.choice(self._asked)
+        if self._rng.random() < 0.5:
+            self._asked.remove(ask)
+        state = self._state
+        leader, follower = self._brokers[ask.leader], self._brokers[ask.follower]
+        present = leader.life, follower.life, state.leader_epoch, state.partition_epoch
+        may = ask[2:] == present and self._is_alive(follower.id)
+        if may and self._rng.random() < 0.8:
+            self._write(replace(state, isr=state.isr | {follower.id}))
 
     def _change_minimum(self) -> None:
         minimum = self._rng.choice((1, 2, 3, 9))
@@ -444,25 +490,11 @@ class SimulatedReplicas:
     # --- what must be refused
 
     def _misuse(self) -> None:
-        """Call a machine as no caller may; it must refuse, and be as it was."""
+        """Let one hear of fetches that it must refuse, and be as it was."""
         broker = self._one()
+        end = len(broker.records)
+        for follower in (99, broker.id, self._one().id):
+            self._visit(broker, follower, (end + 1, end, self._now))
         machine = broker.machine
-        if machine is None:
-            return
-        if machine.is_leader and self._rng.random() < 0.5:
-            if machine.log_end_offset:
-                self._refused(lambda: machine.truncated(machine.log_end_offset - 1))
-        else:
-            self._refused(lambda: machine.follower_end_moved(99, machine.log_end_offset + 1))
-        if not machine.is_leader:
-            self._same("a fetch at a follower", machine.follower_end_moved(99, 0), False)
-        elif machine.leader_high_watermark(machine.high_watermark + 1):
-            self.wrong.append("a leader believed another's high watermark")
-        self._look_at(broker)
-
-    def _refused(self, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except InvariantViolation:
-            return
-        self.wrong.append("a call that breaks an invariant was taken")
+        if isinstance(machine, LeaderState) and machine.may_join(99, end):
+            self.wrong.append("who is no replica may join the ISR")

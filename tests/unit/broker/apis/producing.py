@@ -19,7 +19,7 @@ from oncelog.protocol.produce import encode_produce_request, parse_produce_respo
 from oncelog.runtime.clock import SystemClock
 from tests.unit.broker.context import Client, Running
 from tests.unit.broker.raw import error_of, init_producer, produce
-from tests.unit.broker.support import batch
+from tests.unit.broker.support import assignment, batch
 
 ID = "txn"
 GROUP = "group"
@@ -167,9 +167,9 @@ def replicated(context: Running, topic: str, index: int = 0) -> Partition:
     partition = context.broker.partitions.get(topic, index)
     assert partition is not None
     both = (context.broker.broker_id, FOLLOWER)
-    state = partition.state
-    state.assign(leader=both[0], leader_epoch=state.leader_epoch, isr=both, replicas=both)
-    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    epoch = partition.state.leader_epoch
+    partition.assign(assignment(both, leader=both[0], epoch=epoch), 0)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset, 0)
     return partition
 
 

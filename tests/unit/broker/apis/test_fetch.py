@@ -22,7 +22,7 @@ from tests.unit.broker.raw import (
     until,
     values,
 )
-from tests.unit.broker.support import NOW_MS, batch
+from tests.unit.broker.support import NOW_MS, assignment, batch
 
 LONG_MS = 60_000
 
@@ -151,8 +151,7 @@ async def test_an_epoch_that_diverges_ends_the_wait(context: Running) -> None:
     await produce(client, 9, batch())
     partition = context.broker.partitions.get("t", 0)
     assert partition is not None
-    partition.state.assign(leader=1, leader_epoch=4, isr=(1,), replicas=(1,))
-    partition.role_changed()
+    partition.assign(assignment(epoch=4), 0)
     await produce(client, 9, batch())
     found = await fetch(client, offset=2, last_fetched_epoch=0, min_bytes=1, max_wait_ms=LONG_MS)
     assert tuple(found.diverging_epoch) == (0, 1)
@@ -212,7 +211,7 @@ async def test_the_clients_leader_epoch_is_compared(
 async def test_an_older_leader_epoch_is_fenced(context: Running) -> None:
     partition = context.broker.partitions.get("t", 0)
     assert partition is not None
-    partition.state.assign(leader=1, leader_epoch=4, isr=(1,), replicas=(1,))
+    partition.assign(assignment(epoch=4), 0)
     client = await context.connect()
     assert error_of(await fetch(client, leader_epoch=3)) is ErrorCode.fenced_leader_epoch
 

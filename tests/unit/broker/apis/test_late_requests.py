@@ -28,6 +28,7 @@ from tests.unit.broker.apis.producing import (
 )
 from tests.unit.broker.context import Client, Running
 from tests.unit.broker.raw import fetch, init_producer, values
+from tests.unit.broker.support import assignment
 
 TRANSACTIONS = 6
 
@@ -162,7 +163,7 @@ class Interval:
         return following
 
     def replicate(self) -> None:
-        self.log.follower_fetched(FOLLOWER, self.log.log.log_end_offset)
+        self.log.follower_fetched(FOLLOWER, self.log.log.log_end_offset, 0)
 
 
 @pytest.mark.parametrize("fillers", [0, CONNECTION_QUEUED_REQUESTS_COUNT_MAX + 1])
@@ -183,7 +184,7 @@ async def test_a_request_queued_on_a_closed_connection_is_not_started(
     interval.replicate()
     assert interval.metadata.state is TransactionState.ONGOING
     assert len(interval.metadata.partitions) == 1, "what was added late"
-    interval.log.state.assign(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    interval.log.assign(assignment(), 0)
     assert await following.end(commit=True) is ErrorCode.none
     assert await offset_of(context) == (2, ErrorCode.none)
 
@@ -198,7 +199,7 @@ async def test_a_request_that_waits_on_a_closed_connection_is_not_decided(
     following = await interval.begin_next("t")
     assert interval.metadata.state is TransactionState.ONGOING
     assert len(interval.metadata.partitions) == 1, "what was added late"
-    interval.log.state.assign(leader=1, leader_epoch=0, isr=(1,), replicas=(1,))
+    interval.log.assign(assignment(), 0)
     assert await following.end(commit=True) is ErrorCode.none
 
 

@@ -24,7 +24,7 @@ from tests.unit.broker.raw import (
     until,
 )
 from tests.unit.broker.raw import values as values_of
-from tests.unit.broker.support import NOW_MS, batch
+from tests.unit.broker.support import NOW_MS, assignment, batch
 
 VERSIONS = range(3, 14)
 
@@ -91,9 +91,7 @@ async def test_too_few_in_sync_replicas_refuse_acks_all_only(context: Running) -
     await context.broker.controller.create_topics([TopicToCreate("strict")])
     partition = context.broker.partitions.get("strict", 0)
     assert partition is not None
-    partition.state.assign(
-        leader=1, leader_epoch=0, isr=(1,), replicas=(1, 2), min_insync_replicas=2
-    )
+    partition.assign(assignment((1,), (1, 2), min_isr=2), 0)
     client = await context.connect()
     refused = await produce(client, 9, batch(), topic="strict")
     assert error_of(refused) is ErrorCode.not_enough_replicas
@@ -167,12 +165,12 @@ async def test_a_waiting_produce_lets_a_later_fetch_in_but_answers_first(
     """D13: waiting for the high watermark holds back replies only."""
     partition = context.broker.partitions.get("t", 0)
     assert partition is not None
-    partition.state.assign(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+    partition.assign(assignment((1, 2)), 0)
     client, other = await context.connect(), await context.connect()
     await send_produce(client, 9, batch())
     await send_fetch(client)
     assert (await fetch(other)).high_watermark == 0
-    partition.follower_fetched(2, 1)
+    partition.follower_fetched(2, 1, 0)
     frame = await client.receive()
     assert frame is not None
     assert int.from_bytes(frame[:4], "big") == 77
@@ -184,13 +182,13 @@ async def test_a_produce_that_waits_for_replicas_lets_go_of_its_frame(context: R
     """Else a client that sends ahead makes the broker hold each frame until it is replicated."""
     partition = context.broker.partitions.get("t", 0)
     assert partition is not None
-    partition.state.assign(leader=1, leader_epoch=0, isr=(1, 2), replicas=(1, 2))
+    partition.assign(assignment((1, 2)), 0)
     client = await context.connect()
     await send_produce(client, 9, batch())
     (connection,) = context.broker.server.connections
     await until(lambda: bool(connection._waiting))
     assert [request.body for request in connection._waiting] == [b""]
-    partition.follower_fetched(2, 1)
+    partition.follower_fetched(2, 1, 0)
     assert (await receive_produce(client, 9)).error == 0
 
 

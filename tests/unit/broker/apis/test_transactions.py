@@ -106,7 +106,7 @@ async def test_inv2_tv1_the_first_batch_is_the_one_that_was_bounced(context: Run
     first = replicated(context, "t")
     assert await producing.end(commit=True) is ErrorCode.none
     assert await producing.produce(10, sequence=0, topic="u") is ErrorCode.not_enough_replicas
-    first.follower_fetched(FOLLOWER, first.log.log_end_offset)
+    first.follower_fetched(FOLLOWER, first.log.log_end_offset, 0)
     assert await producing.add("u") == [ErrorCode.none]
     later = await producing.produce(10, sequence=1, topic="u")
     assert later is ErrorCode.out_of_order_sequence_number
@@ -163,7 +163,7 @@ async def test_inv3_a_partition_made_while_another_is_verified_is_not_taken_for_
         assert before is not None
         await controller.delete_topic(before.topic_id)
     await controller.create_topics([TopicToCreate("made")])
-    state.follower_fetched(FOLLOWER, state.log.log_end_offset)
+    state.follower_fetched(FOLLOWER, state.log.log_end_offset, 0)
     refusal = ErrorCode.invalid_txn_state if was_there else ErrorCode.not_leader_or_follower
     assert await waiting == [ErrorCode.none, refusal]
     made = context.broker.partitions.get("made", 0)
@@ -195,11 +195,11 @@ async def test_inv6_offsets_that_wait_for_a_write_of_their_group_go_into_their_o
         elsewhere = Producing(await context.connect(), producing.producer_id, producing.epoch)
         assert await elsewhere.end(commit=True) is ErrorCode.none
         await until(lambda: len(partition.log.producers.verifications) == 0)
-    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+    partition.follower_fetched(FOLLOWER, partition.log.log_end_offset, 0)
     await deletion
     if not is_ended:
         await until(lambda: partition.log.producers.transaction_is_open(producing.producer_id, 0))
-        partition.follower_fetched(FOLLOWER, partition.log.log_end_offset)
+        partition.follower_fetched(FOLLOWER, partition.log.log_end_offset, 0)
     assert await waiting is (ErrorCode.invalid_txn_state if is_ended else ErrorCode.none)
     assert partition.log.producers.transaction_is_open(producing.producer_id, 0) is not is_ended
 

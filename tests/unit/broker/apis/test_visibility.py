@@ -76,10 +76,10 @@ async def test_partitions_show_a_transaction_one_after_the_other(context: Runnin
     partitions = [replicated(context, "t"), replicated(context, "u")]
     assert await producing.end(commit=True, version=5) is NONE
     await until(lambda: all(one.log.log_end_offset == 2 for one in partitions))
-    partitions[0].follower_fetched(FOLLOWER, 2)
-    partitions[1].follower_fetched(FOLLOWER, 1)
+    partitions[0].follower_fetched(FOLLOWER, 2, 0)
+    partitions[1].follower_fetched(FOLLOWER, 1, 0)
     assert (await committed(context, "t"), await committed(context, "u")) == ([b"in t"], [])
-    partitions[1].follower_fetched(FOLLOWER, 2)
+    partitions[1].follower_fetched(FOLLOWER, 2, 0)
     assert (await committed(context, "t"), await committed(context, "u")) == ([b"in t"], [b"in u"])
 
 

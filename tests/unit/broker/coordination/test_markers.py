@@ -87,9 +87,9 @@ async def test_inv4_a_marker_is_reported_only_when_it_is_committed(tmp_path: Pat
     bench = Bench(tmp_path, (ME, OTHER))
     await bench.send(T0)
     marker_end = bench.partition.log.log_end_offset
-    bench.partition.follower_fetched(OTHER, marker_end - 1)
+    bench.partition.follower_fetched(OTHER, marker_end - 1, 0)
     assert bench.reports == []
-    bench.partition.follower_fetched(OTHER, marker_end)
+    bench.partition.follower_fetched(OTHER, marker_end, 0)
     assert bench.reports == [report((T0, ErrorCode.none))]
 
 
@@ -98,8 +98,7 @@ async def test_a_marker_of_a_leadership_that_ends_first_is_reported_as_failed(
 ) -> None:
     bench = Bench(tmp_path, (ME, OTHER))
     await bench.send(T0)
-    bench.partition.state.resign()
-    bench.partition.role_changed()
+    bench.partition.resign(ErrorCode.not_leader_or_follower)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
 
 
@@ -127,7 +126,7 @@ async def test_what_is_left_of_a_transaction_is_marked_where_a_topic_is_gone(
 
 async def test_a_partition_that_is_led_elsewhere_is_reported_as_such(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.partition.state.resign()
+    bench.partition.resign(ErrorCode.not_leader_or_follower)
     await bench.send(T0)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
 
@@ -141,7 +140,7 @@ async def test_a_failed_marker_is_reported_while_another_partition_is_slow(
     await bench.send(GONE, T0, U0)
     failed = report((U0, ErrorCode.not_leader_or_follower), deleted=(GONE,))
     assert bench.reports == [failed]
-    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset, 0)
     assert bench.reports == [failed, report((T0, ErrorCode.none))]
 
 
@@ -149,7 +148,7 @@ async def test_markers_that_are_written_are_reported_together(tmp_path: Path) ->
     """One report for a transaction is the usual case: only failures are worth more."""
     bench = Bench(tmp_path, (ME, OTHER))
     await bench.send(T0, T0)
-    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset, 0)
     assert bench.reports == [report((T0, ErrorCode.none), (T0, ErrorCode.none))]
 
 
@@ -195,7 +194,7 @@ async def test_inv4_what_ended_the_transaction_instead_is_committed_first(tmp_pa
     end_by_other(bench)
     await bench.send(T0)
     assert bench.reports == []
-    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset)
+    bench.partition.follower_fetched(OTHER, bench.partition.log.log_end_offset, 0)
     assert bench.reports == [refused()]
 
 
@@ -203,8 +202,7 @@ async def test_a_leadership_that_ends_meanwhile_has_the_marker_sent_again(tmp_pa
     bench = Bench(tmp_path, (ME, OTHER))
     end_by_other(bench)
     await bench.send(T0)
-    bench.partition.state.resign()
-    bench.partition.role_changed()
+    bench.partition.resign(ErrorCode.not_leader_or_follower)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
 
 

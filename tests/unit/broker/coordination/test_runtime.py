@@ -28,7 +28,14 @@ from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.core.pending import unchanged
 from oncelog.runtime.disk import Disk, SystemDisk
-from tests.unit.broker.support import ME, NOW_MS, TOPIC_ID, HandLoop, make_partition
+from tests.unit.broker.support import (
+    ME,
+    NOW_MS,
+    TOPIC_ID,
+    HandLoop,
+    assignment,
+    make_partition,
+)
 from tests.unit.coordinator.support import no_producer_id
 
 OTHER = 2
@@ -146,7 +153,7 @@ class Bench:
         )
 
     def elect_again(self, epoch: int = 1) -> None:
-        self.partition.state.assign(leader=ME, leader_epoch=epoch, isr=(ME,), replicas=(ME,))
+        self.partition.assign(assignment(epoch=epoch), 0)
         self.follow()
 
     def delete_topic(self, name: str) -> None:
@@ -174,7 +181,7 @@ async def test_nothing_leaves_before_the_high_watermark_passes_the_record(tmp_pa
     assert not answer.done
     assert bench.machines[0].applied == []
     assert bench.effects == []
-    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 1, 0)
     assert answer.result == b"a"
     assert bench.effects == ["effect"]
 
@@ -195,7 +202,7 @@ async def test_inv6_an_append_that_waited_is_for_the_transaction_it_was_verified
     bench.partition.append_marker(
         PRODUCER, EPOCH, 0, commit=True, now_ms=NOW_MS, transaction_version=0
     )
-    bench.partition.follower_fetched(OTHER, log.log_end_offset)
+    bench.partition.follower_fetched(OTHER, log.log_end_offset, 0)
     assert parked.result is ErrorCode.invalid_txn_state
     assert not log.producers.transaction_is_open(PRODUCER, EPOCH)
 
@@ -213,7 +220,7 @@ async def test_inv5_an_append_that_was_fenced_while_it_waited_learns_of_that(
     bench.partition.append_marker(
         PRODUCER, EPOCH + 1, 0, commit=False, now_ms=NOW_MS, transaction_version=0
     )
-    bench.partition.follower_fetched(OTHER, log.log_end_offset)
+    bench.partition.follower_fetched(OTHER, log.log_end_offset, 0)
     assert parked.result is ErrorCode.invalid_producer_epoch
 
 
@@ -233,7 +240,7 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
         for permit in permits
     ]
     for _ in range(3):
-        bench.partition.follower_fetched(OTHER, log.log_end_offset)
+        bench.partition.follower_fetched(OTHER, log.log_end_offset, 0)
     assert [answer.result for answer in parked] == [b"parked", b"parked"]
     assert log.producers.transaction_is_open(PRODUCER, EPOCH)
 
@@ -271,7 +278,7 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     bench.follow()
     bench.partition.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
     assert bench.machines[0].markers == []
-    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 1, 0)
     assert bench.machines[0].markers == [(5, 0, True, 0)]
     bench.elect_again()
     await bench.runtime.loaded()
@@ -301,8 +308,7 @@ async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
     answer = bench.ask(Put("id"))
-    bench.partition.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
-    bench.partition.role_changed()
+    bench.partition.assign(assignment((OTHER,), (ME, OTHER), leader=OTHER, epoch=1), 0)
     bench.follow()
     assert answer.result is ErrorCode.not_coordinator
     assert bench.ask(Put("id")) == ("refused", ErrorCode.not_coordinator)
@@ -317,7 +323,7 @@ async def test_a_parked_request_is_dropped_with_its_connection(tmp_path: Path) -
     assert bench.runtime.parked_count == 1
     parked.drop()
     assert bench.runtime.parked_count == 0
-    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 1, 0)
     assert first.result == b"first"
     assert not parked.done
     assert bench.partition.log.log_end_offset == 1
@@ -329,7 +335,7 @@ async def test_a_decided_request_goes_on_when_its_connection_closes(tmp_path: Pa
     bench.follow()
     answer = bench.ask(Put("id", b"a", "effect"))
     answer.drop()
-    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 1, 0)
     assert not answer.done
     assert bench.machines[0].applied == [b"a"]
     assert bench.effects == ["effect"]
@@ -342,8 +348,8 @@ async def test_a_shard_may_react_to_a_closed_connection_and_is_asked_once(tmp_pa
     bench.machines[0].when_dropped = Put("id", b"gone")
     answer.drop()
     answer.drop()
-    bench.partition.follower_fetched(OTHER, 1)
-    bench.partition.follower_fetched(OTHER, 2)
+    bench.partition.follower_fetched(OTHER, 1, 0)
+    bench.partition.follower_fetched(OTHER, 2, 0)
     assert bench.machines[0].applied == [b"a", b"gone"]
 
 
@@ -390,7 +396,7 @@ async def test_what_is_decided_after_a_wait_is_decided_by_the_time_of_then(tmp_p
     bench.ask(Put("id", b"a"))
     bench.ask(Put("id", b"parked"))
     bench.clock.at_ms += 5_000
-    bench.partition.follower_fetched(OTHER, 1)
+    bench.partition.follower_fetched(OTHER, 1, 0)
     assert bench.machines[0].decided_ms == [NOW_MS, NOW_MS + 5_000]
 
 

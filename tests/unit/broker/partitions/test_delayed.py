@@ -5,10 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.partitions.delayed import CommitWaiters, DelayedFetch, DelayedProduce
+from oncelog.broker.partitions.delayed import (
+    CommitWaiters,
+    DelayedFetch,
+    DelayedProduce,
+    FetchIsolation,
+)
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
-from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
+from tests.unit.broker.support import ME, NOW_MS, HandLoop, assignment, batch, make_partition
 
 OTHER = 2
 
@@ -55,9 +60,9 @@ def test_a_produce_finishes_when_the_high_watermark_passes_all_its_appends(
     result = replicated.append(batch(3), now_ms=NOW_MS)
     produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
     produce.start(loop, 1000)  # type: ignore[arg-type]
-    replicated.follower_fetched(OTHER, 2)
+    replicated.follower_fetched(OTHER, 2, 0)
     assert outcomes == []
-    replicated.follower_fetched(OTHER, 3)
+    replicated.follower_fetched(OTHER, 3, 0)
     assert outcomes == [{0: ErrorCode.none}]
     loop.advance(2)
     assert len(outcomes) == 1
@@ -73,7 +78,7 @@ def test_a_produce_times_out_while_a_follower_is_silent(
     produce.start(loop, 1000)  # type: ignore[arg-type]
     loop.advance(1)
     assert outcomes == [{0: ErrorCode.request_timed_out}]
-    replicated.follower_fetched(OTHER, 1)
+    replicated.follower_fetched(OTHER, 1, 0)
     assert len(outcomes) == 1
 
 
@@ -85,8 +90,7 @@ def test_a_produce_gets_an_error_when_leadership_is_lost(
     result = replicated.append(batch(), now_ms=NOW_MS)
     produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
     produce.start(loop, 1000)  # type: ignore[arg-type]
-    replicated.state.assign(leader=OTHER, leader_epoch=1, isr=(OTHER,), replicas=(ME, OTHER))
-    replicated.role_changed()
+    replicated.assign(assignment((OTHER,), (ME, OTHER), leader=OTHER, epoch=1), 0)
     assert outcomes == [{0: ErrorCode.not_leader_or_follower}]
 
 
@@ -103,11 +107,12 @@ class Attempts:
 
 
 def park(
-    partition: Partition, loop: HandLoop, attempts: Attempts, *, read_committed: bool = False
+    partition: Partition,
+    loop: HandLoop,
+    attempts: Attempts,
+    isolation: FetchIsolation = FetchIsolation.HIGH_WATERMARK,
 ) -> DelayedFetch:
-    fetch = DelayedFetch(
-        attempts, [partition], read_committed=read_committed, missing_bytes=attempts.missing
-    )
+    fetch = DelayedFetch(attempts, [partition], isolation=isolation, missing_bytes=attempts.missing)
     fetch.park(loop, 500)  # type: ignore[arg-type]
     return fetch
 
@@ -149,6 +154,42 @@ def test_a_fetch_looks_a_last_time_at_its_deadline(tmp_path: Path, loop: HandLoo
     assert not partition.fetches
 
 
+def test_a_fetch_to_the_logs_end_wakes_before_the_record_is_committed(
+    replicated: Partition, loop: HandLoop
+) -> None:
+    """It is a follower's: the high watermark waits for it."""
+    attempts, consumer = Attempts(missing=1), Attempts(missing=1)
+    park(replicated, loop, attempts, FetchIsolation.LOG_END)
+    park(replicated, loop, consumer)
+    attempts.missing = 0
+    replicated.append(batch(), now_ms=NOW_MS)
+    replicated.append(batch(), now_ms=NOW_MS)
+    loop.run()
+    assert attempts.finals == [False]
+    assert consumer.finals == []
+    assert replicated.state.high_watermark == 0
+
+
+def test_a_fetch_to_the_logs_end_waits_for_its_minimum(
+    replicated: Partition, loop: HandLoop
+) -> None:
+    attempts = Attempts(missing=len(batch()) + 1)
+    park(replicated, loop, attempts, FetchIsolation.LOG_END)
+    replicated.append(batch(), now_ms=NOW_MS)
+    loop.run()
+    assert attempts.finals == []
+
+
+def test_a_marker_wakes_a_fetch_to_the_logs_end(replicated: Partition, loop: HandLoop) -> None:
+    replicated.append(batch(producer_id=5, epoch=0, sequence=0, transactional=True), now_ms=NOW_MS)
+    attempts = Attempts(missing=1)
+    park(replicated, loop, attempts, FetchIsolation.LOG_END)
+    attempts.missing = 0
+    replicated.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
+    loop.run()
+    assert attempts.finals == [False]
+
+
 def test_a_cancelled_fetch_is_never_read_again(tmp_path: Path, loop: HandLoop) -> None:
     partition = make_partition(tmp_path, loop)
     attempts = Attempts(missing=1)
@@ -165,7 +206,7 @@ def test_read_committed_wakes_by_the_marker_and_not_by_the_records(
     """INV-3 and INV-7: what is below the high watermark but above the LSO is nothing to read."""
     partition = make_partition(tmp_path, loop)
     attempts = Attempts(missing=1)
-    park(partition, loop, attempts, read_committed=True)
+    park(partition, loop, attempts, FetchIsolation.TXN_COMMITTED)
     records = batch(producer_id=5, epoch=0, sequence=0, transactional=True)
     partition.append(records, now_ms=NOW_MS)
     loop.run()

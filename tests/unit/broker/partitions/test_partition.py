@@ -58,10 +58,26 @@ def test_a_marker_above_the_high_watermark_still_holds_the_lso(tmp_path: Path) -
     partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
     partition.append(transactional(), now_ms=NOW_MS)
     mark(partition, commit=True)
-    partition.follower_fetched(OTHER, 1)
+    partition.follower_fetched(OTHER, 1, 0)
     assert partition.readable_end(read_committed=True) == 0
-    partition.follower_fetched(OTHER, 2)
+    partition.follower_fetched(OTHER, 2, 0)
     assert partition.readable_end(read_committed=True) == 2
+
+
+def test_a_follower_ahead_of_the_log_gets_an_error_and_nobody_stops(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    partition.append(batch(2), now_ms=NOW_MS)
+    assert partition.follower_fetched(OTHER, 3, 0) is ErrorCode.offset_out_of_range
+    assert partition.follower_fetched(9, 1, 0) is ErrorCode.unknown_leader_epoch
+    assert partition.readable_end(read_committed=False) == 0
+    assert partition.follower_fetched(OTHER, 2, 0) is ErrorCode.none
+    assert partition.readable_end(read_committed=False) == 2
+
+
+def test_a_follower_of_a_partition_without_others_is_unknown(partition: Partition) -> None:
+    assert partition.follower_fetched(OTHER, 0, 0) is ErrorCode.unknown_leader_epoch
+    partition.resign(ErrorCode.not_leader_or_follower)
+    assert partition.follower_fetched(OTHER, 0, 0) is ErrorCode.not_leader_or_follower
 
 
 def test_inv6_a_listener_for_markers_is_called_when_they_are_committed(tmp_path: Path) -> None:
@@ -71,7 +87,7 @@ def test_inv6_a_listener_for_markers_is_called_when_they_are_committed(tmp_path:
     partition.append(transactional(), now_ms=NOW_MS)
     mark(partition, commit=False)
     assert heard == []
-    partition.follower_fetched(OTHER, 2)
+    partition.follower_fetched(OTHER, 2, 0)
     assert heard == [(PRODUCER, 0, False, 1)]
 
 
@@ -88,8 +104,7 @@ def test_a_deleted_partition_answers_everybody_who_waits(tmp_path: Path) -> None
     outcomes: list[ErrorCode] = []
     result = partition.append(batch(), now_ms=NOW_MS)
     partition.on_committed(result.last_offset + 1, outcomes.append)
-    partition.state.resign()
-    partition.stop(ErrorCode.unknown_topic_or_partition)
+    partition.resign(ErrorCode.unknown_topic_or_partition)
     assert outcomes == [ErrorCode.unknown_topic_or_partition]
 
 

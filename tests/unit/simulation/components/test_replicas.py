@@ -3,77 +3,125 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable
 
 import pytest
 
-from oncelog.replication.partition import PartitionState, ReplicaRole
-from oncelog.simulation.components.replica_model import Assignment, ExpectedReplica
-from oncelog.simulation.components.replicas import STEPS_COUNT, SimulatedReplicas, replicas
+from oncelog.core.errors import ErrorCode
+from oncelog.replication.divergence import truncation_offset
+from oncelog.replication.follower import FollowerState
+from oncelog.replication.leader import LeaderState
+from oncelog.replication.replica import Assignment, LoneLeader, ReplicaState
+from oncelog.replication.roles import assign
+from oncelog.simulation.components.replica_model import ExpectedReplica
+from oncelog.simulation.components.replicas import (
+    STEPS_COUNT,
+    Rules,
+    SimulatedReplicas,
+    replicas,
+)
 
 
-def found(make: type[PartitionState], runs: int = 30) -> list[str]:
-    """What is found in the first run of that machine that shows anything."""
+def found(rules: Rules, runs: int = 30) -> list[str]:
+    """What is found in the first run by those rules that shows anything."""
     for seed in range(runs):
-        texts = list(replicas(random.Random(f"{seed}:replicas"), make))
+        texts = list(replicas(random.Random(f"{seed}:replicas"), rules))
         if texts:
             return texts
     return []
 
 
-def test_the_machine_as_it_is_passes() -> None:
-    assert found(PartitionState) == []
+def test_the_rules_as_they_are_pass() -> None:
+    assert found(Rules()) == []
 
 
-class LargestEnd(PartitionState):
+class LargestEnd(LeaderState):
     def _advance(self) -> bool:
-        reached = max(self._end_offsets.values())
-        if not self.has_enough_replicas or reached <= self.high_watermark:
+        ends = [self.log_end_offset, *(f.end_offset for f in self._counted)]
+        if not self.has_enough_replicas or max(ends) <= self.high_watermark:
             return False
-        self.high_watermark = min(reached, self.log_end_offset)
+        self.high_watermark = min(max(ends), self.log_end_offset)
         return True
 
 
-class IgnoresTheMinimum(PartitionState):
+class IgnoresTheMinimum(LeaderState):
     def _advance(self) -> bool:
         self.has_enough_replicas = True
         return super()._advance()
 
 
-class RemembersFetchesOfItsLastEpoch(PartitionState):
-    def assign(
-        self,
-        *,
-        leader: int,
-        leader_epoch: int,
-        isr: Iterable[int],
-        replicas: Iterable[int],
-        min_insync_replicas: int | None = None,
-    ) -> bool:
-        if self.is_leader and leader == self.broker_id:
-            self.leader_epoch = max(self.leader_epoch, leader_epoch)
-        return super().assign(
-            leader=leader,
-            leader_epoch=leader_epoch,
-            isr=isr,
-            replicas=replicas,
-            min_insync_replicas=min_insync_replicas,
+class RemembersFetchesOfItsLastEpoch(LeaderState):
+    def __init__(
+        self, before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
+    ) -> None:
+        super().__init__(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
+        if isinstance(before, LeaderState):
+            self.followers = before.followers
+            self._count()
+
+
+class CountsWhoJoinedOnlyLater(LeaderState):
+    def join(self, broker_id: int) -> None:
+        self.joining |= {broker_id}
+
+
+class ForgetsWhomItAskedFor(LeaderState):
+    def __init__(
+        self, before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
+    ) -> None:
+        super().__init__(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
+        self.joining = frozenset()
+        self._count()
+
+
+class LetsJoinAtTheHighWatermark(LeaderState):
+    """Its own epoch may have begun later, or the leader been restarted."""
+
+    def may_join(self, broker_id: int, offset: int) -> bool:
+        self.epoch_start_offset = 0
+        return super().may_join(broker_id, offset)
+
+
+class TakesAFollowerAhead(LeaderState):
+    def follower_fetched(
+        self, broker_id: int, offset: int, *, log_end_offset: int, now_ms: float
+    ) -> ErrorCode:
+        return super().follower_fetched(
+            broker_id, offset, log_end_offset=max(offset, log_end_offset), now_ms=now_ms
         )
 
 
-class TruncatesAsALeader(PartitionState):
-    def truncated(self, log_end_offset: int) -> None:
-        self.role, role = ReplicaRole.FOLLOWER, self.role
-        super().truncated(log_end_offset)
-        self.role = role
-
-
-class LearnsMoreThanItHas(PartitionState):
+class LearnsMoreThanItHas(FollowerState):
     def leader_high_watermark(self, high_watermark: int) -> bool:
-        if self.role is not ReplicaRole.FOLLOWER or high_watermark <= self.high_watermark:
+        if high_watermark <= self.high_watermark:
             return False
         self.high_watermark = high_watermark
         return True
+
+
+class LoneAmongOthers(LoneLeader):
+    """A leader with followers that it does not wait for."""
+
+    def __init__(
+        self, before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
+    ) -> None:
+        super().__init__(before, given)
+
+
+def instead(kind: Callable[..., ReplicaState], of: type[ReplicaState]) -> Rules:
+    """The rules with another kind of role in place of one."""
+
+    def choose(
+        before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
+    ) -> ReplicaState:
+        state = assign(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
+        if type(state) is not of:
+            return state
+        if of is FollowerState:
+            return kind(before, given)
+        return kind(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
+
+    return Rules(choose)
 
 
 @pytest.mark.parametrize(
@@ -82,27 +130,54 @@ class LearnsMoreThanItHas(PartitionState):
         LargestEnd,
         IgnoresTheMinimum,
         RemembersFetchesOfItsLastEpoch,
-        TruncatesAsALeader,
-        LearnsMoreThanItHas,
+        CountsWhoJoinedOnlyLater,
+        ForgetsWhomItAskedFor,
+        LetsJoinAtTheHighWatermark,
+        TakesAFollowerAhead,
+        LoneAmongOthers,
     ],
 )
-def test_a_slip_of_the_machine_is_seen(slip: type[PartitionState]) -> None:
-    assert found(slip)
+def test_a_slip_of_a_leader_is_seen(slip: Callable[..., ReplicaState]) -> None:
+    assert found(instead(slip, LeaderState))
+
+
+def test_a_slip_of_a_follower_is_seen() -> None:
+    assert found(instead(LearnsMoreThanItHas, FollowerState))
+
+
+def test_a_role_taken_by_an_old_state_is_seen() -> None:
+    def takes_all(before: ReplicaState, given: Assignment, **rest: int) -> ReplicaState:
+        before.partition_epoch = -1
+        return assign(before, given, **rest)
+
+    assert found(Rules(takes_all))
+
+
+def test_a_truncation_that_leaves_what_the_leader_lacks_is_seen() -> None:
+    def own_epoch_alone(
+        epoch: int, _end_offset: int, epochs: list[tuple[int, int]], log_end_offset: int
+    ) -> int:
+        return truncation_offset(epoch, log_end_offset, epochs, log_end_offset)
+
+    assert found(Rules(truncation_offset=own_epoch_alone))
 
 
 def test_the_model_counts_the_smallest_end_of_the_isr() -> None:
     model = ExpectedReplica(0, 10, 0)
-    model.assign(Assignment(0, 1, frozenset({0, 1, 2}), (0, 1, 2), 2))
-    assert not model.fetch(1, 7)
-    assert model.fetch(2, 5)
+    model.assign(Assignment(0, 1, frozenset({0, 1, 2}), (0, 1, 2, 3), 2), 10, 0)
+    model.fetch(1, (7, 10, 0))
+    assert model.high_watermark == 0
+    model.fetch(2, (5, 10, 0))
     assert model.high_watermark == 5
-    assert not model.fetch(3, 9)
+    model.fetch(3, (1, 10, 0))
+    assert model.high_watermark == 5
+    model.join(3)
+    model.fetch(2, (7, 10, 0))
+    assert model.high_watermark == 5
 
 
 def test_lives_are_long_enough_to_commit_records() -> None:
-    clusters = [
-        SimulatedReplicas(random.Random(f"{seed}:replicas"), PartitionState) for seed in range(9)
-    ]
+    clusters = [SimulatedReplicas(random.Random(f"{seed}:replicas"), Rules()) for seed in range(9)]
     for cluster in clusters:
         for _ in range(STEPS_COUNT):
             cluster.step()

@@ -1,0 +1,36 @@
+"""What a leader knows of one follower, by its fetches.
+
+A fetch at an offset says that the follower has every record below it. It is *caught up* at a time
+when it had reached the leader's end of that time: at its fetch if this one asks for what follows
+the leader's end, else at the fetch before if it has since reached the end of that time (Kafka's
+`Replica.updateFetchStateOrThrow`). So a follower that fetches all the time from a leader that
+appends all the time is caught up.
+"""
+
+from __future__ import annotations
+
+__all__ = ["FollowerProgress"]
+
+
+class FollowerProgress:
+    """One follower, in one leader epoch. `end_offset` is 0 until it fetches."""
+
+    __slots__ = ("_due_offset", "_fetched_ms", "caught_up_ms", "end_offset")
+
+    def __init__(self, now_ms: float) -> None:
+        self.end_offset = 0
+        self.caught_up_ms = now_ms
+        """When it was caught up last; the begin of the leadership counts as such a time."""
+        self._fetched_ms = now_ms
+        self._due_offset: int | None = None
+        """The leader's end at its last fetch; None before the first one."""
+
+    def fetched(self, offset: int, leader_end_offset: int, now_ms: float) -> None:
+        """Record a fetch at `offset`."""
+        if offset >= leader_end_offset:
+            self.caught_up_ms = now_ms
+        elif self._due_offset is not None and offset >= self._due_offset:
+            self.caught_up_ms = max(self.caught_up_ms, self._fetched_ms)
+        self.end_offset = offset
+        self._fetched_ms = now_ms
+        self._due_offset = leader_end_offset
