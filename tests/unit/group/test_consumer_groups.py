@@ -55,6 +55,18 @@ def fail_next(c: Context, ms: int) -> None:
     c.hold = False
 
 
+def test_d2_a_group_has_one_transition_in_flight() -> None:
+    c = context()
+    c.hold = True
+    first, second = c.submit(beat_event("a")), c.submit(beat_event("b"))
+    assert len(c.in_flight) == 1
+    c.hold = False
+    c.commit_all()
+    assert first in c.replies
+    assert second in c.replies
+    assert sorted(c.consumer_group().members) == ["a", "b"]
+
+
 def test_a_silent_member_whose_removal_failed_is_removed_later() -> None:
     c = context()
     beat(c, "a")

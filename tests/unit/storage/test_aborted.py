@@ -45,4 +45,6 @@ def test_the_index_file_has_kafkas_entries() -> None:
     assert parse_aborted(None) == []
     assert parse_aborted(data[:-1]) is None
     assert parse_aborted(format_aborted([SECOND, FIRST])) is None
+    # Each entry ends behind the one before, not only behind the first.
+    assert parse_aborted(format_aborted([FIRST, THIRD, SECOND])) is None
     assert parse_aborted(b"\x00\x09" + data[2:]) is None

@@ -196,6 +196,7 @@ def test_a_cancelled_fetch_is_never_read_again(tmp_path: Path, loop: HandLoop) -
     fetch = park(partition, loop, attempts)
     partition.append(batch(), now_ms=NOW_MS)
     fetch.cancel()
+    assert all(timer.is_cancelled for timer in loop.timers)
     loop.advance(1)
     assert attempts.finals == []
 

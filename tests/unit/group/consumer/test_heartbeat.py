@@ -13,7 +13,7 @@ from oncelog.group.consumer.outcome import (
 )
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer
-from tests.unit.group.consumer.world import Client, FakeTopics, World, partitions
+from tests.unit.group.consumer.world import GROUP_ID, Client, FakeTopics, World, partitions
 
 T = partitions
 
@@ -283,6 +283,18 @@ def test_new_topics_are_matched_but_not_too_often() -> None:
     assert here.now_ms - refreshed_ms <= GROUP_REGEX_REFRESH_MS_MIN
     here.settle([a])
     assert a.owned >= T("t3", 0)
+
+
+def test_only_expressions_without_a_member_get_a_tombstone() -> None:
+    here = world(t=1, u=1)
+    a, b = pattern_client("a", "t"), pattern_client("b", "t.*")
+    here.settle([a, b])
+    b.topic_regex, b.must_say_all = "u", True
+    before = len(here.log)
+    here.settle([a, b])
+    written = here.log[before:]
+    assert records.no_regular_expression(GROUP_ID, "t.*") in written
+    assert records.no_regular_expression(GROUP_ID, "t") not in written
 
 
 def test_an_expression_is_forgotten_with_its_last_member() -> None:
