@@ -128,9 +128,9 @@ class Members:
         return range(len(self._lives))
 
     @property
-    def client_ids(self) -> set[str]:
-        """Those of the living members."""
-        return {name for slot in self.slots for name in self._names(slot)}
+    def expected(self) -> set[str]:
+        """The instance ids of static members, the client ids of others."""
+        return {self._instance(n) or n for slot in self.slots for n in self._names(slot)}
 
     def _names(self, slot: int) -> list[str]:
         per = self._row.per_process
@@ -286,7 +286,7 @@ class RowRun:
         found = "nothing was described"
         while True:
             with suppress(KafkaException):
-                found = unsettled(admin, members.client_ids)
+                found = unsettled(admin, members.expected)
             took_s = time.monotonic() - since_s
             if not found:
                 self.facts[f"seconds {what}"] = round(took_s, 1)
@@ -311,14 +311,18 @@ class RowRun:
         self.facts["seconds to the end"] = round(time.monotonic() - begun_s, 1)
 
 
-def unsettled(admin: AdminClient, client_ids: set[str]) -> str:
-    """What is missing until these members share all partitions; nothing when they do."""
+def unsettled(admin: AdminClient, expected: set[str]) -> str:
+    """What is missing until these members share all partitions; nothing when they do.
+
+    Static members are expected by their instance ids: Apache Kafka tells the client id of the
+    process that first joined with one.
+    """
     group = admin.describe_consumer_groups([GROUP])[GROUP].result(WAIT_S)
     if group.state is not ConsumerGroupState.STABLE:
         return f"it is {group.state.name}"
-    there = sorted(member.client_id for member in group.members)
-    if there != sorted(client_ids):
-        return f"its members are {there}, and not {sorted(client_ids)}"
+    there = sorted(member.group_instance_id or member.client_id for member in group.members)
+    if there != sorted(expected):
+        return f"its members are {there}, and not {sorted(expected)}"
     owned = sorted(at.partition for m in group.members for at in m.assignment.topic_partitions)
     return "" if owned == list(range(PARTITIONS_COUNT)) else f"{owned} are assigned"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from tests.support.group_judge import committed
 from tests.support.workload import QUIET
@@ -56,5 +56,14 @@ def commits_of(servers: str, group: str) -> list[tuple[int, int]]:
 def wait_for_coordinator(servers: str, topic: str) -> None:
     """Return when the topic `__consumer_offsets` exists and its leader answers."""
     consumer = reading(servers)
-    consumer.committed([TopicPartition(topic, 0)], WAIT_S)
+    deadline_s = time.monotonic() + WAIT_S
+    while True:
+        try:
+            consumer.committed([TopicPartition(topic, 0)], WAIT_S)
+            break
+        except KafkaException:
+            # Apache Kafka names a coordinator that does not serve yet.
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(POLL_S)
     consumer.close()
