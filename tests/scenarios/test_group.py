@@ -37,7 +37,7 @@ from oncelog.group.results import (
 )
 from oncelog.group.store import GroupStore
 from tests.scenarios.group_cells import NAMES, UNSERVED, cell_of, errors_of, kind_of
-from tests.unit.group.context import T0, Context, Marker, Written, replayed
+from tests.unit.group.context import T0, Context, Marker, Written, replayed, topic_deleted
 
 FOLDER = Path(__file__).parent / "group"
 
@@ -226,11 +226,7 @@ class Story:
             self.submit(NAMES[type(event)], event)
 
     def delete_topic(self, words: list[str], options: dict[str, str]) -> None:
-        self.c.submit_silently(e.TopicDeleted("t", topic_id(options)))
-
-    def topics(self, words: list[str], options: dict[str, str]) -> None:
-        known = {name: UUID(int=int(number)) for name, number in options.items()}
-        self.c.submit_silently(e.TopicsKnown(known))
+        self.c.submit_silently(topic_deleted(topic_id(options)))
 
     def marker(self, words: list[str], options: dict[str, str]) -> None:
         self.c.marker(int(words[0]), words[1] == "commit")

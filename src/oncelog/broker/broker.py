@@ -22,9 +22,10 @@ from oncelog.broker.controller import ControllerShell
 from oncelog.broker.coordination.coordinators import (
     group_coordinator,
     import_machines,
+    still_named,
     transaction_coordinator,
 )
-from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.net.dispatch import Dispatcher
@@ -195,14 +196,12 @@ class Broker:
         )
         exits.callback(self.partitions.close)
         self.producer_ids = ProducerIds(self.store)
-        markers = MarkerWriter(
-            self.partitions, lambda: self.controller.known.image, self.stop_because
-        )
+        self._markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
         self.transactions = transaction_coordinator(
             config,
             self.partitions,
             self.producer_ids,
-            markers.handle,
+            self._markers.handle,
             lambda: self.controller.image.features[TRANSACTION_VERSION],
         )
         exits.callback(self.transactions.close)
@@ -212,7 +211,6 @@ class Broker:
             self.partitions,
             self.producer_ids,
             lambda: self.image,
-            lambda: self.controller.known.image,
             self.meters.groups,
         )
         exits.callback(self.groups.close)
@@ -272,8 +270,10 @@ class Broker:
         could not be made.
         """
         unmade = await self.partitions.apply(delta)
-        self.transactions.apply(delta)
-        self.groups.apply(delta)
+        image = self.controller.known.image
+        self._markers.apply(image)
+        self.transactions.apply(delta, image)
+        self.groups.apply(delta, image)
         return unmade
 
     def _take_folders(self) -> LogManager:
@@ -319,15 +319,21 @@ class Broker:
             self.stopped_because = self.stopped_because or failure
 
     async def _forget_deletions(self) -> None:
-        """Remove deleted topics from the metadata, once their folders are gone or renamed.
+        """Remove deleted topics from the metadata, once nothing here needs to know of them.
 
-        A folder renamed as deleted records that itself.
+        That is once their folders are gone or renamed (a folder renamed as deleted records that
+        itself), and no coordinator names them. A request that named one before its deletion may be
+        parked: so it takes two checks in a row, which are further apart than any request waits.
         """
+        before: frozenset[str] = frozenset()
         while True:
-            names = forgettable(self.logs, self.image)
+            names = frozenset(forgettable(self.logs, self.image))
             if names:
+                names -= still_named(self.transactions, self.groups, self.image, self.broker_id)
+            if names & before:
                 await self.disk.run(self.logs.sync_names)
-                await self.controller.forget_deleted(names)
+                await self.controller.forget_deleted(names & before)
+            before = names
             await self.clock.sleep(DELETIONS_FORGOTTEN_INTERVAL_MS)
 
     def _open_store(self) -> MetadataStore:

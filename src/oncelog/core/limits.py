@@ -301,8 +301,8 @@ METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one poll of the metadata feed."""
 
 DELETIONS_FORGOTTEN_INTERVAL_MS = 60_000
-"""Pause between two checks for deleted topics without a folder; the metadata keeps their ids until
-then.
+"""Pause between two checks for deleted topics without a folder, marker or offset; the metadata
+keeps their ids until two in a row found one so. Longer than any request may be parked.
 """
 
 TRANSACTION_PARTITIONS_COUNT_MAX = 100_000

@@ -26,8 +26,8 @@ GroupEvent: TypeAlias = (
     | events.DescribeGroup
     | events.ListGroups
     | events.DeleteGroup
-    | events.TopicDeleted
-    | events.TopicsKnown
+    | events.TopicsDeleted
+    | events.FindDeleted
     | events.RemoveOffsets
     | events.SessionExpired
     | events.JoinPhaseOver
@@ -54,6 +54,7 @@ GroupResult: TypeAlias = (
     | results.DescribeResult
     | results.ListResult
     | results.DeleteResult
+    | results.DeletedFound
     | BeatResult
     | ConsumerGroupDescription
 )

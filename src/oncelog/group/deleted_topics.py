@@ -6,70 +6,71 @@ topic; deleting them also frees memory and log space.
 
 Three cases delay tombstones, and none leaves an offset behind:
 
-- a crash, or a deletion while the partition was being loaded: `TopicsKnown`, which follows each
-  load, lists the existing topics. An offset with another id under such a name belongs to a deleted
-  topic.
+- a crash, or a deletion while the partition was being loaded: the metadata names a deletion until
+  no coordinator has an offset of its topic (`find`), and `TopicsDeleted` follows each load.
 - more offsets than fit into one append: the next tick continues.
 - a failed append, or a commit in flight: the next sweep tries again.
 
-Nothing is deleted by inference (D14): an offset whose topic name is unknown after a load stays,
-unused by any other topic, since a damaged metadata store looks alike. So does a record without a
-topic id (a format before version 4); it is deleted with the topic of that name.
+Nothing is deleted by inference (D14): an offset goes only with a topic id that the metadata names
+deleted. One with another id than the topic of its name has stays, unused by any other topic: the
+metadata may be a change behind, or restored. A record without a topic id (a format before version
+4) is deleted with the topic of that name, unless there is a newer one, whose it may be.
 """
 
 from collections.abc import Iterable, Iterator
 
-from oncelog.coordinator.shard import NOTHING, Decision
+from oncelog.coordinator.shard import Decision, EventContext, answer
 from oncelog.core.ids import TopicPartition
 from oncelog.group.decision import GroupDecision
-from oncelog.group.events import ZERO_TOPIC_ID, Leftover, RemoveOffsets, TopicDeleted, TopicsKnown
+from oncelog.group.events import (
+    ZERO_TOPIC_ID,
+    FindDeleted,
+    Leftover,
+    RemoveOffsets,
+    TopicsDeleted,
+)
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import BatchBudget, offset_tombstone
+from oncelog.group.results import DeletedFound
 from oncelog.group.store import GroupStore
 
-RETRIED = (TopicDeleted, RemoveOffsets)
+RETRIED = (TopicsDeleted, RemoveOffsets)
 """Events that are submitted again with the next sweep if their append failed."""
 
 
-def decide(store: GroupStore, event: TopicDeleted | TopicsKnown | RemoveOffsets) -> GroupDecision:
+def decide(
+    store: GroupStore, event: TopicsDeleted | FindDeleted | RemoveOffsets, context: EventContext
+) -> GroupDecision:
     """Decide an event about the offsets of deleted topics."""
     match event:
-        case TopicDeleted():
-            return topic_deleted(store, event)
-        case TopicsKnown():
-            return topics_known(store, event)
+        case TopicsDeleted():
+            return _remove(store, _leftovers(store, event))
+        case FindDeleted():
+            return find(store, event, context)
         case RemoveOffsets():
             return _remove(store, event.leftovers)
 
 
-def topic_deleted(store: GroupStore, event: TopicDeleted) -> GroupDecision:
-    """Delete the offsets of a deleted topic, in all groups.
-
-    Not those of a newer topic of that name.
-    """
-    topic_ids = frozenset((event.topic_id, ZERO_TOPIC_ID))
-    leftovers = (
-        Leftover(group_id, partition, topic_ids)
-        for group_id, partition in _all(store)
-        if partition.topic == event.topic
-    )
-    return _remove(store, leftovers)
-
-
-def topics_known(store: GroupStore, event: TopicsKnown) -> GroupDecision:
-    """Find offsets of deleted topics. The next ticks delete them."""
-    found = []
+def find(store: GroupStore, event: FindDeleted, context: EventContext) -> GroupDecision:
+    """Return the deleted topics of which there are offsets, also in flight."""
+    names = set()
     for group_id, partition in _all(store):
-        current = event.topics.get(partition.topic)
-        if current is None:
+        topic_ids = event.topic_ids.get(partition.topic)
+        if topic_ids is None or partition.topic in names:
             continue
-        known = {current, ZERO_TOPIC_ID}
-        gone = {value.topic_id for value in _values(store, group_id, partition)} - known
-        if gone:
-            found.append(Leftover(group_id, partition, frozenset(gone)))
-    if found:
-        store.due.append(RemoveOffsets(tuple(found)))
-    return NOTHING
+        in_flight = store.offsets.is_in_flight(group_id, partition)
+        values = _values(store, group_id, partition)
+        if in_flight or any(value.topic_id in topic_ids for value in values):
+            names.add(partition.topic)
+    return answer(context, DeletedFound(frozenset(names)))
+
+
+def _leftovers(store: GroupStore, event: TopicsDeleted) -> Iterator[Leftover]:
+    """Yield the offsets of these topics, in all groups; not those of newer topics."""
+    for group_id, partition in _all(store):
+        topic_ids = event.topic_ids.get(partition.topic)
+        if topic_ids is not None:
+            yield Leftover(group_id, partition, topic_ids)
 
 
 def _remove(store: GroupStore, leftovers: Iterable[Leftover]) -> GroupDecision:

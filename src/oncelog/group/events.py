@@ -211,25 +211,22 @@ class DeleteGroup:
 
 
 @value
-class TopicDeleted:
-    """A topic was deleted: its offsets are deleted too.
+class TopicsDeleted:
+    """The metadata names topics deleted: their offsets are deleted too.
 
-    No reply (submit without a token, to every active partition).
+    `topic_ids` has the ids of the deleted topics of each name; the zero id among them means offsets
+    without a topic id. No reply (submit without a token, to every active partition and after each
+    load).
     """
 
-    topic: str
-    topic_id: UUID = ZERO_TOPIC_ID
+    topic_ids: Mapping[str, frozenset[UUID]]
 
 
 @value
-class TopicsKnown:
-    """All existing topics, by name, when the partition has just been loaded.
+class FindDeleted:
+    """Ask which of these deleted topics have offsets here. Reply: `DeletedFound`."""
 
-    They must be at least as new as the log: offsets of a topic that is missing here, or that has
-    another id, belong to a deleted one. No reply (submit without a token).
-    """
-
-    topics: Mapping[str, UUID]
+    topic_ids: Mapping[str, frozenset[UUID]]
 
 
 # Events of the shard's own timers (`tick`); no other caller submits these.

@@ -164,3 +164,10 @@ class DeleteResult:
 
     error: ErrorCode
     group_id: str
+
+
+@value
+class DeletedFound:
+    """The deleted topics of which this partition has offsets, by name."""
+
+    names: frozenset[str]

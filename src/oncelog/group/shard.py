@@ -99,8 +99,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 events.DescribeGroup()
                 | DescribeConsumerGroup()
                 | events.ListGroups()
-                | events.TopicDeleted()
-                | events.TopicsKnown()
+                | events.TopicsDeleted()
+                | events.FindDeleted()
                 | events.RemoveOffsets()
             ):
                 return None
@@ -158,8 +158,8 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return rebalance.sync_phase_over(store, event, context)
             case events.ExpireOffsets():
                 return offsets.expire(store, event, context)
-            case events.TopicDeleted() | events.TopicsKnown() | events.RemoveOffsets():
-                return deleted_topics.decide(store, event)
+            case events.TopicsDeleted() | events.FindDeleted() | events.RemoveOffsets():
+                return deleted_topics.decide(store, event, context)
             case (
                 Beat()
                 | Quit()

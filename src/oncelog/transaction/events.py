@@ -131,14 +131,21 @@ class ListTransactions:
 
 
 @value
+class FindDeleted:
+    """Ask which of these deleted topics are in a transaction that has not ended."""
+
+    names: frozenset[str]
+
+
+@value
 class MarkersWritten:
     """The replies of partition leaders to the markers of one `SendMarkers`.
 
     A report may cover any part of them, in any order, even twice.
 
-    A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions. A
-    partition whose topic is deleted, by the metadata image, is listed in `deleted` and not in
-    `outcomes`: its marker can no longer be written.
+    A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions, one that
+    the metadata does not show as UNKNOWN_TOPIC_OR_PARTITION. A partition whose topic the metadata
+    names deleted is listed in `deleted` and not in `outcomes`: its marker can no longer be written.
 
     A partition that refused the marker as too old (`MARKER_REFUSALS`), and in which the producer
     has no open transaction, is listed in `closed` with its error: there is nothing to end.
@@ -282,6 +289,13 @@ class ListTransactionsResult:
     unknown_states: tuple[str, ...] = ()
 
 
+@value
+class DeletedFound:
+    """Those topics that are in such a transaction."""
+
+    names: frozenset[str]
+
+
 # Effects.
 
 
@@ -323,6 +337,7 @@ TransactionEvent: TypeAlias = (
     | EndTxn
     | DescribeTransaction
     | ListTransactions
+    | FindDeleted
     | MarkersWritten
     | AbortTimedOut
     | CompletePrepared
@@ -339,6 +354,7 @@ TransactionResult: TypeAlias = (
     | EndTxnResult
     | DescribeTransactionResult
     | ListTransactionsResult
+    | DeletedFound
 )
 """The results of the transaction coordinator."""
 

@@ -12,7 +12,7 @@ and reports replies; this module decides. Per partition and error:
   epoch. The id is stuck and reports the command that frees it; the marker is sent again after a
   longer pause, and is no longer owed once an administrator has ended the transaction there.
 - any other error: send again after a pause. An unknown error must not leave a decided transaction
-  half ended.
+  half ended; nor does a partition that the metadata does not show, which is said once.
 
 Reports may arrive twice, late, or for a former leadership: they are matched by producer id, epoch
 and coordinator epoch.
@@ -142,6 +142,10 @@ def _try_again(
         if not volatile.refused.keys() >= refused.keys():
             effects.append(notices.stuck(metadata, refused))
         volatile.refused.update(refused)
+    unknown = {each for each, error in failed if error is ErrorCode.unknown_topic_or_partition}
+    if not volatile.unknown >= unknown:
+        effects.append(notices.unknown(metadata, unknown - volatile.unknown))
+        volatile.unknown |= unknown
     lasts_ms = now_ms - metadata.last_update_timestamp_ms
     if soon and lasts_ms >= max(MARKER_RETRY_TOLD_AFTER_MS, 2 * volatile.markers_told_ms):
         volatile.markers_told_ms = lasts_ms

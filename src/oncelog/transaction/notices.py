@@ -26,6 +26,7 @@ __all__ = [
     "resumed",
     "stuck",
     "takeover",
+    "unknown",
 ]
 
 _DAY_MS = 86_400_000
@@ -73,6 +74,16 @@ def marker_retry_lasts(
     """Log that some leaders could not write a marker for a while."""
     text = f"{_who(metadata)}: no {_outcome(metadata)} marker after {lasts_ms} ms, retrying"
     return Notice(f"{text}: {_answers(failed)}", is_warning=True)
+
+
+def unknown(metadata: TransactionMetadata, partitions: Iterable[TopicPartition]) -> Notice:
+    """Log that the metadata shows no partition for some markers, and names no deletion of it."""
+    return Notice(
+        f"{_who(metadata)}: the metadata does not show {_named(partitions)} and names no deletion"
+        f" of it, so its {_outcome(metadata)} marker stays owed; if the topic is gone for good,"
+        " create it again and delete it",
+        is_warning=True,
+    )
 
 
 def refused_in_vain(

@@ -9,8 +9,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     NEVER_MS,
+    DeletedFound,
     DescribeTransaction,
     DescribeTransactionResult,
+    FindDeleted,
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
@@ -86,6 +88,18 @@ def list_transactions(
         if is_listed(metadata)
     )
     return answer(context, ListTransactionsResult(ErrorCode.none, listed, unknown))
+
+
+def find_deleted(
+    store: TransactionStore, event: FindDeleted, context: EventContext
+) -> TransactionDecision:
+    """Return the deleted topics that a transaction names whose markers are owed, or will be."""
+    named = {
+        partition.topic
+        for metadata in store.transactions.values()
+        for partition in metadata.partitions
+    }
+    return answer(context, DeletedFound(event.names & named))
 
 
 def _expiry_ms(store: TransactionStore, metadata: TransactionMetadata) -> int:

@@ -39,6 +39,7 @@ from oncelog.transaction.events import (
     EndTxn,
     EndTxnResult,
     ExpireId,
+    FindDeleted,
     InitProducerId,
     InitProducerIdResult,
     ListTransactions,
@@ -118,7 +119,9 @@ class TransactionCoordinatorShard(
         match event:
             case AddPartitions(verify_only=True) | DescribeTransaction():
                 return None
-            case ListTransactions() | WarnOfExpiry() | TellOfExpiry() | OutsideMarkers():
+            case ListTransactions() | FindDeleted():
+                return None
+            case WarnOfExpiry() | TellOfExpiry() | OutsideMarkers():
                 return None
             case InitProducerId() if init_producer_id.is_hopeless(self._store, event):
                 return None
@@ -168,6 +171,8 @@ class TransactionCoordinatorShard(
                 return queries.describe(store, event, context)
             case ListTransactions():
                 return queries.list_transactions(store, event, context)
+            case FindDeleted():
+                return queries.find_deleted(store, event, context)
         assert_never(event)
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:

@@ -12,7 +12,8 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
 - `VolatileState.markers_left`, `refused`: which partitions still owe a marker, and which of them
   refuse it. After a fail-over all markers are sent again.
 - `VolatileState.inits`, `cause`: the waiting InitProducerIds, the reason of the last fencing.
-- `VolatileState.markers_told_ms`, `is_warned`: what was logged already. `lives`: recent steps.
+- `VolatileState.markers_told_ms`, `unknown`, `is_warned`: what was logged already, `unknown` of
+  partitions that the metadata does not show. `lives`: recent steps.
 - `_proposed`: the moves that produced records in flight.
 - `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
   for DescribeTransactions. `expiries_untold`: those that are not logged yet.
@@ -76,6 +77,7 @@ class VolatileState:
     last_producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     markers_left: set[TopicPartition] = field(default_factory=set)
     refused: dict[TopicPartition, ErrorCode] = field(default_factory=dict)
+    unknown: set[TopicPartition] = field(default_factory=set)
     markers_told_ms: int = 0
     is_warned: bool = False
     inits: dict[Token, int] = field(default_factory=dict)
@@ -257,6 +259,8 @@ class TransactionStore:
         volatile.markers_told_ms = 0
         if volatile.refused:
             volatile.refused = {}
+        if volatile.unknown:
+            volatile.unknown = set()
         volatile.markers_left = set(after.partitions) if after.state.is_prepared else set()
 
 

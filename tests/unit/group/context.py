@@ -8,6 +8,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from oncelog.coordinator import Append, CoordinatorRecord, RecordContext
 from oncelog.core.errors import ErrorCode
@@ -323,6 +324,11 @@ def logged(log: list[Written | Marker]) -> list[Logged]:
         else Logged(item.record, item.timestamp_ms, item.producer_id)
         for item in log
     ]
+
+
+def topic_deleted(topic_id: UUID) -> e.TopicsDeleted:
+    """The topic `t` with this id was deleted, and no newer one is there."""
+    return e.TopicsDeleted({"t": frozenset((topic_id, e.ZERO_TOPIC_ID))})
 
 
 def replayed(

@@ -8,7 +8,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from tests.support.examples import examples
-from tests.unit.group.context import T0, T1, Context, Marker, Written
+from tests.unit.group.context import T0, T1, Context, Marker, Written, topic_deleted
 
 DAY_MS = 24 * 60 * 60 * 1000
 WEEKS_MS = 5 * 7 * DAY_MS
@@ -46,7 +46,7 @@ def move(c: Context, kind: str, which: int) -> None:
         case "delete group":
             c.submit(e.DeleteGroup("g"))
         case "delete topic":
-            c.submit_silently(e.TopicDeleted("t", e.ZERO_TOPIC_ID))
+            c.submit_silently(topic_deleted(e.ZERO_TOPIC_ID))
         case "restart":
             c.restart()
         case "wait":

@@ -9,9 +9,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
+from oncelog.group.results import DeletedFound
 from oncelog.protocol.record import Record, build_batch
 from tests.unit.coordinator.support import AnyOutput
-from tests.unit.group.context import Context, Marker
+from tests.unit.group.context import Context, Marker, topic_deleted
 
 OLD, NEW = UUID(int=1), UUID(int=2)
 SWEEP_MS = 600_000
@@ -54,11 +55,19 @@ def tombstones_count(c: Context) -> int:
     return sum(not isinstance(item, Marker) and item.record.value is None for item in c.log)
 
 
-def load(c: Context, **topics: UUID) -> None:
-    """Crash, load, and hear which topics there are."""
+def load(c: Context, **topic_ids: UUID) -> None:
+    """Crash, load, and hear which topics the metadata names deleted."""
     c.restart()
-    c.submit_silently(e.TopicsKnown(topics))
+    c.submit_silently(e.TopicsDeleted({name: frozenset((id_,)) for name, id_ in topic_ids.items()}))
     c.advance(0)
+
+
+def found(c: Context, *topic_ids: UUID) -> frozenset[str]:
+    """Of which deleted topics, all named `t`, there are offsets."""
+    token = c.submit(e.FindDeleted({"t": frozenset(topic_ids)}))
+    reply = c.replies[token]
+    assert isinstance(reply, DeletedFound)
+    return reply.names
 
 
 def test_more_offsets_than_one_append_holds_are_deleted_in_several() -> None:
@@ -66,7 +75,7 @@ def test_more_offsets_than_one_append_holds_are_deleted_in_several() -> None:
     commit(c, OLD, 50)
     commit(c, OLD, 50, group_id="h")
     c.sizes.clear()
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     assert len(c.sizes) == 1, "one append per turn of the loop"
     c.advance(0)
     assert len(c.sizes) > 2
@@ -80,7 +89,7 @@ def test_more_offsets_than_one_append_holds_are_deleted_in_several() -> None:
 def test_an_append_too_small_for_anything_takes_one_at_a_time() -> None:
     c = Context(GroupConfig(append_bytes_max=1))
     commit(c, OLD, 3)
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     c.advance(0)
     assert kept(c) == []
 
@@ -88,7 +97,7 @@ def test_an_append_too_small_for_anything_takes_one_at_a_time() -> None:
 def test_what_the_newer_topic_commits_between_two_appends_stays() -> None:
     c = Context(GroupConfig(append_bytes_max=150))
     commit(c, OLD, 20)
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     c.submit(e.OffsetCommit("g", 10, -1, "", (e.OffsetToCommit("t", 19, 7, -1, "", NEW),)))
     c.advance(0)
     assert kept(c) == [("t", 19)]
@@ -101,33 +110,56 @@ def test_after_a_load_the_offsets_of_topics_that_are_gone_are_deleted() -> None:
     commit(c, NEW, topic="u")
     commit(c, OLD, group_id="h")
     txn_commit(c, OLD)
-    load(c, t=NEW, u=NEW)
+    load(c, t=OLD)
     assert kept(c) == [("u", 0)]
     assert kept(c, "h") == []
     c.marker(7, True)
     assert kept(c) == [("u", 0)]
     written = len(c.log)
-    load(c, t=NEW, u=NEW)
+    load(c, t=OLD)
     assert len(c.log) == written, "once is enough"
 
 
-def test_a_load_deletes_no_offset_without_proof_that_its_topic_is_gone() -> None:
-    """D14: a topic that the metadata do not name may be one that they have lost."""
+def test_a_load_deletes_no_offset_of_a_topic_that_is_not_named_deleted() -> None:
+    """D14: the metadata may be a change behind the offsets, or restored from an older copy."""
     c = Context()
     commit(c, e.ZERO_TOPIC_ID)
+    commit(c, NEW, group_id="h")
     commit(c, OLD, topic="unknown")
     written = len(c.log)
-    load(c, t=NEW)
+    load(c, t=OLD)
     assert kept(c) == [("t", 0), ("unknown", 0)]
+    assert kept(c, "h") == [("t", 0)]
     assert len(c.log) == written
+    load(c, t=e.ZERO_TOPIC_ID, unknown=OLD)
+    assert kept(c) == []
+
+
+def test_a_deletion_is_found_until_no_offset_of_its_topic_is_left() -> None:
+    c = Context()
+    assert found(c, OLD, e.ZERO_TOPIC_ID) == frozenset()
+    txn_commit(c, OLD)
+    assert found(c, OLD) == {"t"}
+    assert found(c, NEW) == frozenset()
+    c.marker(7, True)
+    assert found(c, OLD) == {"t"}
+    c.submit_silently(topic_deleted(OLD))
+    assert found(c, OLD) == frozenset()
+
+
+def test_an_offset_on_its_way_may_be_one_of_a_deleted_topic() -> None:
+    c = Context(hold=True)
+    commit(c, OLD)
+    assert found(c, OLD) == {"t"}
+    assert c.shard.id_of(e.FindDeleted({})) is None
 
 
 def test_a_crash_amid_the_deletion_is_made_good_by_the_next_load() -> None:
     c = Context(GroupConfig(append_bytes_max=150))
     commit(c, OLD, 20)
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     assert 0 < len(kept(c)) < 20
-    load(c, t=NEW)
+    load(c, t=OLD)
     assert kept(c) == []
 
 
@@ -136,7 +168,7 @@ def test_a_deletion_that_was_not_written_is_tried_again(error: ErrorCode) -> Non
     c = Context()
     commit(c, OLD, 2)
     c.hold = True
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     c.fail(error)
     c.hold = False
     assert len(kept(c)) == 2
@@ -147,7 +179,7 @@ def test_a_deletion_that_was_not_written_is_tried_again(error: ErrorCode) -> Non
 def test_the_rest_of_a_deletion_that_was_not_written_is_tried_again() -> None:
     c = Context(GroupConfig(append_bytes_max=150))
     commit(c, OLD, 20)
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     c.hold = True
     c.handle(c.processor.tick(c.now_ms))
     c.fail(ErrorCode.not_enough_replicas)
@@ -162,7 +194,7 @@ def test_a_commit_on_its_way_is_judged_when_it_has_arrived(topic_id: UUID, stays
     commit(c, OLD)
     c.hold = True
     commit(c, topic_id)
-    c.submit_silently(e.TopicDeleted("t", OLD))
+    c.submit_silently(topic_deleted(OLD))
     c.hold = False
     c.commit_all()
     c.advance(SWEEP_MS)
@@ -175,7 +207,7 @@ def test_the_newer_topics_transaction_is_left_alone(committed: bool) -> None:
     c = Context()
     commit(c, OLD)
     txn_commit(c, NEW)
-    load(c, t=NEW)
+    load(c, t=OLD)
     c.marker(7, committed)
     c.advance(SWEEP_MS)
     assert kept(c) == ([("t", 0)] if committed else [])

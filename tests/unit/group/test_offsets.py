@@ -7,7 +7,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.results import OffsetCommitResult, OffsetDeleteResult, OffsetFetchResult
-from tests.unit.group.context import T0, T1, Context, Written
+from tests.unit.group.context import T0, T1, Context, Written, topic_deleted
 
 DAY_MS = 24 * 60 * 60 * 1000
 
@@ -242,7 +242,7 @@ def test_with_a_topic_its_offsets_go_and_those_of_a_newer_one_stay() -> None:
     c.commit(5, partition=TopicPartition("u", 0))
     c.commit(5, group_id="h")
     c.txn_commit(5, group_id="i")
-    c.submit_silently(e.TopicDeleted("t", old))
+    c.submit_silently(topic_deleted(old))
     assert [(f.topic, f.partition) for f in c.fetch_all()] == [("t", 1), ("u", 0)]
     assert c.fetch_all(group_id="h") == []
     c.marker(7, True)
@@ -252,7 +252,7 @@ def test_with_a_topic_its_offsets_go_and_those_of_a_newer_one_stay() -> None:
 def test_a_commit_in_flight_outlives_the_deletion_of_an_older_topic() -> None:
     c = Context(hold=True)
     c.submit(c.commit_event(5))
-    c.submit_silently(e.TopicDeleted("t", UUID(int=1)))
+    c.submit_silently(topic_deleted(UUID(int=1)))
     c.commit_all()
     assert c.fetch().offset == 5
 

@@ -9,7 +9,13 @@ from oncelog.core.limits import (
     MARKER_REFUSED_RETRY_BACKOFF_MS,
     MARKER_RETRY_BACKOFF_MS,
 )
-from oncelog.transaction.events import CompletePrepared, EndTxn, SendMarkers
+from oncelog.transaction.events import (
+    CompletePrepared,
+    DeletedFound,
+    EndTxn,
+    FindDeleted,
+    SendMarkers,
+)
 from oncelog.transaction.life import StepKind
 from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at
@@ -165,6 +171,38 @@ def test_a_marker_that_is_late_is_told_at_every_doubling_of_its_time() -> None:
     ]
     kinds = [step.kind for step in context.describe().life]
     assert kinds.count(StepKind.MARKER) == 1, "the attempts push nothing out of the id's life"
+
+
+def test_inv4_a_marker_stays_owed_where_the_metadata_shows_no_partition() -> None:
+    """And it is said once, with what ends it. A named deletion does."""
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    for _ in range(3):
+        assert [one.partitions for one in context.markers] == [(P0, P1)]
+        context.answer_markers(E.unknown_topic_or_partition)
+    (notice,) = context.notices
+    assert notice.is_warning
+    assert "does not show t-0, t-1 and names no deletion of it" in notice.text
+    assert context.is_in(S.PREPARE_COMMIT)
+    context.answer_markers(deleted=(P0, P1))
+    assert context.is_in(S.COMPLETE_COMMIT)
+
+
+def test_a_deleted_topic_is_found_while_a_transaction_names_it() -> None:
+    context = Context()
+
+    def found() -> frozenset[str]:
+        reply = context.results[context.send(FindDeleted(frozenset(("t", "u"))))]
+        assert isinstance(reply, DeletedFound)
+        return reply.names
+
+    context.init()
+    assert found() == frozenset()
+    for state in (S.ONGOING, S.PREPARE_COMMIT):
+        context.go_to(state)
+        assert found() == {"t"}
+    context.answer_markers()
+    assert found() == frozenset()
 
 
 def test_partitions_that_fail_by_turns_are_retried_apart_and_recorded_once() -> None:

@@ -17,7 +17,7 @@ import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from oncelog.broker.coordination.markers import append_markers
+from oncelog.broker.coordination.markers import LocalLeaders
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -94,11 +94,8 @@ def _append(
         partitions=(topic_partition,),
         transaction_version=marker.transaction_version,
     )
-    append_markers(
-        context.partitions,
-        topic_partition,
-        markers,
-        lambda appended, error: settle(producer_id, appended, error),
+    LocalLeaders(context.partitions).write(
+        topic_partition, markers, lambda appended, error: settle(producer_id, appended, error)
     )
 
 

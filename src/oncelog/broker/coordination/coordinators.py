@@ -15,10 +15,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
+from oncelog.broker.coordination.runtime import (
+    CoordinatorContext,
+    CoordinatorRuntime,
+    Deletions,
+)
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list, as_str
 from oncelog.core.errors import InvariantViolation
@@ -35,7 +39,7 @@ if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
     from oncelog.group.consumer.settings import ConsumerGroupConfig
     from oncelog.group.decision import GroupEvent, GroupResult
-    from oncelog.group.events import TopicDeleted, TopicsKnown
+    from oncelog.group.events import TopicsDeleted
     from oncelog.group.meter import GroupMeter
     from oncelog.group.shard import GroupCoordinatorShard
     from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
@@ -53,6 +57,7 @@ if TYPE_CHECKING:
 __all__ = [
     "group_coordinator",
     "import_machines",
+    "still_named",
     "transaction_coordinator",
 ]
 
@@ -126,12 +131,11 @@ def group_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     image: Callable[[], MetadataImage],
-    known: Callable[[], MetadataImage],
     meter: GroupMeter,
 ) -> GroupRuntime:
     """Build the group coordinator. It receives deleted topics, whose offsets it deletes.
 
-    `image` returns the applied metadata. A topic that is not in `known` either was deleted.
+    `image` returns the applied metadata.
     """
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
@@ -148,18 +152,6 @@ def group_coordinator(
 
         return GroupCoordinatorShard(settings, topics_of(image), own_settings, meter)
 
-    def topic_deleted(topic: TopicImage) -> TopicDeleted:
-        from oncelog.group.events import TopicDeleted
-
-        return TopicDeleted(topic.name, topic.topic_id)
-
-    def after_load() -> TopicsKnown:
-        # A topic is in the store before any log has an offset of it, and the image is read from the
-        # store.
-        from oncelog.group.events import TopicsKnown
-
-        return TopicsKnown({name: topic.topic_id for name, topic in known().topics.items()})
-
     return CoordinatorRuntime(
         CONSUMER_OFFSETS_TOPIC,
         partition_count_default=config.get_int("offsets.topic.num.partitions"),
@@ -167,10 +159,49 @@ def group_coordinator(
         make_shard=make_shard,
         effect_handler=_no_effects,
         fresh_producer_id=producer_ids.take,
-        topic_deleted=topic_deleted,
-        after_load=after_load,
+        topics_deleted=_topics_deleted,
         append_wait_ms_max=config.get_int("offsets.commit.timeout.ms"),
     )
+
+
+def _topics_deleted(image: MetadataImage, deleted: Deletions) -> TopicsDeleted:
+    """Return the event; offsets without a topic id are those of the only topic of that name."""
+    from oncelog.group.events import ZERO_TOPIC_ID, TopicsDeleted
+
+    return TopicsDeleted(
+        {
+            name: frozenset(ids if name in image.topics else (*ids, ZERO_TOPIC_ID))
+            for name, ids in deleted.items()
+        }
+    )
+
+
+def still_named(
+    transactions: TransactionRuntime, groups: GroupRuntime, image: MetadataImage, broker_id: int
+) -> frozenset[str]:
+    """Return the deleted topics that a coordinator of this broker still names, or may name.
+
+    Their deletions have to stay in the metadata: a marker is dropped, and an offset deleted, only
+    where it names the deletion.
+    """
+    from oncelog.group.events import FindDeleted as FindOffsets
+    from oncelog.group.results import DeletedFound as OffsetsFound
+    from oncelog.transaction.events import DeletedFound, FindDeleted
+
+    names = frozenset(image.deleted)
+    are_whole = all(
+        runtime.has_shards_of(image.topic(runtime.topic), broker_id)
+        for runtime in (transactions, groups)
+    )
+    in_transactions = transactions.look_all(FindDeleted(names))
+    offsets = groups.look_all(FindOffsets(_topics_deleted(image, image.deleted).topic_ids))
+    if not are_whole or in_transactions is None or offsets is None:
+        return names
+    found: set[str] = set()
+    for reply in (*in_transactions, *offsets):
+        if isinstance(reply, DeletedFound | OffsetsFound):
+            found |= reply.names
+    return frozenset(found)
 
 
 def _no_effects(_: CoordinatorContext[GroupEvent, GroupResult, Never], effect: Never) -> None:

@@ -1,14 +1,20 @@
-"""Writes transaction markers from the coordinator to the partitions (WriteTxnMarkers).
+"""Has partition leaders write the markers of transactions (WriteTxnMarkers).
 
 `MarkerWriter` executes `SendMarkers`: every partition's leader appends the end marker; when the
 markers are below the high watermark, it reports one `MarkersWritten`. Failed markers are reported
-at once, so that their retry does not wait for slower partitions. Partitions that this broker
-leads are written directly, in the turn of the event loop after the one that committed PREPARE:
-EndTxn's reply has been sent by then, and its client works while the transaction completes here. A
-request that arrives in between waits for COMPLETE (D7).
+at once, so that their retry does not wait for slower partitions. `PartitionLeaders` is the way to a
+leader. `LocalLeaders` writes to the partitions that this broker leads, in the turn of the event
+loop after the one that committed PREPARE: EndTxn's reply has been sent by then, and its client
+works while the transaction completes here. A request that arrives in between waits for COMPLETE
+(D7).
 
 The shard decides about retries, from the outcomes. The order keeps INV-4: a SendMarkers is released
 only after PREPARE is committed.
+
+Absence is no deletion: a marker is dropped only where the metadata names the topic deleted. One
+whose partition the metadata does not show stays owed, as a store that was restored, or an image
+that is one change behind, shows no partition either. Transactions know topics by name; an image
+that names the deletion is at least as new as the one by which the partition joined the transaction.
 """
 
 from __future__ import annotations
@@ -17,7 +23,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import MetadataImage
@@ -30,28 +36,106 @@ if TYPE_CHECKING:
     # Not imported at the start: the shard that makes the effect has imported it.
     from oncelog.transaction.events import SendMarkers, TransactionEffect
 
-__all__ = ["MarkerWriter", "append_markers"]
+__all__ = ["LocalLeaders", "MarkerWriter", "PartitionLeaders", "Settled"]
 
 log = logging.getLogger(__name__)
 
+Settled: TypeAlias = Callable[[TopicPartition, ErrorCode], None]
+"""Called once with the outcome of one partition's marker; NONE once the marker is committed."""
+
+
+class PartitionLeaders(Protocol):
+    """The way to the leaders of partitions, on this broker or on others."""
+
+    def write(
+        self, topic_partition: TopicPartition, markers: SendMarkers, settled: Settled
+    ) -> None:
+        """Have the leader append one partition's marker; `settled` gets its error."""
+        ...
+
+    def when_ended(
+        self,
+        topic_partition: TopicPartition,
+        markers: SendMarkers,
+        refusal: ErrorCode,
+        settled: Settled,
+    ) -> None:
+        """Ask a leader that refused a marker as too old whether there is anything to end.
+
+        `settled` gets NONE once what ended the transaction instead is committed, `refusal` if the
+        producer has an open transaction there, or another error.
+        """
+        ...
+
+
+class LocalLeaders:
+    """The partitions that this broker leads."""
+
+    def __init__(self, partitions: PartitionManager) -> None:
+        self._partitions = partitions
+
+    def write(
+        self, topic_partition: TopicPartition, markers: SendMarkers, settled: Settled
+    ) -> None:
+        """Append one partition's marker; call `settled` once it is committed or failed."""
+        partition = self._partitions.get(*topic_partition)
+        error = (
+            ErrorCode.not_leader_or_follower
+            if partition is None
+            else partition.state.leader_error()
+        )
+        if partition is None or error is not ErrorCode.none:
+            settled(topic_partition, error)
+            return
+        result = partition.append_marker(
+            markers.producer_id,
+            markers.producer_epoch,
+            markers.coordinator_epoch,
+            commit=markers.commit,
+            now_ms=self._partitions.clock.now_ms(),
+            transaction_version=markers.transaction_version,
+        )
+        if result.error is not ErrorCode.none:
+            settled(topic_partition, result.error)
+            return
+        partition.on_committed(result.last_offset + 1, partial(settled, topic_partition))
+
+    def when_ended(
+        self,
+        topic_partition: TopicPartition,
+        markers: SendMarkers,
+        refusal: ErrorCode,
+        settled: Settled,
+    ) -> None:
+        """Settle whether the marker is older than the partition's state, and its producer idle.
+
+        This voids the transaction's verification, as the marker would: no waiting batch may still
+        open it (INV-3). The append that ended it instead has to be committed first: COMPLETE
+        depends on the report (INV-4).
+        """
+        partition = self._partitions.get(*topic_partition)
+        known = None if partition is None else partition.log.producers.entry(markers.producer_id)
+        if partition is None or known is None or known.transaction_first_offset >= 0:
+            settled(topic_partition, refusal)
+            return
+        partition.log.producers.verifications.marked(markers.producer_id, markers.producer_epoch)
+        partition.on_committed(partition.log.log_end_offset, partial(settled, topic_partition))
+
 
 class MarkerWriter:
-    """Executes the effects of the transaction coordinator.
-
-    `known` returns the newest metadata: a partition that is not in it was deleted. One that is in
-    it and not served yet gets its marker later (INV-4).
-    """
+    """Executes the effects of the transaction coordinator."""
 
     def __init__(
-        self,
-        partitions: PartitionManager,
-        known: Callable[[], MetadataImage],
-        stop_because: Callable[[BaseException], None],
+        self, leaders: PartitionLeaders, stop_because: Callable[[BaseException], None]
     ) -> None:
-        self._partitions = partitions
-        self._known = known
+        self._leaders = leaders
+        self._image = MetadataImage(cluster_id="")
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
+
+    def apply(self, image: MetadataImage) -> None:
+        """Follow the metadata image."""
+        self._image = image
 
     def handle(self, coordinator: TransactionContext, effect: TransactionEffect) -> None:
         """Execute one effect of a shard; its outcome returns to the shard as an event."""
@@ -72,15 +156,18 @@ class MarkerWriter:
             self._stop_because(error)
 
     def _send(self, coordinator: TransactionContext, markers: SendMarkers) -> None:
-        image = self._known()
-        living: list[TopicPartition] = []
+        image = self._image
+        shown: list[TopicPartition] = []
         deleted: list[TopicPartition] = []
+        unknown: list[TopicPartition] = []
         for topic_partition in markers.partitions:
-            exists = image.partition(topic_partition.topic, topic_partition.partition) is not None
-            (living if exists else deleted).append(topic_partition)
-        MarkerBatch(self._partitions, coordinator, markers, tuple(deleted), len(living)).write(
-            living
-        )
+            if image.partition(topic_partition.topic, topic_partition.partition) is not None:
+                shown.append(topic_partition)
+            elif topic_partition.topic in image.deleted:
+                deleted.append(topic_partition)
+            else:
+                unknown.append(topic_partition)
+        MarkerBatch(self._leaders, coordinator, markers, tuple(deleted)).write(shown, unknown)
 
 
 class MarkerBatch:
@@ -95,21 +182,20 @@ class MarkerBatch:
         "_deleted",
         "_has_failed",
         "_is_writing",
+        "_leaders",
         "_markers",
         "_outcomes",
-        "_partitions",
         "_waiting_count",
     )
 
     def __init__(
         self,
-        partitions: PartitionManager,
+        leaders: PartitionLeaders,
         coordinator: TransactionContext,
         markers: SendMarkers,
         deleted: tuple[TopicPartition, ...],
-        waiting_count: int,
     ) -> None:
-        self._partitions = partitions
+        self._leaders = leaders
         self._coordinator = coordinator
         self._markers = markers
         self._deleted = deleted
@@ -117,54 +203,45 @@ class MarkerBatch:
         self._has_failed = False
         self._outcomes: list[tuple[TopicPartition, ErrorCode]] = []
         self._closed: list[tuple[TopicPartition, ErrorCode]] = []
-        self._waiting_count = waiting_count
+        self._waiting_count = 0
 
-    def write(self, partitions: list[TopicPartition]) -> None:
-        """Append all markers, and report if all have settled or one has failed."""
-        for topic_partition in partitions:
-            append_markers(self._partitions, topic_partition, self._markers, self._settled)
+    def write(self, shown: list[TopicPartition], unknown: list[TopicPartition]) -> None:
+        """Have all markers written, and report if all have settled or one has failed.
+
+        The metadata does not show the `unknown` partitions: their markers fail, and stay owed.
+        """
+        self._waiting_count = len(shown)
+        for topic_partition in unknown:
+            self._has_failed = True
+            self._outcomes.append((topic_partition, ErrorCode.unknown_topic_or_partition))
+        for topic_partition in shown:
+            self._leaders.write(topic_partition, self._markers, self._settled)
         self._is_writing = False
         if self._has_failed or self._waiting_count == 0:
             self._report()
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        if error is not ErrorCode.none and self._has_nothing_to_end(topic_partition, error):
-            return
-        self._outcomes.append((topic_partition, error))
         if error is not ErrorCode.none:
+            from oncelog.transaction.events import MARKER_REFUSALS
+
+            if error in MARKER_REFUSALS:
+                ended = partial(self._ended_otherwise, error)
+                self._leaders.when_ended(topic_partition, self._markers, error, ended)
+                return
             self._has_failed = True
+        self._outcomes.append((topic_partition, error))
         self._waiting_count -= 1
         if not self._is_writing:
             self._report_if_due()
 
-    def _has_nothing_to_end(self, topic_partition: TopicPartition, refusal: ErrorCode) -> bool:
-        """Whether the marker is older than the partition's state, and its producer idle.
-
-        This voids the transaction's verification, as the marker would: no waiting batch may still
-        open it (INV-3). The append that ended it instead has to be committed first: COMPLETE
-        depends on the report (INV-4).
-        """
-        from oncelog.transaction.events import MARKER_REFUSALS
-
-        partition = self._partitions.get(*topic_partition)
-        if refusal not in MARKER_REFUSALS or partition is None:
-            return False
-        log_ = partition.log
-        known = log_.producers.entry(self._markers.producer_id)
-        if known is None or known.transaction_first_offset >= 0:
-            return False
-        log_.producers.verifications.marked(self._markers.producer_id, self._markers.producer_epoch)
-        ended = partial(self._ended_otherwise, topic_partition, refusal)
-        partition.on_committed(log_.log_end_offset, ended)
-        return True
-
     def _ended_otherwise(
-        self, topic_partition: TopicPartition, refusal: ErrorCode, error: ErrorCode
+        self, refusal: ErrorCode, topic_partition: TopicPartition, error: ErrorCode
     ) -> None:
-        if error is not ErrorCode.none:
-            self._settled(topic_partition, error)
-            return
-        self._closed.append((topic_partition, refusal))
+        if error is ErrorCode.none:
+            self._closed.append((topic_partition, refusal))
+        else:
+            self._has_failed = True
+            self._outcomes.append((topic_partition, error))
         self._waiting_count -= 1
         if not self._is_writing:
             self._report_if_due()
@@ -191,31 +268,3 @@ class MarkerBatch:
         self._outcomes, self._closed, self._deleted = [], [], ()
         self._has_failed = False
         self._coordinator.submit(report)
-
-
-def append_markers(
-    partitions: PartitionManager,
-    topic_partition: TopicPartition,
-    markers: SendMarkers,
-    settled: Callable[[TopicPartition, ErrorCode], None],
-) -> None:
-    """Append one partition's marker; call `settled` once it is committed or failed."""
-    partition = partitions.get(*topic_partition)
-    error = (
-        ErrorCode.not_leader_or_follower if partition is None else partition.state.leader_error()
-    )
-    if partition is None or error is not ErrorCode.none:
-        settled(topic_partition, error)
-        return
-    result = partition.append_marker(
-        markers.producer_id,
-        markers.producer_epoch,
-        markers.coordinator_epoch,
-        commit=markers.commit,
-        now_ms=partitions.clock.now_ms(),
-        transaction_version=markers.transaction_version,
-    )
-    if result.error is not ErrorCode.none:
-        settled(topic_partition, result.error)
-        return
-    partition.on_committed(result.last_offset + 1, partial(settled, topic_partition))

@@ -17,14 +17,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.loading import load
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta, TopicImage
+from oncelog.controller.image import ImageDelta, MetadataImage, TopicImage
 from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
@@ -36,7 +36,7 @@ from oncelog.coordinator.shard import (
     ResultT,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
 from oncelog.core.limits import LOAD_TIMES_KEPT_COUNT
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.hashing import coordinator_partition
@@ -49,6 +49,8 @@ __all__ = ["CoordinatorContext", "CoordinatorRuntime"]
 
 log = logging.getLogger(__name__)
 
+Deletions: TypeAlias = Mapping[str, tuple[TopicId, ...]]
+"""The ids of deleted topics, by name."""
 AnswerT = TypeVar("AnswerT")
 """The class of `ResultT` that answers the event."""
 ResponseT = TypeVar("ResponseT")
@@ -233,10 +235,10 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
 
     `topic` is its internal topic, created with `partition_count_default` partitions.
     `make_shard(partition)` returns the shard for one partition of it. `effect_handler(coordinator,
-    effect)` executes the shard's effects. `topic_deleted(topic)` returns the event that all shards
-    get when a topic is deleted. `after_load()` returns the first event after a load, with the
-    topics that exist. A request waits at most `append_wait_ms_max` for its append to be committed
-    (None: without a limit).
+    effect)` executes the shard's effects. `topics_deleted` makes the event that all shards get of
+    deletions that the metadata names, and a shard after its load, from the image and the ids by
+    name. A request waits at most `append_wait_ms_max` for its append to be committed (None: without
+    a limit).
     """
 
     def __init__(
@@ -248,8 +250,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         make_shard: Callable[[Partition], CoordinatorShard[EventT, ResultT, EffectT]],
         effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None],
         fresh_producer_id: FreshProducerId,
-        topic_deleted: Callable[[TopicImage], EventT] | None = None,
-        after_load: Callable[[], EventT] | None = None,
+        topics_deleted: Callable[[MetadataImage, Deletions], EventT] | None = None,
         append_wait_ms_max: int | None = None,
     ) -> None:
         self.topic = topic
@@ -258,8 +259,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         """The clock of the shards: no jump of the wall clock ends a wait early, or late."""
         self._partitions = partitions
         self._disk = partitions.disk
-        self._topic_deleted = topic_deleted
-        self._after_load = after_load
+        self._topics_deleted = topics_deleted
+        self._image = MetadataImage(cluster_id="")
         self.loop = asyncio.get_running_loop()
         self.effect_handler = effect_handler
         self._partition_count_default = partition_count_default
@@ -309,6 +310,13 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             return None
         return coordinator.look(event)
 
+    def look_all(self, event: EventT) -> list[ResultT] | None:
+        """Answer a question of every shard led here; None unless all of them serve."""
+        coordinators = self._coordinators.values()
+        if any(led.processor.state is not CoordinatorState.ACTIVE for led in coordinators):
+            return None
+        return [coordinator.look(event) for coordinator in coordinators]
+
     def is_damaged(self, id_: str) -> bool:
         """Whether the shard of `id_` is led here and cannot serve, as its log is damaged."""
         led = self._coordinators.get(coordinator_partition(id_, self._partition_count))
@@ -341,22 +349,24 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         )
 
     def broadcast(self, event: EventT) -> None:
-        """Submit an event without a request to every active shard; a load ends by `after_load`."""
+        """Submit an event without a request to every active shard."""
         for coordinator in list(self._coordinators.values()):
             if coordinator.processor.state is CoordinatorState.ACTIVE:
                 coordinator.submit(event)
 
-    def apply(self, delta: ImageDelta) -> None:
-        """Follow the metadata image.
+    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+        """Follow the metadata `image`, by its `delta` from the last one.
 
         Called after the partitions followed it, so that they exist when a loaded shard sends
         markers.
         """
+        before, self._image = self._image, image
+        named = _newly_named(image.deleted, before.deleted)
+        if named and self._topics_deleted is not None:
+            self.broadcast(self._topics_deleted(image, named))
         for topic in delta.deleted:
-            if topic.name == self.topic:
+            if topic.name == self.topic and topic.topic_id in image.deleted.get(topic.name, ()):
                 self._partition_count = self._partition_count_default
-            elif self._topic_deleted is not None:
-                self.broadcast(self._topic_deleted(topic))
         for topic in (*delta.created, *delta.changed):
             if topic.name == self.topic:
                 self._partition_count = len(topic.partitions)
@@ -447,7 +457,11 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
                 coordinator.resign()
                 _tell_of_damage(coordinator.partition, error)
                 return
-            coordinator.activate(None if self._after_load is None else self._after_load())
+            deleted = self._image.deleted
+            if deleted and self._topics_deleted is not None:
+                coordinator.activate(self._topics_deleted(self._image, deleted))
+            else:
+                coordinator.activate()
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:
@@ -456,6 +470,17 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             error = task.exception()
             if isinstance(error, Exception):
                 self.report(error)
+
+
+def _newly_named(deleted: Deletions, before: Deletions) -> dict[str, tuple[TopicId, ...]]:
+    """Return the deletions that the metadata did not name before."""
+    found = {}
+    for name, ids in deleted.items():
+        known = before.get(name, ())
+        new = tuple(topic_id for topic_id in ids if topic_id not in known)
+        if new:
+            found[name] = new
+    return found
 
 
 def _tell_of_damage(partition: Partition, error: Exception) -> None:

@@ -9,7 +9,9 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.broker.coordination.coordinators import still_named
 from oncelog.controller import layout
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
@@ -140,7 +142,9 @@ async def forget_topic(folder: Path) -> None:
     path = layout.topic_path("t")
     stored = await store.get(path)
     assert stored is not None
-    await store.write_all([Write(path, None, stored.version)])
+    deleted = layout.encode_deleted((layout.decode_topic(path, stored.value).topic_id,))
+    writes = [Write(path, None, stored.version), Write(layout.deleted_path("t"), deleted, 0)]
+    await store.write_all(writes)
     await store.close()
 
 
@@ -232,4 +236,22 @@ async def test_a_crash_right_after_a_deletion_leaves_nothing_to_inherit(tmp_path
         assert await fetch(client, 9) == await fetch(client, 10, topic_id) == -1
     async with running(tmp_path) as context:
         await settled(context)
-        assert held(context) == [], "the new topic proves that the old one was deleted"
+        assert held(context) == []
+
+
+async def test_an_image_that_lacks_the_topic_keeps_its_offsets(tmp_path: Path) -> None:
+    """Absence is no deletion: a store that was restored may show the topic again tomorrow."""
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        assert await commit(await context.connect()) is NONE
+        broker = context.broker
+        without = MetadataImage(cluster_id="")
+        topic = broker.image.topics["t"]
+        broker.groups.apply(ImageDelta(deleted=(topic,)), without)
+        assert [value.topic_id for value in held(context)] == [topic_id]
+        named = MetadataImage(cluster_id="", deleted={"t": (topic_id,)})
+        assert still_named(broker.transactions, broker.groups, named, broker.broker_id) == {"t"}
+        broker.groups.apply(ImageDelta(), named)
+        await settled(context)
+        assert held(context) == []
+        assert not still_named(broker.transactions, broker.groups, named, broker.broker_id)

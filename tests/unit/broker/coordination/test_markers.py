@@ -6,11 +6,13 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
-from oncelog.broker.coordination.markers import MarkerWriter
+from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction.events import MarkersWritten, SendMarkers
@@ -23,19 +25,15 @@ U0 = TopicPartition("u", 0)
 GONE = TopicPartition("gone", 0)
 
 
-class Topics:
-    """The metadata image and the partitions that the broker holds: one partition of one topic."""
+class Partitions:
+    """What the broker holds: one partition of one topic."""
 
     def __init__(self, held: Partition) -> None:
         self.held = held
-        self.in_image = {T0}
         self.clock = self
 
     def now_ms(self) -> int:
         return NOW_MS
-
-    def partition(self, topic: str, index: int) -> object | None:
-        return self.held if (topic, index) in self.in_image else None
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.held if (topic, index) == T0 else None
@@ -46,12 +44,19 @@ class Bench:
 
     def __init__(self, folder: Path, isr: tuple[int, ...] = (ME,), epoch: int = 0) -> None:
         self.partition = make_partition(folder, HandLoop(), isr)
-        self.topics = Topics(self.partition)
         self.reports: list[MarkersWritten] = []
-        topics: Any = self.topics
-        self.writer = MarkerWriter(topics, lambda: topics, self.stop_because)
+        partitions: Any = Partitions(self.partition)
+        self.writer = MarkerWriter(LocalLeaders(partitions), self.stop_because)
+        self.show(T0.topic, deleted=GONE.topic)
         first = batch(producer_id=PRODUCER, epoch=epoch, sequence=0, transactional=True)
         assert self.partition.append(first, now_ms=NOW_MS).error is ErrorCode.none
+
+    def show(self, *topics: str, deleted: str = "") -> None:
+        """The metadata shows these topics, and may name one deleted."""
+        led = (PartitionImage(ME, 0, (ME,), (ME,)),)
+        shown = [TopicImage(name, UUID(int=at), led) for at, name in enumerate(topics, 1)]
+        named = {deleted: (UUID(int=99),)} if deleted else {}
+        self.writer.apply(MetadataImage(cluster_id="", topics=shown, deleted=named))
 
     def stop_because(self, error: BaseException) -> None:
         raise error
@@ -109,11 +114,39 @@ async def test_a_deleted_partition_is_reported_as_deleted_and_not_retried(
     """By the metadata image: the broker may still hold the folder, or have removed it already."""
     bench = Bench(tmp_path)
     gone = T0 if is_held else GONE
-    bench.topics.in_image.clear()
+    bench.show(deleted=gone.topic)
     end = bench.partition.log.log_end_offset
     await bench.send(gone)
     assert bench.reports == [report(deleted=(gone,))]
     assert bench.partition.log.log_end_offset == end
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+async def test_inv4_a_marker_stays_owed_where_the_metadata_shows_no_topic(
+    tmp_path: Path, is_held: bool
+) -> None:
+    """Absence is no deletion: the image may be a change behind, or the store an older copy."""
+    bench = Bench(tmp_path)
+    absent = T0 if is_held else U0
+    bench.show(deleted=GONE.topic)
+    end = bench.partition.log.log_end_offset
+    await bench.send(GONE, absent)
+    failed = (absent, ErrorCode.unknown_topic_or_partition)
+    assert bench.reports == [report(failed, deleted=(GONE,))]
+    assert bench.partition.log.log_end_offset == end
+
+
+async def test_a_partition_that_a_newer_topic_does_not_have_is_deleted(tmp_path: Path) -> None:
+    """Topics do not shrink: one with fewer partitions, made under a deleted name, is another."""
+    bench = Bench(tmp_path)
+    bench.show(T0.topic)
+    beyond = TopicPartition(T0.topic, 1)
+    await bench.send(beyond)
+    assert bench.reports == [report((beyond, ErrorCode.unknown_topic_or_partition))]
+    bench.reports.clear()
+    bench.show(T0.topic, deleted=T0.topic)
+    await bench.send(beyond)
+    assert bench.reports == [report(deleted=(beyond,))]
 
 
 async def test_what_is_left_of_a_transaction_is_marked_where_a_topic_is_gone(
@@ -136,7 +169,7 @@ async def test_a_failed_marker_is_reported_while_another_partition_is_slow(
 ) -> None:
     """Its retry must not wait for a replica of a partition that has nothing to do with it."""
     bench = Bench(tmp_path, (ME, OTHER))
-    bench.topics.in_image.add(U0)
+    bench.show(T0.topic, U0.topic, deleted=GONE.topic)
     await bench.send(GONE, T0, U0)
     failed = report((U0, ErrorCode.not_leader_or_follower), deleted=(GONE,))
     assert bench.reports == [failed]

@@ -6,12 +6,13 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
+from uuid import UUID
 
 import pytest
 
 from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.controller.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
 from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorRecord,
@@ -121,6 +122,7 @@ class Bench:
         self.partition: Partition = make_partition(folder, HandLoop(), isr, TOPIC)
         self.machines: list[Memory] = []
         self.effects: list[object] = []
+        self.deleted: dict[str, tuple[UUID, ...]] = {}
         clock: Any = Clock()
         self.clock = clock
         self.disk: Disk = SystemDisk()
@@ -135,8 +137,7 @@ class Bench:
             make_shard=self._make,
             effect_handler=lambda _led, effect: self.effects.append(effect),
             fresh_producer_id=no_producer_id,
-            topic_deleted=lambda topic: Put("topics", f"deleted {topic.name}".encode()),
-            after_load=lambda: Put("topics", b"known"),
+            topics_deleted=lambda _image, names: Put("topics", " ".join(sorted(names)).encode()),
         )
 
     def _make(self, _partition: Partition) -> Memory:
@@ -147,17 +148,24 @@ class Bench:
         return self.partition
 
     def follow(self, runtime: MemoryRuntime | None = None) -> None:
-        image = PartitionImage(ME, 0, (ME,), (ME,))
-        (runtime or self.runtime).apply(
-            ImageDelta(changed=(TopicImage(TOPIC, TOPIC_ID, (image,)),))
-        )
+        topic = TopicImage(TOPIC, TOPIC_ID, (PartitionImage(ME, 0, (ME,), (ME,)),))
+        (runtime or self.runtime).apply(ImageDelta(changed=(topic,)), self.image(topic))
 
     def elect_again(self, epoch: int = 1) -> None:
         self.partition.assign(assignment(epoch=epoch), 0)
         self.follow()
 
+    def image(self, *topics: TopicImage) -> MetadataImage:
+        return MetadataImage(cluster_id="", topics=topics, deleted=self.deleted)
+
+    def lose_topic(self, name: str) -> None:
+        """The metadata shows a topic no more."""
+        self.runtime.apply(ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)), self.image())
+
     def delete_topic(self, name: str) -> None:
-        self.runtime.apply(ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)))
+        """The metadata names a topic deleted."""
+        self.deleted[name] = (TOPIC_ID,)
+        self.lose_topic(name)
 
     def ask(self, event: Put) -> Any:
         return self.runtime.ask("id", event, unchanged, lambda error: ("refused", error))
@@ -247,6 +255,7 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
 
 async def test_a_new_leader_replays_the_log_and_then_decides_requests(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
+    bench.deleted["t"] = (TOPIC_ID,)
     bench.follow()
     for key in (b"a", b"b", b"c"):
         bench.ask(Put("id", key))
@@ -255,7 +264,7 @@ async def test_a_new_leader_replays_the_log_and_then_decides_requests(tmp_path: 
     gone.drop()
     assert bench.runtime.look("id", Put("id")) is None
     await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"b", b"c", b"known", b"d"]
+    assert bench.machines[1].applied == [b"a", b"b", b"c", b"t", b"d"]
     assert held.result == b"d"
 
 
@@ -269,7 +278,7 @@ async def test_a_request_is_refused_when_its_load_has_taken_too_long(tmp_path: P
     bench.runtime.clock_moved()
     assert held.result is ErrorCode.coordinator_load_in_progress
     await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"known"]
+    assert bench.machines[1].applied == [b"a"]
 
 
 async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: Path) -> None:
@@ -290,7 +299,23 @@ async def test_every_shard_gets_the_deletion_of_a_topic(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     bench.follow()
     bench.delete_topic("t")
-    assert bench.machines[0].applied == [b"deleted t"]
+    assert bench.machines[0].applied == [b"t"]
+    bench.follow()
+    bench.delete_topic("u")
+    assert bench.machines[0].applied == [b"t", b"u"], "each is told once"
+
+
+async def test_a_topic_that_the_metadata_does_not_show_is_not_deleted(tmp_path: Path) -> None:
+    """Nor is the internal topic: its ids stay with the partitions that they have."""
+    bench = Bench(tmp_path)
+    images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
+    topic = TopicImage(TOPIC, TOPIC_ID, images)
+    bench.runtime.apply(ImageDelta(created=(topic,)), bench.image(topic))
+    of_ids = [bench.runtime.partition_of(str(number)) for number in range(50)]
+    bench.lose_topic("t")
+    bench.lose_topic(TOPIC)
+    assert not any(machine.applied for machine in bench.machines)
+    assert [bench.runtime.partition_of(str(number)) for number in range(50)] == of_ids
 
 
 async def test_a_shard_that_is_loaded_meanwhile_gets_what_it_missed(tmp_path: Path) -> None:
@@ -301,7 +326,7 @@ async def test_a_shard_that_is_loaded_meanwhile_gets_what_it_missed(tmp_path: Pa
     bench.delete_topic("t")
     assert bench.machines[1].applied == []
     await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"known"]
+    assert bench.machines[1].applied == [b"a", b"t"]
 
 
 async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:
@@ -419,7 +444,8 @@ async def test_an_id_belongs_to_the_partition_that_its_topic_really_has(tmp_path
     bench = Bench(tmp_path)
     images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
     other = TopicImage("t", TOPIC_ID, images * 2)
-    bench.runtime.apply(ImageDelta(created=(TopicImage(TOPIC, TOPIC_ID, images), other)))
+    created = (TopicImage(TOPIC, TOPIC_ID, images), other)
+    bench.runtime.apply(ImageDelta(created=created), bench.image(*created))
     assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
     bench.delete_topic("t")
     assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
@@ -439,7 +465,7 @@ async def test_a_load_ends_with_the_leadership_that_it_is_for(
     await bench.runtime.loaded()
     await asyncio.sleep(0)
     assert bench.machines[1].applied == []
-    assert bench.machines[2].applied == [b"a", b"known"]
+    assert bench.machines[2].applied == [b"a"]
     assert not caplog.records
 
 
