@@ -132,7 +132,7 @@ CELLS: Final = _cells()
 
 def kind_of(event: GroupEvent, store: GroupStore) -> str:
     """What a request meets."""
-    if isinstance(event, e.ListGroups | e.TopicsDeleted | e.FindDeleted | e.RemoveOffsets):
+    if isinstance(event, e.ListGroups | e.TopicsDeleted | e.FindDeletedOffsets | e.RemoveOffsets):
         return "list"
     if event.group_id in store.consumer_groups:
         return CONSUMER

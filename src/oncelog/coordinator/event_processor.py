@@ -2,7 +2,7 @@
 
 The processor enforces the order decide, append, replay, reply (D2, D7).
 
-Pure: the shell (broker/coordination/runtime.py) owns the log and the sockets. Every call returns an
+Pure: the shell (broker/coordination/context.py) owns the log and the sockets. Every call returns an
 `Output`, and the shell executes it in this order: write the appends (in their order), send the
 replies, execute the effects. Replies and effects of an output never depend on its own appends: what
 they report is already committed. When the high watermark has passed an append the shell calls

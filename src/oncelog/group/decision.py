@@ -27,7 +27,7 @@ GroupEvent: TypeAlias = (
     | events.ListGroups
     | events.DeleteGroup
     | events.TopicsDeleted
-    | events.FindDeleted
+    | events.FindDeletedOffsets
     | events.RemoveOffsets
     | events.SessionExpired
     | events.JoinPhaseOver
@@ -54,7 +54,7 @@ GroupResult: TypeAlias = (
     | results.DescribeResult
     | results.ListResult
     | results.DeleteResult
-    | results.DeletedFound
+    | results.DeletedOffsetsFound
     | BeatResult
     | ConsumerGroupDescription
 )

@@ -24,14 +24,14 @@ from oncelog.core.ids import TopicPartition
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import (
     ZERO_TOPIC_ID,
-    FindDeleted,
+    FindDeletedOffsets,
     Leftover,
     RemoveOffsets,
     TopicsDeleted,
 )
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import BatchBudget, offset_tombstone
-from oncelog.group.results import DeletedFound
+from oncelog.group.results import DeletedOffsetsFound
 from oncelog.group.store import GroupStore
 
 RETRIED = (TopicsDeleted, RemoveOffsets)
@@ -39,19 +39,21 @@ RETRIED = (TopicsDeleted, RemoveOffsets)
 
 
 def decide(
-    store: GroupStore, event: TopicsDeleted | FindDeleted | RemoveOffsets, context: EventContext
+    store: GroupStore,
+    event: TopicsDeleted | FindDeletedOffsets | RemoveOffsets,
+    context: EventContext,
 ) -> GroupDecision:
     """Decide an event about the offsets of deleted topics."""
     match event:
         case TopicsDeleted():
             return _remove(store, _leftovers(store, event))
-        case FindDeleted():
+        case FindDeletedOffsets():
             return find(store, event, context)
         case RemoveOffsets():
             return _remove(store, event.leftovers)
 
 
-def find(store: GroupStore, event: FindDeleted, context: EventContext) -> GroupDecision:
+def find(store: GroupStore, event: FindDeletedOffsets, context: EventContext) -> GroupDecision:
     """Return the deleted topics of which there are offsets, also in flight."""
     names = set()
     for group_id, partition in _all(store):
@@ -62,7 +64,7 @@ def find(store: GroupStore, event: FindDeleted, context: EventContext) -> GroupD
         values = _values(store, group_id, partition)
         if in_flight or any(value.topic_id in topic_ids for value in values):
             names.add(partition.topic)
-    return answer(context, DeletedFound(frozenset(names)))
+    return answer(context, DeletedOffsetsFound(frozenset(names)))
 
 
 def _leftovers(store: GroupStore, event: TopicsDeleted) -> Iterator[Leftover]:

@@ -223,8 +223,8 @@ class TopicsDeleted:
 
 
 @value
-class FindDeleted:
-    """Ask which of these deleted topics have offsets here. Reply: `DeletedFound`."""
+class FindDeletedOffsets:
+    """Ask which of these deleted topics have offsets here. Reply: `DeletedOffsetsFound`."""
 
     topic_ids: Mapping[str, frozenset[UUID]]
 

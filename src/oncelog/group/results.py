@@ -167,7 +167,7 @@ class DeleteResult:
 
 
 @value
-class DeletedFound:
+class DeletedOffsetsFound:
     """The deleted topics of which this partition has offsets, by name."""
 
     names: frozenset[str]

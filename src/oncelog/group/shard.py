@@ -100,7 +100,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 | DescribeConsumerGroup()
                 | events.ListGroups()
                 | events.TopicsDeleted()
-                | events.FindDeleted()
+                | events.FindDeletedOffsets()
                 | events.RemoveOffsets()
             ):
                 return None
@@ -158,7 +158,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
                 return rebalance.sync_phase_over(store, event, context)
             case events.ExpireOffsets():
                 return offsets.expire(store, event, context)
-            case events.TopicsDeleted() | events.FindDeleted() | events.RemoveOffsets():
+            case events.TopicsDeleted() | events.FindDeletedOffsets() | events.RemoveOffsets():
                 return deleted_topics.decide(store, event, context)
             case (
                 Beat()

@@ -131,7 +131,7 @@ class ListTransactions:
 
 
 @value
-class FindDeleted:
+class FindDeletedTopics:
     """Ask which of these deleted topics are in a transaction that has not ended."""
 
     names: frozenset[str]
@@ -290,7 +290,7 @@ class ListTransactionsResult:
 
 
 @value
-class DeletedFound:
+class DeletedTopicsFound:
     """Those topics that are in such a transaction."""
 
     names: frozenset[str]
@@ -337,7 +337,7 @@ TransactionEvent: TypeAlias = (
     | EndTxn
     | DescribeTransaction
     | ListTransactions
-    | FindDeleted
+    | FindDeletedTopics
     | MarkersWritten
     | AbortTimedOut
     | CompletePrepared
@@ -354,7 +354,7 @@ TransactionResult: TypeAlias = (
     | EndTxnResult
     | DescribeTransactionResult
     | ListTransactionsResult
-    | DeletedFound
+    | DeletedTopicsFound
 )
 """The results of the transaction coordinator."""
 

@@ -9,10 +9,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     NEVER_MS,
-    DeletedFound,
+    DeletedTopicsFound,
     DescribeTransaction,
     DescribeTransactionResult,
-    FindDeleted,
+    FindDeletedTopics,
     ListedTransaction,
     ListTransactions,
     ListTransactionsResult,
@@ -91,7 +91,7 @@ def list_transactions(
 
 
 def find_deleted(
-    store: TransactionStore, event: FindDeleted, context: EventContext
+    store: TransactionStore, event: FindDeletedTopics, context: EventContext
 ) -> TransactionDecision:
     """Return the deleted topics that a transaction names whose markers are owed, or will be."""
     named = {
@@ -99,7 +99,7 @@ def find_deleted(
         for metadata in store.transactions.values()
         for partition in metadata.partitions
     }
-    return answer(context, DeletedFound(event.names & named))
+    return answer(context, DeletedTopicsFound(event.names & named))
 
 
 def _expiry_ms(store: TransactionStore, metadata: TransactionMetadata) -> int:

@@ -39,7 +39,7 @@ from oncelog.transaction.events import (
     EndTxn,
     EndTxnResult,
     ExpireId,
-    FindDeleted,
+    FindDeletedTopics,
     InitProducerId,
     InitProducerIdResult,
     ListTransactions,
@@ -119,7 +119,7 @@ class TransactionCoordinatorShard(
         match event:
             case AddPartitions(verify_only=True) | DescribeTransaction():
                 return None
-            case ListTransactions() | FindDeleted():
+            case ListTransactions() | FindDeletedTopics():
                 return None
             case WarnOfExpiry() | TellOfExpiry() | OutsideMarkers():
                 return None
@@ -171,7 +171,7 @@ class TransactionCoordinatorShard(
                 return queries.describe(store, event, context)
             case ListTransactions():
                 return queries.list_transactions(store, event, context)
-            case FindDeleted():
+            case FindDeletedTopics():
                 return queries.find_deleted(store, event, context)
         assert_never(event)
 

@@ -9,7 +9,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
-from oncelog.group.results import DeletedFound
+from oncelog.group.results import DeletedOffsetsFound
 from oncelog.protocol.record import Record, build_batch
 from tests.unit.coordinator.support import AnyOutput
 from tests.unit.group.context import Context, Marker, topic_deleted
@@ -64,9 +64,9 @@ def load(c: Context, **topic_ids: UUID) -> None:
 
 def found(c: Context, *topic_ids: UUID) -> frozenset[str]:
     """Of which deleted topics, all named `t`, there are offsets."""
-    token = c.submit(e.FindDeleted({"t": frozenset(topic_ids)}))
+    token = c.submit(e.FindDeletedOffsets({"t": frozenset(topic_ids)}))
     reply = c.replies[token]
-    assert isinstance(reply, DeletedFound)
+    assert isinstance(reply, DeletedOffsetsFound)
     return reply.names
 
 
@@ -151,7 +151,7 @@ def test_an_offset_on_its_way_may_be_one_of_a_deleted_topic() -> None:
     c = Context(hold=True)
     commit(c, OLD)
     assert found(c, OLD) == {"t"}
-    assert c.shard.id_of(e.FindDeleted({})) is None
+    assert c.shard.id_of(e.FindDeletedOffsets({})) is None
 
 
 def test_a_crash_amid_the_deletion_is_made_good_by_the_next_load() -> None:

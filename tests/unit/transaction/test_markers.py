@@ -11,9 +11,9 @@ from oncelog.core.limits import (
 )
 from oncelog.transaction.events import (
     CompletePrepared,
-    DeletedFound,
+    DeletedTopicsFound,
     EndTxn,
-    FindDeleted,
+    FindDeletedTopics,
     SendMarkers,
 )
 from oncelog.transaction.life import StepKind
@@ -192,8 +192,8 @@ def test_a_deleted_topic_is_found_while_a_transaction_names_it() -> None:
     context = Context()
 
     def found() -> frozenset[str]:
-        reply = context.results[context.send(FindDeleted(frozenset(("t", "u"))))]
-        assert isinstance(reply, DeletedFound)
+        reply = context.results[context.send(FindDeletedTopics(frozenset(("t", "u"))))]
+        assert isinstance(reply, DeletedTopicsFound)
         return reply.names
 
     context.init()

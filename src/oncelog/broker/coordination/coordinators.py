@@ -14,12 +14,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
+from oncelog.broker.coordination.context import CoordinatorContext
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.coordination.runtime import (
-    CoordinatorContext,
-    CoordinatorRuntime,
-    Deletions,
-)
+from oncelog.broker.coordination.runtime import CoordinatorRuntime, Deletions
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage
@@ -184,22 +181,22 @@ def still_named(
     Their deletions have to stay in the metadata: a marker is dropped, and an offset deleted, only
     where it names the deletion.
     """
-    from oncelog.group.events import FindDeleted as FindOffsets
-    from oncelog.group.results import DeletedFound as OffsetsFound
-    from oncelog.transaction.events import DeletedFound, FindDeleted
+    from oncelog.group.events import FindDeletedOffsets
+    from oncelog.group.results import DeletedOffsetsFound
+    from oncelog.transaction.events import DeletedTopicsFound, FindDeletedTopics
 
     names = frozenset(image.deleted)
     are_whole = all(
         runtime.has_shards_of(image.topic(runtime.topic), broker_id)
         for runtime in (transactions, groups)
     )
-    in_transactions = transactions.look_all(FindDeleted(names))
-    offsets = groups.look_all(FindOffsets(_topics_deleted(image, image.deleted).topic_ids))
+    in_transactions = transactions.look_all(FindDeletedTopics(names))
+    offsets = groups.look_all(FindDeletedOffsets(_topics_deleted(image, image.deleted).topic_ids))
     if not are_whole or in_transactions is None or offsets is None:
         return names
     found: set[str] = set()
     for reply in (*in_transactions, *offsets):
-        if isinstance(reply, DeletedFound | OffsetsFound):
+        if isinstance(reply, DeletedTopicsFound | DeletedOffsetsFound):
             found |= reply.names
     return frozenset(found)
 

@@ -10,7 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.broker.coordination.runtime import CoordinatorContext, CoordinatorRuntime
+from oncelog.broker.coordination.context import CoordinatorContext
+from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
 from oncelog.coordinator.shard import (

@@ -1,0 +1,256 @@
+"""Runs one coordinator shard on the partition that it writes to.
+
+The outputs of the shard's processor are executed in this order: appends, replies, effects. An
+append is one batch; the processor's `committed` is called when the high watermark has passed it,
+which with a single replica is within the same call stack. So a request of a transaction usually
+ends in the turn of the event loop in which it arrived, without a task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, Protocol, TypeVar
+
+from oncelog.broker.partitions.partition import Partition
+from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
+from oncelog.coordinator.output import Append, Output
+from oncelog.coordinator.shard import (
+    AppendProducer,
+    CoordinatorShard,
+    EffectT,
+    EventT,
+    FreshProducerId,
+    ResultT,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.pending import Pending
+from oncelog.protocol.record import Record, build_batch
+from oncelog.runtime.clock import Clock, SteadyClock
+from oncelog.storage import Origin, Verification
+
+__all__ = ["CoordinatorContext"]
+
+log = logging.getLogger(__name__)
+
+ResponseT = TypeVar("ResponseT")
+
+
+class Host(Protocol[EventT, ResultT, EffectT]):
+    """What the shards of one coordinator have in common: its `CoordinatorRuntime`."""
+
+    clock: SteadyClock
+    wall_clock: Clock
+    loop: asyncio.AbstractEventLoop
+    append_wait_ms_max: int | None
+    fresh_producer_id: FreshProducerId
+    effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None]
+
+    def report(self, error: Exception) -> None:
+        """End the broker: a shard cannot continue."""
+        ...
+
+
+class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
+    """One shard and the partition it writes to. The effect handler replies through `submit`."""
+
+    __slots__ = (
+        "_deadline_ms",
+        "_host",
+        "_now_ms",
+        "_outputs",
+        "_running",
+        "_timer",
+        "index",
+        "leader_epoch",
+        "partition",
+        "processor",
+    )
+
+    def __init__(
+        self,
+        host: Host[EventT, ResultT, EffectT],
+        partition: Partition,
+        shard: CoordinatorShard[EventT, ResultT, EffectT],
+    ) -> None:
+        self.partition = partition
+        self.index = partition.topic_partition.partition
+        self.leader_epoch = partition.state.leader_epoch
+        self.processor = EventProcessor(shard, host.fresh_producer_id, host.append_wait_ms_max)
+        self._host = host
+        self._outputs: deque[Output[ResultT, EffectT]] = deque()
+        self._running = False
+        self._now_ms = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline_ms = 0
+
+    def submit(self, event: EventT) -> None:
+        """Submit an event without a request to the shard, and execute its output.
+
+        That happens at once unless a run is under way.
+        """
+        now_ms = self._host.clock.now_ms()
+        self._run(self.processor.submit(event, None, now_ms), now_ms)
+
+    def ask(self, event: EventT, pending: Pending[ResponseT]) -> Pending[ResponseT]:
+        """Submit a request to the shard; dropping its promise drops the request (D7)."""
+        now_ms = self._host.clock.now_ms()
+        self._run(self.processor.submit(event, pending, now_ms), now_ms)
+        if not pending.done:
+            pending.on_drop = partial(self._drop, event, pending)
+        return pending
+
+    def look(self, event: EventT) -> ResultT:
+        """Answer a question that never waits, and changes nothing."""
+        return self.processor.look(event, self._host.clock.now_ms())
+
+    def _drop(self, event: EventT, pending: Pending[object]) -> None:
+        """Forget a request whose connection has closed; the shard may react to that."""
+        self.processor.drop(pending)
+        after = self.processor.shard.after_drop(event, pending)
+        if after is not None:
+            self.submit(after)
+
+    def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
+        """Execute an output and all outputs that follow from it.
+
+        Called again from within, it leaves the work to the outer run. `now_ms` is the time of the
+        whole run.
+        """
+        self._outputs.append(output)
+        if self._running:
+            return
+        self._running = True
+        self._now_ms = now_ms
+        try:
+            while self._outputs:
+                output = self._outputs.popleft()
+                for append in output.appends:
+                    self._write(append)
+                for reply in output.replies:
+                    token: Any = reply.token  # The promise that `ask` was given.
+                    token.complete(reply.value)
+                for effect in output.effects:
+                    self._host.effect_handler(self, effect)
+        finally:
+            self._running = False
+        deadline_ms = self.processor.next_deadline_ms()
+        if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
+            self._arm(deadline_ms)
+
+    def activate(self, first: EventT | None = None) -> None:
+        """Serve after the load: the event `first`, then the requests that came meanwhile."""
+        self.partition.on_marker = self._marker_committed
+        now_ms = self._host.clock.now_ms()
+        self._run(self.processor.activate(now_ms, first), now_ms)
+
+    def resign(self) -> None:
+        """Answer every waiting request with NOT_COORDINATOR: leadership is lost."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self.partition.on_marker = None
+        now_ms = self._host.clock.now_ms()
+        self._run(self.processor.resign(now_ms), now_ms)
+
+    def _marker_committed(
+        self, producer_id: int, producer_epoch: int, commit: bool, offset: int
+    ) -> None:
+        """Apply a committed marker: it makes the transaction's offsets visible (INV-6)."""
+        if self.processor.state is CoordinatorState.ACTIVE:
+            self.processor.replay_end_transaction_marker(
+                ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
+            )
+
+    def _write(self, append: Append) -> None:
+        partition = self.partition
+        state = partition.state
+        if not state.is_leader:
+            error = state.leader_error()
+        elif not state.has_enough_replicas:
+            error = ErrorCode.not_enough_replicas
+        else:
+            error = ErrorCode.none
+        producer = append.producer
+        if error is ErrorCode.none and producer is not None:
+            error = _error_of_late(partition, producer)
+        if error is ErrorCode.none:
+            now_ms = self._host.wall_clock.now_ms()
+            batch = _encode(append, now_ms)
+            result = partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
+            error = result.error
+            if error is ErrorCode.none:
+                base_offset = Offset(result.base_offset)
+                end = result.last_offset + 1
+                if state.high_watermark >= end:
+                    # Committed with the append itself, as without other replicas.
+                    done = self.processor.committed(append.append_id, base_offset, self._now_ms)
+                    self._outputs.append(done)
+                    return
+                partition.on_committed(end, partial(self._settled, append.append_id, base_offset))
+                self.processor.delayed(append.append_id, self._now_ms)
+                return
+        log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
+        now_ms = self._host.clock.now_ms()
+        self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
+
+    def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
+        """Complete an append below the high watermark; after lost leadership `resign` does."""
+        if outcome is ErrorCode.none:
+            now_ms = self._now_ms if self._running else self._host.clock.now_ms()
+            self._run(self.processor.committed(append_id, base_offset, now_ms), now_ms)
+
+    def _arm(self, deadline_ms: int) -> None:
+        """Schedule `_tick` for the shard's next deadline; replaces a later timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._deadline_ms = deadline_ms
+        delay_ms = max(0, deadline_ms - self._now_ms)
+        self._timer = self._host.loop.call_later(delay_ms / 1000, self._tick)
+
+    def clock_moved(self) -> None:
+        """Run what is due after the wall clock has jumped."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._tick()
+
+    def _tick(self) -> None:
+        self._timer = None
+        try:
+            now_ms = self._host.clock.now_ms()
+            self._run(self.processor.tick(now_ms), now_ms)
+        except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
+            self._host.report(error)
+
+
+def _error_of_late(partition: Partition, producer: AppendProducer) -> ErrorCode:
+    """The error if a marker ended an append's transaction while it waited (INV-3, INV-6)."""
+    permit, known = producer.permit, partition.log.producers
+    is_open = not isinstance(permit, Verification) or known.verifications.allows(permit)
+    if is_open:
+        return ErrorCode.none
+    return known.error_of_late(producer.producer_id, producer.producer_epoch)
+
+
+def _encode(append: Append, now_ms: int) -> bytearray:
+    """Encode the records as one batch, with wall time.
+
+    Offsets of a transaction are that producer's transactional batch, with sequence 0 as in Kafka.
+    """
+    records = []
+    for offset, record in enumerate(append.records):
+        records.append(Record(offset, now_ms, record.key, record.value, ()))
+    producer = append.producer
+    if producer is None:
+        return build_batch(records)
+    return build_batch(
+        records,
+        producer_id=producer.producer_id,
+        producer_epoch=producer.producer_epoch,
+        base_sequence=0,
+        transactional=True,
+    )
