@@ -10,7 +10,7 @@ topic only, and not over an offset where a batch is known to have ended.
 Behind damage offsets have to jump: there it suffices that the next batch does not contradict, or,
 without one, that the jump is no longer than the damage allows. A batch that was found by searching
 may have lost its first bytes to the damage, so in a log without other gaps the next batch has to
-continue from it. Recovery decides what to do with damage.
+continue from it. Recovery decides what to do with damage, and `oncelog log verify` finds the same.
 """
 
 from typing import NamedTuple
@@ -27,6 +27,7 @@ from oncelog.protocol.batch import (
     check_crc,
 )
 from oncelog.storage.header_walk import parse_header
+from oncelog.storage.kept_file import Pread
 from oncelog.storage.segment import Segment
 
 __all__ = ["BatchReader", "PlainRun", "SoundBatch", "note_run"]
@@ -41,7 +42,7 @@ class SoundBatch(NamedTuple):
     """A batch, and where it begins in `buffer`."""
 
     header: BatchHeader
-    buffer: bytes
+    buffer: bytes | bytearray
     place: int
 
 
@@ -58,9 +59,12 @@ class PlainRun(NamedTuple):
 
 
 class BatchReader:
-    """Reads one segment. `limit` is where the next segment begins, if there is one.
+    """Reads the `.log` file of one segment, of `size` bytes.
 
+    `limit` is where the next segment begins, if there is one. `compact`: offsets may be missing.
     `certain_end`: the recovery point or the register proves that a batch ended at this offset.
+    Without `limit` and with `INT64_MAX` as `certain_end` an offset at the end is believed, which
+    suits a reader that knows nothing but the file.
     """
 
     __slots__ = (
@@ -69,31 +73,36 @@ class BatchReader:
         "_chunk",
         "_chunk_start",
         "_compact",
-        "_file",
         "_is_sealed",
         "_limit",
-        "_segment",
+        "_pread",
         "size",
     )
 
     def __init__(
-        self, segment: Segment, limit: int | None, *, compact: bool, certain_end: int
+        self,
+        pread: Pread,
+        size: int,
+        base_offset: int,
+        limit: int | None,
+        *,
+        compact: bool,
+        certain_end: int,
     ) -> None:
-        self._segment = segment
-        self._file = segment.file
-        self._base_offset = segment.base_offset
-        self._limit = segment.base_offset + INT32_MAX + 1 if limit is None else limit
+        self._pread = pread
+        self._base_offset = base_offset
+        self._limit = base_offset + INT32_MAX + 1 if limit is None else limit
         self._is_sealed = limit is not None
         self._compact = compact
         self._certain_end = certain_end
-        self._chunk = b""
+        self._chunk: bytes | bytearray = b""
         self._chunk_start = 0
-        self.size = segment.size
+        self.size = size
 
     def sound_at(self, position: int, expected: int) -> SoundBatch | None:
         """The sound batch at `position`, at offset `expected` or after a legal gap."""
-        header = self._header_at(position)
-        if header is None or not self._is_plausible(header, expected, self.size - position):
+        header = self.header_at(position)
+        if header is None or not self.is_plausible(header, expected, self.size - position):
             return None
         if header.base_offset > expected and not self._goes_on(position, header, expected):
             return None
@@ -103,19 +112,18 @@ class BatchReader:
         return SoundBatch(header, self._chunk, place)
 
     def plain_run(
-        self, position: int, expected: int, latest_epoch: int, index_interval_bytes: int
+        self, position: int, expected: int, latest_epoch: int, room_bytes: int
     ) -> PlainRun | None:
         """Return the run of plain batches from `position` on: sound ones that need only positions.
 
-        Offsets continue from `expected`, no batch gets an index entry, and all are in the bytes
-        read. A batch that is damaged, or not plain, ends the run; None if the run is empty.
-        Coordinators write logs of small batches: a run needs no header object and no further calls
-        for each of them.
+        Offsets continue from `expected`, no batch begins more than `room_bytes` further on, where
+        the next index entry is due, and all are in the bytes read. A batch that is damaged, or not
+        plain, ends the run; None if the run is empty. Coordinators write logs of small batches: a
+        run needs no header object and no further calls for each of them.
         """
         place = first = self._load(position, HEADER_SIZE)
         buffer = self._chunk
-        room = index_interval_bytes - self._segment.bytes_since_index_entry
-        last_start = min(first + room, len(buffer) - HEADER_SIZE)
+        last_start = min(first + room_bytes, len(buffer) - HEADER_SIZE)
         next_offset, limit = expected, self._limit
         max_ms, max_offset = -1, expected
         with memoryview(buffer) as view:
@@ -144,12 +152,34 @@ class BatchReader:
             return None
         return PlainRun(position + place - first, next_offset, max_ms, max_offset)
 
+    def fault_at(self, position: int, expected: int) -> str:
+        """Why `sound_at` finds no batch there, for a person."""
+        header = self.header_at(position)
+        if header is None:
+            return f"{self.size - position} bytes are too few for a batch"
+        if header.magic != MAGIC:
+            return "no batch header"
+        if header.length < HEADER_SIZE:
+            return f"a batch of {header.length} bytes"
+        if header.length > self.size - position:
+            return f"a batch of {header.length} bytes is cut after {self.size - position}"
+        count, delta = header.record_count, header.last_offset_delta
+        if delta < 0 or not 0 <= count <= delta + 1:
+            return f"{count} records with last offset delta {delta}"
+        if header.base_offset < expected:
+            return f"offset {header.base_offset} comes after {expected - 1}"
+        if header.next_offset > self._limit:
+            return f"offset {header.last_offset} is too far from the segment's first"
+        if not self._has_sound_crc(position, header):
+            return "the CRC is wrong"
+        return f"offset {header.base_offset} does not fit between its neighbours"
+
     def is_torn_at(self, position: int, expected: int) -> bool:
         """Whether the file ends within the batch at `position`, where offset `expected` is due.
 
         If a sound batch follows within the file, the length is damaged.
         """
-        header = self._header_at(position)
+        header = self.header_at(position)
         may_be_torn = header is None or (
             header.magic == MAGIC
             and self._base_offset <= header.base_offset < self._limit
@@ -163,10 +193,10 @@ class BatchReader:
         `offset` is the base offset of the sound batch that follows the damage. It is None when
         none does: then no CRC confirms an offset.
         """
-        header = self._header_at(position)
+        header = self.header_at(position)
         if header is not None and header.magic == MAGIC and header.length >= HEADER_SIZE:
             end = position + header.length
-            if end == self.size and self._is_plausible(header, expected, header.length):
+            if end == self.size and self.is_plausible(header, expected, header.length):
                 return end, None
             offset = self._offset_after_damage(position, end, expected)
             if offset is not None:
@@ -180,7 +210,7 @@ class BatchReader:
             (offset >> 32).to_bytes(_HIGH_BYTES, "big") for offset in (expected, self._limit - 1)
         }
         while position + HEADER_SIZE <= self.size:
-            chunk = self._file.pread(RECOVERY_READ_SIZE_BYTES, position)
+            chunk = self._pread(RECOVERY_READ_SIZE_BYTES, position)
             if len(chunk) < HEADER_SIZE:
                 break
             found = chunk.find(_MAGIC_BYTE, _MAGIC_POSITION)
@@ -200,8 +230,8 @@ class BatchReader:
         None if there is none, or its offset cannot be believed: the batch after it contradicts,
         or none confirms it and the offset is beyond all that is known to have been there.
         """
-        header = self._header_at(position)
-        if header is None or not self._is_plausible(header, expected, self.size - position):
+        header = self.header_at(position)
+        if header is None or not self.is_plausible(header, expected, self.size - position):
             return None
         if not self._has_sound_crc(position, header):
             return None
@@ -222,7 +252,7 @@ class BatchReader:
         Only compaction leaves gaps, and then there are others. Here the batch begins within the
         damage, whose bytes stand where its offset was.
         """
-        header = self._header_at(position)
+        header = self.header_at(position)
         following = None if header is None else self._following(position, header)
         if header is None or following is None or self._compact:
             return False
@@ -233,14 +263,15 @@ class BatchReader:
         return after is None or after.base_offset == following.next_offset
 
     def _is_sound(self, position: int, header: BatchHeader) -> bool:
-        is_plausible = self._is_plausible(header, self._base_offset, self.size - position)
+        is_plausible = self.is_plausible(header, self._base_offset, self.size - position)
         return is_plausible and self._has_sound_crc(position, header)
 
     def _has_sound_crc(self, position: int, header: BatchHeader) -> bool:
         place = self._load(position, header.length)
         return check_crc(self._chunk, place, header)
 
-    def _header_at(self, position: int) -> BatchHeader | None:
+    def header_at(self, position: int) -> BatchHeader | None:
+        """Return the header there, whatever it says; None where the file is too short for one."""
         if position + HEADER_SIZE > self.size:
             return None
         place = self._load(position, HEADER_SIZE)
@@ -248,7 +279,8 @@ class BatchReader:
             return None
         return parse_header(self._chunk, place)
 
-    def _is_plausible(self, header: BatchHeader, expected: int, available: int) -> bool:
+    def is_plausible(self, header: BatchHeader, expected: int, available: int) -> bool:
+        """Whether a batch may have this header, of those from offset `expected` on."""
         return (
             header.magic == MAGIC
             and HEADER_SIZE <= header.length <= available
@@ -262,7 +294,7 @@ class BatchReader:
         """Whether the header after a batch whose offset jumps agrees with the jump."""
         following = self._following(position, header)
         if following is None and self._is_sealed:
-            return True  # It ends at or before the next segment: see `_is_plausible`.
+            return True  # It ends at or before the next segment: see `is_plausible`.
         if following is None:
             return self._compact and not expected < self._certain_end < header.next_offset
         return not expected <= following.base_offset < header.next_offset
@@ -272,13 +304,13 @@ class BatchReader:
         end = position + header.length
         if end + HEADER_SIZE > self.size:
             return None
-        return parse_header(self._file.pread(HEADER_SIZE, end), 0)
+        return parse_header(self._pread(HEADER_SIZE, end), 0)
 
     def _load(self, position: int, size: int) -> int:
         """Read `size` bytes from `position` on; return where in the chunk they begin."""
         place = position - self._chunk_start
         if place < 0 or place + size > len(self._chunk):
-            self._chunk = self._file.pread(max(RECOVERY_READ_SIZE_BYTES, size), position)
+            self._chunk = self._pread(max(RECOVERY_READ_SIZE_BYTES, size), position)
             self._chunk_start = position
             return 0
         return place

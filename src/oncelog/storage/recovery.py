@@ -20,14 +20,11 @@ from dataclasses import dataclass
 
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTxn
-from oncelog.storage.batch_reader import BatchReader, note_run
 from oncelog.storage.checkpoints import parse_epochs
 from oncelog.storage.config import LogConfig
-from oncelog.storage.files import CUT_SUFFIX, FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
-from oncelog.storage.formats import refuse_other_formats, require_known
-from oncelog.storage.header_walk import DamagedPlace
+from oncelog.storage.files import FAILED_SYNC_NAME, LEADER_EPOCHS_NAME
+from oncelog.storage.formats import refuse_other_formats
 from oncelog.storage.leader_epochs import LeaderEpochs
-from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.recovery_files import (
     believed_end,
     find_segments,
@@ -40,6 +37,7 @@ from oncelog.storage.replay import DerivedState, replay_headers
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_register import SealedSegment
+from oncelog.storage.segment_scan import SegmentScan
 from oncelog.storage.snapshots import Snapshots
 from oncelog.storage.state_files import StateFiles
 
@@ -98,20 +96,27 @@ class _Recovery:
         self._disk = disk
         self._directory = directory
         self._config = config
-        self._compact = "compact" in config.cleanup_policy
         self._now_ms = now_ms
         self._report = RecoveryReport(partition)
         self.files = StateFiles(disk, directory)
         refuse_other_formats(disk, directory, self.files.register)
         self.segments = find_segments(disk, directory, self._report)
         self._snapshots = Snapshots(disk, directory, self._report.warn)
-        self._is_ours = has_our_files(disk, directory)
+        self._scan = SegmentScan(
+            disk,
+            config,
+            now_ms,
+            self.files,
+            self.segments,
+            self._report,
+            is_ours=has_our_files(disk, directory),
+        )
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
         self._state = DerivedState(LeaderEpochs(epochs))
         self._rebuilt: dict[int, list[AbortedTxn]] = {}
         self._has_moved = False
-        """Whether something was cut off, set aside, forgotten or written again: sync it all."""
+        """Whether something was set aside, forgotten or written again: sync it all."""
 
     def run(
         self, clean: bool, recovery_point: int, log_start_offset: int, rescan: bool
@@ -250,11 +255,15 @@ class _Recovery:
         entries = self.files.read_aborted(segment, sealed)
         if entries is None or is_active:
             return entries
-        end_offset = sealed.end_offset if sealed else believed_end(segment, compact=self._compact)
+        end_offset = (
+            sealed.end_offset
+            if sealed
+            else believed_end(segment, compact=self._config.is_compacted)
+        )
         if end_offset is None:
             return None
         if end_offset < segment.end_offset:
-            self._note_gap(segment, end_offset)
+            self._scan.note_gap(segment, end_offset)
         elif sealed is None:  # Later starts compare the files with what this one believed.
             self.files.note_sealed(segment, "")
         return entries
@@ -271,7 +280,7 @@ class _Recovery:
         )
         state = self._state_before(slot)
         self._rebuilt[slot] = []
-        self._scan(slot, state, segment.base_offset, None)
+        self._scan.run(slot, state, None)
         self.files.seal(state, segment)
         self._rebuilt[slot] = state.aborted.between(segment.base_offset, segment.end_offset)
         self._release(slot)
@@ -346,11 +355,11 @@ class _Recovery:
                     self._set_aside_from(slot)
                     segments[-1].resume()  # Released: the next roll would read its old indexes.
                     return
-                self._note_gap(segments[slot - 1], expected)
+                self._scan.note_gap(segments[slot - 1], expected)
                 self._seal(slot - 1)
             if slot > first:
                 self._snapshots.write(self._state.producers, segment.base_offset, sync=False)
-            was_cut = self._scan(slot, self._state, segment.base_offset, floor)
+            was_cut = self._scan.run(slot, self._state, floor)
             self._seal(slot)
             if was_cut:
                 self._set_aside_from(slot + 1)
@@ -361,117 +370,11 @@ class _Recovery:
     def _seal(self, slot: int) -> None:
         self.files.seal(self._state, self.segments[slot])
 
-    def _scan(self, slot: int, state: DerivedState, expected: int, floor: int | None) -> bool:
-        """Check one segment batch by batch and rebuild its index; return whether it had to be cut.
-
-        A bad batch at or above `floor` is cut off; without `floor` none is.
-        """
-        segments = self.segments
-        segment = segments[slot]
-        following = segments[slot + 1].base_offset if slot + 1 < len(segments) else None
-        sealed = self.files.register.get(segment.base_offset)
-        certain_end = (floor or 0) if following is None else following
-        if following is None and sealed is not None and sealed.size == segment.size:
-            certain_end = sealed.end_offset
-        reader = BatchReader(segment, following, compact=self._compact, certain_end=certain_end)
-        known = self.files.read_aborted(segment, sealed) or [] if sealed is not None else []
-        is_whole = sealed is not None and sealed.is_of(segment.size, following)
-        segment.start_indexes()
-        position, was_plain, interval = 0, False, self._config.index_interval_bytes
-        while position < segment.size:
-            if was_plain:
-                was_plain = False
-                run = reader.plain_run(position, expected, state.epochs.latest, interval)
-                if run is not None:
-                    note_run(segment, run, position)
-                    state.apply_run(run.next_offset)
-                    self._report.scanned(run.end_position - position)
-                    position, expected = run.end_position, run.next_offset
-                    continue
-            sound = reader.sound_at(position, expected)
-            if sound is not None:
-                header = sound.header
-                if header.base_offset > expected and not (self._compact or is_whole):
-                    self._report.skipped(segment.path, expected, header.base_offset)
-                placed = PlacedBatch(
-                    0, header.length, header.base_offset, header.last_offset, header.max_timestamp
-                )
-                segment.note(placed, position, interval)
-                state.apply(header, sound.buffer, sound.place, self._now_ms, note_aborted=True)
-                position += header.length
-                expected = header.next_offset
-                was_plain = header.producer_id < 0
-                self._report.scanned(header.length)
-                continue
-            require_known(segment.file, segment.size, position, expected)
-            if floor is not None and self._ends_at(reader, position, expected, floor, following):
-                self._cut(segment, position, expected, floor)
-                return expected != following
-            end, offset = reader.behind(position, expected)
-            if offset is None:
-                offset = following or max(expected, floor or 0)
-            self._note_damage(segment, DamagedPlace(position, end, expected, offset))
-            state.end_lost(known, expected, offset, self._now_ms)
-            position, expected = end, offset
-        if following is not None and expected < following:
-            if self._may_end_at(segment, expected, following, floor):
-                segment.end_offset = following
-            elif floor is None:
-                self._note_gap(segment, expected)
-                state.end_lost(known, expected, following, self._now_ms)
-        if segment.damaged:
-            state.correct_aborted(known, segment.base_offset, segment.end_offset)
-        return False
-
-    def _may_end_at(
-        self, segment: Segment, end_offset: int, following: int, floor: int | None
-    ) -> bool:
-        """Whether no record is lost between a segment's last batch and the next segment.
-
-        Compaction may have removed the last batches. Above `floor` a loss of power may have too:
-        there the register must confirm the segment. A log of Apache Kafka has none, and is trusted.
-        """
-        register = self.files.register
-        if register.was_whole(segment.base_offset, segment.size, following):
-            return True
-        is_synced = floor is None or end_offset < floor
-        return self._compact and (is_synced or not self._is_ours)
-
-    def _ends_at(
-        self, reader: BatchReader, position: int, expected: int, floor: int, following: int | None
-    ) -> bool:
-        """Whether a bad place is the end of its segment."""
-        if expected >= floor or expected == following:
-            return True
-        return following is None and reader.is_torn_at(position, expected)
-
-    def _cut(self, segment: Segment, position: int, expected: int, floor: int) -> None:
-        size = segment.size - position
-        why = "no sound batch begins there"
-        if expected < floor:
-            # Below the recovery point, so the segment was complete when it was synced.
-            kept_as = f"{segment.path}.{position}{CUT_SUFFIX}"
-            self._disk.write_atomic(kept_as, segment.file.pread(size, position), sync=False)
-            why = f"the file ends within a batch; the bytes are kept as {kept_as}"
-        segment.file.truncate(position)
-        segment.size = position
-        self._has_moved = True
-        self._report.cut(segment.path, position, expected, size, why)
-
     def _set_aside_from(self, slot: int) -> None:
         for segment in reversed(self.segments[slot:]):
             set_segment_aside(self._disk, segment, self._report)
             self._has_moved = True
         del self.segments[slot:]
-
-    def _note_gap(self, segment: Segment, end_offset: int) -> None:
-        """Record that the offsets from `end_offset` to the next segment are in no file."""
-        following = self.segments[self.segments.index(segment) + 1].base_offset
-        self._note_damage(segment, DamagedPlace(segment.size, segment.size, end_offset, following))
-
-    def _note_damage(self, segment: Segment, place: DamagedPlace) -> None:
-        segment.note_damage(place)
-        self._report.damaged(segment.path, place)
 
     # ---- writing back ----
 
@@ -479,6 +382,7 @@ class _Recovery:
         """Write back rebuilt files, and sync them and the accepted batches."""
         segments = self.segments
         state = self._state
+        has_moved = self._has_moved or self._scan.has_cut
         epochs_changed = state.epochs.changed or not self._epochs_known or must_rewrite
         if epochs_changed:
             self.files.write_epochs(state)
@@ -491,10 +395,10 @@ class _Recovery:
         for segment in segments[first:]:
             if must_rewrite:
                 rewrite(segment, with_size=segment is segments[-1])
-            if must_rewrite or self._has_moved or segment.end_offset > recovery_point:
+            if must_rewrite or has_moved or segment.end_offset > recovery_point:
                 segment.kept.sync_plan()()
             if segment is not segments[-1]:
                 self.files.sync_indexes(segment)
         accepted = first < len(segments) and segments[-1].end_offset > recovery_point
-        if accepted or self._has_moved or self._rebuilt or epochs_changed:
+        if accepted or has_moved or self._rebuilt or epochs_changed:
             self.files.sync_names()
