@@ -28,23 +28,25 @@ from oncelog.spark.driver import BatchDriver
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from oncelog.spark.progress import CrashRow, ProgressLog, crash_row
+from oncelog.spark.progress import STEPS, CrashRow, ProgressLog, crash_row
 from oncelog.spark.source_offsets import limit_ends
 from oncelog.spark.source_options import Isolation
 from oncelog.spark.write_stage import check_one_attempt
 from tests.simulation import spark_desk
-from tests.simulation.lockstep import Lockstep
+from tests.simulation.lockstep import Lockstep, current
 from tests.simulation.spark_application import Application
 from tests.simulation.spark_checkpoint import Checkpoint, ConcurrentQueryError
 from tests.simulation.spark_duties import DriverDuties
 from tests.simulation.spark_stage import Stage
 from tests.simulation.spark_transaction import JournalingTransaction
+from tests.spark.striking import MID_TASK, strike
 
 __all__ = ["CRASHED", "run_driver"]
 
 T = TypeVar("T")
 
 CRASHED: Final = "crash"
+OF_THE_DRIVER: Final = frozenset(STEPS) - {MID_TASK}
 """Why a process died that the model killed at a place of its own choosing."""
 PAUSE_MS: Final = (1.0, 80.0)
 """Between two looks for new records."""
@@ -68,7 +70,8 @@ class _Steps(ProgressLog):
 
     def step(self, name: str, batch_id: int, **details: object) -> None:
         life = self._life
-        if name == "txn_ended" and self.steps[-1]["step"] == "failed":
+        is_settled = name == "txn_ended" and self.steps[-1]["step"] == "failed"
+        if is_settled:
             life.app.count("doubt settled by the marker, committed")
         self.steps.append({"step": name, "batch": batch_id})
         if life.duties is not None:
@@ -81,10 +84,12 @@ class _Steps(ProgressLog):
         # EndTxn is over in a moment, so it is aimed at twice.
         if life.may_crash() or (name == "ending" and life.may_crash()):
             life.process.kill_after_steps(int(life.rng.expovariate(1 / 8)), CRASHED)
+        if name in OF_THE_DRIVER and not is_settled:
+            strike(_DriverCrash(life), name, batch_id)
 
 
 class _DriverCrash:
-    """In the place of `oncelog.spark.progress.CrashPoint`: any of the points, now and then."""
+    """As `tests.spark.striking.CrashPoint`, at any of the points, now and then."""
 
     def __init__(self, life: "_Life") -> None:
         self._life = life
@@ -104,7 +109,10 @@ class _TaskCrash(_DriverCrash):
     """The same for a task of a local application: it and its driver are one process."""
 
     def kill(self) -> None:
-        self._life.process.kill(CRASHED)
+        async def kill() -> None:
+            self._life.process.kill(CRASHED)
+
+        current().call(kill())
 
 
 class _Batch:
@@ -161,11 +169,14 @@ class _Batch:
         life.app.count("driver writes")
         rows = life.lockstep.call(stage.read())
         if life.direct is None:
-            life.direct = stage.direct_writer(life.lockstep, _DriverCrash(life))
+            life.direct = stage.direct_writer(life.lockstep)
         blobs = [[blob] for blob in stage.encode(rows)]
         if not blobs:
             return []
-        return life.direct.write(stage.identity, self.batch_id, life.app.stage.targets, blobs)
+        targets = life.app.stage.targets
+        reports = life.direct.write(stage.identity, self.batch_id, targets, blobs)
+        strike(_DriverCrash(life), MID_TASK, self.batch_id)
+        return reports
 
     def drain(self) -> None:
         self._life.lockstep.sleep(self._life.rng.uniform(1.0, 30.0))
@@ -307,7 +318,6 @@ class _Life:
             timeout_ms=self.rng.choice((200, 1_000, 10_000)),
             **options,
         )
-        crash: Any = _DriverCrash(self)
         steps = self.steps = _Steps(self)
         write_attempts = self.rng.choice((1, 2, 3))
         duties = self.duties = DriverDuties(
@@ -322,7 +332,6 @@ class _Life:
             JournalingTransaction(self, inner),
             self.lockstep,
             steps,
-            crash,
             now_s=app.now_s,
         )
         last = checkpoint.last_batch

@@ -47,6 +47,7 @@ from tests.simulation.spark_executor import (
     row_batches,
 )
 from tests.simulation.spark_faults import Faults, afflict, dying
+from tests.spark.striking import StruckTask
 
 __all__ = ["Stage", "StageOptions"]
 
@@ -277,7 +278,8 @@ class Stage:
             batches: Iterable[Any] = self._shuffled(task)
         else:
             batches = self._batches(self._rows[task])
-        self._launch(task, attempt, partial(_reported, work, batches), work.producer_options)
+        struck = StruckTask(work, self.crash_point, self.batch_id)
+        self._launch(task, attempt, partial(_reported, struck, batches), work.producer_options)
         if attempt == 0 and rng.random() < self.options.faults.copy:
             self.options.count("task copied")
             delay_s = rng.choice((0.0, 0.02, 0.1)) * rng.random()
@@ -291,7 +293,6 @@ class Stage:
             batch_id=self.batch_id,
             targets=self.options.targets,
             progress_path=self.progress,
-            crash_point=self.crash_point,
         )
 
     def _sharer(self, server: TurnServer) -> ShareTask:
@@ -302,7 +303,6 @@ class Stage:
             transactional_id=self.options.application_id,
             identity=self.identity,
             progress_path=self.progress,
-            crash_point=self.crash_point,
         )
 
     def _shuffled(self, task: int) -> list[Any]:
@@ -410,7 +410,7 @@ class Stage:
 
     # --- the driver as the one sender
 
-    def direct_writer(self, runner: Runner, crash_point: Any) -> DirectWriter:
+    def direct_writer(self, runner: Runner) -> DirectWriter:
         """The writer that small micro-batches go through."""
         options: dict[str, Any] = {**self.client_options(self.driver), "journal": self._note}
         sink = SinkOptions(
@@ -423,10 +423,9 @@ class Stage:
             compression_type="none",
             transaction_timeout_ms=self._rng.choice((3_000, 20_000)),
             progress_path=self.progress,
-            crash_point=None,
             client_options=options,
         )
-        return DirectWriter(sink, runner, crash_point)
+        return DirectWriter(sink, runner)
 
     # --- Spark's status tracker, as `oncelog.spark.write_stage` asks it
 
@@ -441,7 +440,7 @@ class Stage:
         return SimpleNamespace(statusTracker=lambda: tracker, _jsc=SimpleNamespace(sc=lambda: java))
 
 
-def _reported(work: WriteTask | ShareTask, batches: Iterable[Any]) -> list[Any]:
+def _reported(work: StruckTask, batches: Iterable[Any]) -> list[Any]:
     """The rows that a task returns to Spark."""
     return [row for batch in work(batches) for row in batch.to_pylist()]
 

@@ -15,12 +15,12 @@ from tests.spark.faults import (
     ANSWER_LOST,
     BETWEEN,
     KILLING_THE_DRIVER,
-    MID_TASK,
     ROW_OF,
     Fault,
     Victim,
 )
 from tests.spark.hanging import end_hanging
+from tests.spark.striking import MID_TASK
 from tests.spark.support import Job, topics_of
 from tests.support.broker import BrokerProcess
 

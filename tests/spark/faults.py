@@ -1,7 +1,7 @@
 """Faults that strike a query at one row of the crash table, once, and on purpose.
 
-A `Fault` is a crash point of the sink (`oncelog.spark.progress`) that may hit something else than
-the process it is in: a Python worker, all workers, the broker, or only the answer to EndTxn.
+A `Fault` is a crash point (`tests.spark.striking`) that may hit something else than the process it
+is in: a Python worker, all workers, the broker, or only the answer to EndTxn.
 """
 
 import contextlib
@@ -20,7 +20,8 @@ from pyspark import SparkContext, TaskContext
 
 from oncelog.client.errors import ConnectionLostError
 from oncelog.client.transactions import TransactionDriver
-from oncelog.spark.progress import CrashPoint, CrashRow
+from oncelog.spark.progress import CrashRow
+from tests.spark.striking import MID_TASK, CrashPoint
 
 ANSWER_LOST = "answer_lost"
 """EndTxn went through, and its answer does not reach the driver."""
@@ -55,7 +56,6 @@ class Victim(StrEnum):
     """Both: the driver's two processes, and what `EXECUTOR` names."""
 
 
-MID_TASK = "mid_task"
 OF_A_TASK = (
     Victim.WORKER,
     Victim.DAEMON,

@@ -14,10 +14,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.query import StreamingQuery
 
-from oncelog.spark import CrashPoint, exactly_once, session
+from oncelog.spark import exactly_once, session
 from tests.spark.faults import Fault, Victim
 from tests.spark.queries import QUERIES, counts
 from tests.spark.sources import register, stream
+from tests.spark.striking import CrashPoint, struck
 
 QUICK_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 """A process that lives for seconds spends most of them on optimising what it runs once."""
@@ -108,8 +109,9 @@ def start(spark: SparkSession, options: JobOptions) -> StreamingQuery:
         progress_path=options.progress,
         replaces_query=options.replaces,
         max_driver_rows=DRIVER_ROWS,
-        crash_point=options.fault,
     )
+    if options.fault is not None:
+        writer = struck(writer, options.fault)
     writer = writer.outputMode(query.mode).option("checkpointLocation", options.checkpoint)
     started: StreamingQuery = writer.trigger(availableNow=True).start()
     return started

@@ -21,12 +21,12 @@ from tests.spark.faults import (
     ANSWER_LOST,
     CASES,
     CLUSTER_CASES,
-    MID_TASK,
     OF_A_TASK,
     ROW_OF,
     Victim,
 )
 from tests.spark.queries import QUERIES
+from tests.spark.striking import MID_TASK
 from tests.support import evidence
 
 NAME = "spark-crash"

@@ -16,11 +16,11 @@ from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campa
 from tests.spark.crash_table import LARGE, LAST_BATCH, SMALL, Case
 from tests.spark.faults import CASES, OF_A_TASK, Victim
 from tests.spark.queries import QUERIES
+from tests.spark.striking import MID_TASK
 from tests.support import evidence
 
 NAME = "spark-soak"
 RUNS_COUNT = 200
-MID_TASK = "mid_task"
 """No task begins where a batch has no rows."""
 TASK_FAILURES = (Victim.WORKER, Victim.DAEMON, Victim.TASK)
 

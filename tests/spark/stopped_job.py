@@ -12,9 +12,9 @@ from pathlib import Path
 
 from pyspark import TaskContext
 
-from oncelog.spark import CrashPoint
 from tests.spark.job import LOCAL, JobOptions, builder_on, start
 from tests.spark.sources import register
+from tests.spark.striking import CrashPoint
 
 TASK_S = 300
 """Longer than any test waits."""

@@ -22,7 +22,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 import oncelog.spark.jdbc.sink as sink_module
 from oncelog.spark import (
-    CRASH_POINTS,
     PipelineError,
     UsageError,
     exactly_once_jdbc,
@@ -30,6 +29,7 @@ from oncelog.spark import (
     session,
 )
 from oncelog.spark.jdbc.copying import CopyTask
+from oncelog.spark.progress import STEPS
 from tests.spark.faults import lose_shuffle
 from tests.spark.job import QUICK_JVM, worker_environment
 from tests.spark.support import JOB_TIMEOUT_S, end_session, kill_session
@@ -73,9 +73,10 @@ def folder_of_orders(tmp_path: Path) -> Path:
 
 def run_example(server: PostgresProcess, tmp_path: Path, crash_point: str) -> int:
     """Run examples/spark_postgresql.py to its end, or to the crash."""
-    command = [sys.executable, str(ROOT / "examples" / "spark_postgresql.py")]
+    command = [sys.executable, "-m", "tests.spark.striking", crash_point]
+    command += [str(ROOT / "examples" / "spark_postgresql.py")]
     command += [str(tmp_path / "orders"), server.url, str(tmp_path / "checkpoint")]
-    environment = {**os.environ, "ONCELOG_CRASH_POINT": crash_point}
+    environment = {**os.environ, **worker_environment()}
     environment |= {"PGUSER": USER, "PGPASSWORD": PASSWORD, "JDK_JAVA_OPTIONS": QUICK_JVM}
     with (tmp_path / "output").open("ab") as output:
         process = subprocess.Popen(
@@ -115,7 +116,7 @@ def test_a_driver_killed_between_commit_and_sparks_commit_log_leaves_every_row_o
 
 @pytest.mark.soak
 @pytest.mark.parametrize("batch", [0, 2])
-@pytest.mark.parametrize("point", CRASH_POINTS)
+@pytest.mark.parametrize("point", STEPS)
 def test_every_row_of_the_crash_table(
     postgres: PostgresProcess, tmp_path: Path, point: str, batch: int
 ) -> None:

@@ -4,7 +4,6 @@ A driver that dies is one whose connection is closed: the server sees no more of
 """
 
 import json
-import os
 import signal
 import time
 import uuid
@@ -33,7 +32,7 @@ from oncelog.spark.jdbc.transaction import (
 )
 from oncelog.spark.marker import BatchIdentity, Marker
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -46,11 +45,17 @@ class KilledError(BaseException):
     """Stands for SIGKILL."""
 
 
-class Crash(CrashPoint):
-    """A crash point that ends the driver of a test."""
+class Steps(ProgressLog):
+    """Ends the driver of a test once it has noted a step."""
 
-    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
-        raise KilledError(self.name)
+    def __init__(self, last: str | None) -> None:
+        super().__init__(None)
+        self._last = last
+
+    def step(self, name: str, batch_id: int, **details: object) -> None:
+        super().step(name, batch_id, **details)
+        if name == self._last:
+            raise KilledError(name)
 
 
 @dataclass
@@ -71,7 +76,7 @@ class Application:
         self.server.run(f"ALTER TABLE {self.table} ADD PRIMARY KEY (id)")
 
     def driver(self, point: str | None = None, replaces: str | None = None) -> "Driver":
-        self.drivers.append(Driver(self, None if point is None else Crash(point), replaces))
+        self.drivers.append(Driver(self, point, replaces))
         return self.drivers[-1]
 
     def close(self) -> None:
@@ -97,9 +102,7 @@ def application(postgres: PostgresProcess) -> Iterator[Application]:
 class Driver:
     """A Spark driver's process, as far as the database knows one."""
 
-    def __init__(
-        self, application: Application, crash: CrashPoint | None, replaces: str | None
-    ) -> None:
+    def __init__(self, application: Application, point: str | None, replaces: str | None) -> None:
         self.database = parse_url(application.server.url, USER, PASSWORD)
         target = Target((application.table,), ("id", "text"), application.keys)
         self.transaction = PostgresTransaction(
@@ -112,7 +115,7 @@ class Driver:
             replaces_query=replaces,
         )
         self.runner = DirectRunner()
-        self.driver = BatchDriver(options, self.transaction, self.runner, ProgressLog(None), crash)
+        self.driver = BatchDriver(options, self.transaction, self.runner, Steps(point))
 
     def process(self, batch: "Batch") -> None:
         batch.driver = self
@@ -398,7 +401,6 @@ def test_a_start_that_is_refused_fences_no_driver(application: Application) -> N
         marker_table="oncelog_markers",
         driver=DriverOptions(application.name, marker_partition=MARKER_PARTITION),
         progress_path=None,
-        crash_point=None,
     )
     missing = replace(options, marker_table=f"{application.table}_markers")
     refuse_another_query(missing, None)

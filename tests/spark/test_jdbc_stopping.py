@@ -12,8 +12,9 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
-from oncelog.spark import CrashPoint, exactly_once_jdbc, session
+from oncelog.spark import exactly_once_jdbc, session
 from tests.spark.job import QUICK_JVM, worker_environment
+from tests.spark.striking import CrashPoint, struck
 from tests.spark.support import end_session
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
@@ -91,7 +92,7 @@ def test_a_query_that_is_stopped_does_not_wait_for_a_database_that_is_away(
     """INV-10: the batch is whole or not there, and the next start writes it once."""
     table = f"away_{kind}_{point}"
     postgres.run(f"CREATE TABLE {table} (id bigint)")
-    folder, struck = tmp_path / "rows", str(tmp_path / "struck")
+    folder, marked = tmp_path / "rows", str(tmp_path / "struck")
     folder.mkdir()
     (folder / "0.json").write_text("\n".join(f'{{"id": {n}}}' for n in range(ROWS_COUNT)))
     writer = exactly_once_jdbc(
@@ -101,14 +102,15 @@ def test_a_query_that_is_stopped_does_not_wait_for_a_database_that_is_away(
         password=PASSWORD,
         table=table,
         application_id=table,
-        crash_point=Strike(point, struck=struck),
-    ).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    )
+    writer = struck(writer, Strike(point, struck=marked))
+    writer = writer.option("checkpointLocation", str(tmp_path / "checkpoint"))
     outage = Outage(postgres, kind)
-    STRIKES[struck] = outage.begin
+    STRIKES[marked] = outage.begin
     query = writer.start()
     try:
         deadline_s = time.monotonic() + STRIKE_TIMEOUT_S
-        while not Path(struck).exists():
+        while not Path(marked).exists():
             assert time.monotonic() < deadline_s, query.exception()
             time.sleep(0.05)
         stopping = threading.Thread(target=query.stop)

@@ -31,7 +31,7 @@ from oncelog.spark.errors import (
 from oncelog.spark.java import find_java_home, prepare_environment, session
 from oncelog.spark.jdbc import exactly_once_jdbc
 from oncelog.spark.once import write_once
-from oncelog.spark.progress import CRASH_POINTS, CrashPoint, CrashRow, crash_row, read_progress
+from oncelog.spark.progress import CrashRow, crash_row, read_progress
 from oncelog.spark.sink import exactly_once
 from oncelog.spark.versions import has_admission_control
 from oncelog.spark.watch import watch
@@ -42,8 +42,6 @@ else:
     from oncelog.spark.source_refused import RefusedSource as OncelogSource  # type: ignore[assignment,unused-ignore]
 
 __all__ = [
-    "CRASH_POINTS",
-    "CrashPoint",
     "CrashRow",
     "DataLossError",
     "DrainError",

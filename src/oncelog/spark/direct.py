@@ -11,7 +11,7 @@ from oncelog.client.producer import Producer
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
@@ -25,13 +25,10 @@ DRIVER_TASK = -1
 class DirectWriter:
     """Sends from the driver. Keeps its producer while it writes without an error."""
 
-    def __init__(
-        self, options: SinkOptions, runner: Runner, crash_point: CrashPoint | None
-    ) -> None:
+    def __init__(self, options: SinkOptions, runner: Runner) -> None:
         self._options = options
         self._runner = runner
         self._progress = ProgressLog(options.progress_path)
-        self._crash_point = crash_point
         self._producer: Producer | None = None
 
     def write(
@@ -51,15 +48,12 @@ class DirectWriter:
             deliveries = Deliveries(producer, targets)
             for some in blobs:
                 self._runner.call(deliveries.send(some))
-            reports = self._runner.call(deliveries.finish(DRIVER_TASK))
+            return self._runner.call(deliveries.finish(DRIVER_TASK))
         except BaseException as error:
             self.close()
             if isinstance(error, ClientError):
                 raise WriteStageError(f"the driver could not write: {error}") from error
             raise
-        if self._crash_point is not None and self._crash_point.is_at("mid_task", batch_id):
-            self._crash_point.kill()
-        return reports
 
     def close(self) -> None:
         """Close the connections."""

@@ -59,7 +59,7 @@ from oncelog.spark.marker import (
 )
 from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, Runner, TaskReport, Transaction
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 
 __all__ = ["BatchDriver", "another_cluster"]
 
@@ -127,14 +127,12 @@ class BatchDriver:
         transaction: Transaction,
         runner: Runner,
         progress: ProgressLog,
-        crash_point: CrashPoint | None = None,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         self._options = options
         self._transaction = transaction
         self._runner = runner
         self._progress = progress
-        self._crash_point = crash_point
         self._now_s = now_s
         self._marker: Marker | None = None
         self._opened_query: str | None = None
@@ -210,7 +208,7 @@ class BatchDriver:
 
     def _process(self, batch: MicroBatch) -> None:
         lines = batch.source_lines()
-        self._step("wal_written", batch)
+        self._progress.step("wal_written", batch.batch_id)
         identity = BatchIdentity(batch.query_id, batch.batch_id, sources_hash(lines))
         offsets = self._offsets_to_commit(lines)
         self._is_computed = False
@@ -274,13 +272,13 @@ class BatchDriver:
         self._guarded(self._transaction.new_epoch())
         transaction = self._transaction
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
-        self._step("after_init", batch, producer=producer_id, epoch=epoch)
+        self._progress.step("after_init", batch.batch_id, producer=producer_id, epoch=epoch)
         self._is_computed = False
         reports = batch.write(ProducerIdentity(producer_id, epoch))
         self._is_computed = True
         _check_reports(reports)
         records = sum(report.record_count for report in reports)
-        self._step("tasks_done", batch, records=records, partitions=len(reports))
+        self._progress.step("tasks_done", batch.batch_id, records=records, partitions=len(reports))
         self._commit(batch, identity, offsets)
 
     def _commit(
@@ -290,13 +288,13 @@ class BatchDriver:
         marker = Marker(sequence, identity, batch.next_watermark_ms())
         offsets = self._existing(offsets)
         self._add(marker, offsets)
-        self._step("offsets_committed", batch)
-        self._step("ending", batch)
+        self._progress.step("offsets_committed", batch.batch_id)
+        self._progress.step("ending", batch.batch_id)
         self._guarded(self._transaction.end(commit=True))
         self._marker = marker
         self._offsets = offsets
         self._seen_at_s = self._committed_at_s = self._now_s()
-        self._step("txn_ended", batch)
+        self._progress.step("txn_ended", batch.batch_id)
 
     def _add(self, marker: Marker, offsets: Mapping[TopicPartition, int]) -> None:
         """Add the marker and the source offsets to the transaction."""
@@ -427,11 +425,6 @@ class BatchDriver:
                 "can carry the batch marker: name one with marker_topic=..."
             )
         return offsets
-
-    def _step(self, name: str, batch: MicroBatch, **details: object) -> None:
-        self._progress.step(name, batch.batch_id, **details)
-        if self._crash_point is not None and self._crash_point.is_at(name, batch.batch_id):
-            self._crash_point.kill()
 
 
 def another_cluster(source: str, sink: str) -> str:

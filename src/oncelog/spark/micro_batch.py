@@ -34,6 +34,7 @@ from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.spark_hash import partition_keys
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_DDL, EncodeTask, WriteTask, report_of
+from oncelog.spark.turn_server import TurnsAddress
 from oncelog.spark.write_stage import (
     check_one_attempt,
     failure_of,
@@ -152,20 +153,11 @@ class SparkBatch(QueryBatch):
         self, identity: ProducerIdentity, encoder: Encoder, columns: Mapping[str, str]
     ) -> list[TaskReport]:
         """Encode and send in one stage, whose tasks take turns at the target partitions."""
-        run, options = self._run, self._run.options
+        run = self._run
         tag = self._tag(identity)
         records = with_columns(self._df, columns)
         with run.serving_turns() as server:
-            task = ShareTask(
-                encoder=encoder,
-                turns=server.address,
-                bootstrap_servers=options.bootstrap_servers,
-                transactional_id=options.driver.application_id,
-                identity=identity,
-                producer_options=options.producer_options(),
-                progress_path=options.progress_path,
-                crash_point=run.crash_point,
-            )
+            task = self._share_task(identity, encoder, server.address)
             stage = records.mapInArrow(task, REPORT_DDL)
             with _one_message(), stage_settings(self._df.sparkSession):
                 rows = tagged(run.context, tag, stage)
@@ -178,18 +170,9 @@ class SparkBatch(QueryBatch):
         self, identity: ProducerIdentity, encoder: Encoder, columns: Mapping[str, str]
     ) -> list[TaskReport]:
         """Encode, shuffle, and send from one barrier task per group of target partitions."""
-        run, options = self._run, self._run.options
+        run = self._run
         task_count = self._task_count(encoder.targets)
-        task = WriteTask(
-            bootstrap_servers=options.bootstrap_servers,
-            transactional_id=options.driver.application_id,
-            identity=identity,
-            batch_id=self.batch_id,
-            targets=encoder.targets,
-            producer_options=options.producer_options(),
-            progress_path=options.progress_path if run.is_local else None,
-            crash_point=run.crash_point if run.is_local else None,
-        )
+        task = self._write_task(identity, encoder.targets)
         records = with_columns(self._df, columns)
         blobs = records.mapInArrow(EncodeTask(encoder, partition_keys(task_count)), BLOB_DDL)
         shuffled = blobs.repartition(task_count, TASK_COLUMN)
@@ -207,6 +190,32 @@ class SparkBatch(QueryBatch):
             rows = tagged(run.context, tag, stage)
         check_one_attempt(run.context, tag)
         return [report_of(row) for row in rows]
+
+    def _share_task(
+        self, identity: ProducerIdentity, encoder: Encoder, turns: TurnsAddress
+    ) -> ShareTask:
+        options = self._run.options
+        return ShareTask(
+            encoder=encoder,
+            turns=turns,
+            bootstrap_servers=options.bootstrap_servers,
+            transactional_id=options.driver.application_id,
+            identity=identity,
+            producer_options=options.producer_options(),
+            progress_path=options.progress_path,
+        )
+
+    def _write_task(self, identity: ProducerIdentity, targets: Targets) -> WriteTask:
+        run, options = self._run, self._run.options
+        return WriteTask(
+            bootstrap_servers=options.bootstrap_servers,
+            transactional_id=options.driver.application_id,
+            identity=identity,
+            batch_id=self.batch_id,
+            targets=targets,
+            producer_options=options.producer_options(),
+            progress_path=options.progress_path if run.is_local else None,
+        )
 
     def _task_count(self, targets: Targets) -> int:
         """Return the count of sending tasks, at most one per target partition.

@@ -20,7 +20,6 @@ from oncelog.spark.client_settings import settled
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
 from oncelog.spark.micro_batch import SparkBatch
-from oncelog.spark.progress import CrashPoint
 from oncelog.spark.run import Run
 from oncelog.spark.sink_options import (
     BATCH_SIZE_BYTES,
@@ -50,7 +49,6 @@ def write_once(
     compression_type: str = "none",
     transaction_timeout_ms: int = TRANSACTION_TIMEOUT_MS,
     progress_path: str | None = None,
-    crash_point: CrashPoint | None = None,
     client_options: dict[str, Any] | None = None,
 ) -> bool:
     """Write a batch DataFrame to Kafka topics in one transaction: all rows, or none.
@@ -82,7 +80,6 @@ def write_once(
         compression_type=compression_type,
         transaction_timeout_ms=transaction_timeout_ms,
         progress_path=progress_path,
-        crash_point=crash_point or CrashPoint.from_environment(),
         client_options=hide_secrets(client_options or {}),
     )
     options = settled(options)

@@ -1,4 +1,4 @@
-"""Records the steps of a micro-batch, and the crash points of tests.
+"""Records the steps of a micro-batch.
 
 One JSON line is written before and after each step that a crash can interrupt, so that a test that
 kills at a random moment can determine afterwards which row of the crash table applied
@@ -8,26 +8,16 @@ guarantee depends on them.
 
 import json
 import os
-import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from pathlib import Path
 from typing import Any, Final
 
-from oncelog.spark.errors import UsageError
+__all__ = ["STEPS", "CrashRow", "ProgressLog", "crash_row", "read_progress"]
 
-__all__ = ["CRASH_POINTS", "CrashPoint", "CrashRow", "ProgressLog", "crash_row", "read_progress"]
-
-ENVIRONMENT_VARIABLE: Final = "ONCELOG_CRASH_POINT"
-"""``name`` or ``name:batch``.
-
-The process kills itself there, with SIGKILL. For tests and demonstrations.
-"""
-
-CRASH_POINTS: Final = (
+STEPS: Final = (
     "wal_written",
     "after_init",
     "mid_task",
@@ -36,7 +26,7 @@ CRASH_POINTS: Final = (
     "ending",
     "txn_ended",
 )
-
+"""The steps of a batch that is written, in their order."""
 
 RECENT_STEPS_COUNT: Final = 1000
 """Steps of the last micro-batches that a process remembers, seven or so of each."""
@@ -94,44 +84,6 @@ class ProgressLog:
     def steps_of(self, batch_id: int) -> list[dict[str, Any]]:
         """Steps of one of the last batches, as far as this process took them."""
         return [step for step in list(self._recent) if step["batch"] == batch_id]
-
-
-@dataclass(frozen=True, slots=True)
-class CrashPoint:
-    """A named crash point and its batch; None means the first batch that reaches it.
-
-    Picklable: tasks carry it to the executors.
-    """
-
-    name: str
-    batch_id: int | None = None
-    pids: tuple[int, ...] = ()
-    """Ids of the processes to kill, in this order, before the process that reaches the point."""
-
-    def __post_init__(self) -> None:
-        if self.name not in CRASH_POINTS:
-            raise UsageError(f"crash point {self.name!r} is unknown; known are {CRASH_POINTS}")
-
-    @classmethod
-    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> "CrashPoint | None":
-        """Return the crash point in ``ONCELOG_CRASH_POINT``, if set."""
-        text = environment.get(ENVIRONMENT_VARIABLE)
-        if not text:
-            return None
-        name, _, batch = text.partition(":")
-        return cls(name, int(batch) if batch else None)
-
-    def is_at(self, name: str, batch_id: int) -> bool:
-        """Whether this is the crash point that is set."""
-        return name == self.name and self.batch_id in (None, batch_id)
-
-    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
-        """Send SIGKILL to these processes, then to this one, without any cleanup."""
-        for pid in (*self.pids, os.getpid()):
-            try:
-                send(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                continue
 
 
 def read_progress(path: str) -> list[dict[str, Any]]:

@@ -4,9 +4,7 @@ Each sink writes the rows itself: `oncelog.spark.run` and `oncelog.spark.micro_b
 `oncelog.spark.jdbc` to PostgreSQL.
 """
 
-import dataclasses
 import logging
-import os
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -25,7 +23,7 @@ from oncelog.spark.commit_log import text_of, watermark_after
 from oncelog.spark.errors import DrainError, PipelineError, StoppedError
 from oncelog.spark.offsets_log import LoggedOffsets, initial_offsets, parse
 from oncelog.spark.parties import MicroBatch
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.write_stage import failure_of
 
 __all__ = [
@@ -123,7 +121,6 @@ class QueryRun:
         self,
         query: Query,
         context: Any,
-        crash_point: CrashPoint | None,
         progress_path: str | None,
     ) -> None:
         self._query = query
@@ -131,11 +128,10 @@ class QueryRun:
         self.query_id = query.query_id
         self.checkpoint = query.checkpoint
         self.context = context
-        # Whether executors are on this machine, with its files and its process ids.
+        # Whether executors are on this machine, with its files.
         self.is_local = str(context.master).startswith(("local", "spark://127.0.0.1:"))
         # Whether tasks run in this process's JVM, so that they reach this process on loopback.
         self.shares_machine = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
-        self.crash_point = _with_pids(crash_point, context)
         self.progress = ProgressLog(progress_path)
         _RUNS[self.run_id] = self
 
@@ -331,11 +327,3 @@ def read_matching(context: Any, folder: str, pattern: str) -> list[str]:
     system = hadoop_path.getFileSystem(context._jsc.hadoopConfiguration())  # noqa: SLF001
     found = system.globStatus(hadoop_path) or ()
     return [text_of(jvm, system.open(status.getPath())) for status in found]
-
-
-def _with_pids(point: CrashPoint | None, context: Any) -> CrashPoint | None:
-    if point is None:
-        return None
-    process = getattr(context._gateway, "proc", None)  # noqa: SLF001 - the JVM has to die with us
-    pids = (os.getpid(),) if process is None else (process.pid, os.getpid())
-    return dataclasses.replace(point, pids=pids)

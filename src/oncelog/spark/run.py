@@ -44,7 +44,7 @@ class Run(QueryRun):
     def __init__(
         self, query: Query, context: Any, options: SinkOptions, cluster_id: str | None
     ) -> None:
-        super().__init__(query, context, options.crash_point, options.progress_path)
+        super().__init__(query, context, options.progress_path)
         self.options = options
         self.has_barriers = has_barrier_stages(context)
         self._targets: Targets | None = None
@@ -57,9 +57,8 @@ class Run(QueryRun):
             self._transaction,
             self,
             self.progress,
-            self.crash_point,
         )
-        self.direct = DirectWriter(options, self, self.crash_point)
+        self.direct = DirectWriter(options, self)
         self.driver_rows = DriverRows(options.max_driver_rows)
         self._read_to: Mapping[TopicPartition, int] | None = None
         self._written_count = 0

@@ -20,7 +20,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.runtime.loop import new_event_loop
 from oncelog.spark.encoder import Blob, Encoder
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets
 from oncelog.spark.tasks import REPORT_SCHEMA, first_attempt, row_of
@@ -45,7 +45,6 @@ class ShareTask:
     identity: ProducerIdentity
     producer_options: dict[str, Any] = field(default_factory=dict)
     progress_path: str | None = None
-    crash_point: CrashPoint | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Send all rows of one partition, and yield the reports once all are acknowledged."""
@@ -79,10 +78,7 @@ class ShareTask:
                     await deliveries.send(blobs)
                     # Rows come from a socket that blocks; what is encoded is sent meanwhile.
                     blobs = await asyncio.to_thread(next, rest, None)
-            reports = deliveries.reports(task)
-            if self.crash_point is not None and self.crash_point.is_at("mid_task", batch_id):
-                self.crash_point.kill()
-        return reports
+            return deliveries.reports(task)
 
 
 class SharedDeliveries:

@@ -6,7 +6,6 @@ from typing import Any, Final
 from oncelog.protocol.batch import CODEC_NAMES
 from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
-from oncelog.spark.progress import CrashPoint
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 BATCH_SIZE_BYTES: Final = 512 * 1024
@@ -31,7 +30,6 @@ class SinkOptions:
     compression_type: str
     transaction_timeout_ms: int
     progress_path: str | None
-    crash_point: CrashPoint | None
     client_options: dict[str, Any] = field(default_factory=dict)
     """Kafka's settings of all clients, as `oncelog.spark.client_settings` leaves them."""
     delivery_timeout_ms: int = DELIVERY_TIMEOUT_MS

@@ -23,7 +23,7 @@ from oncelog.runtime.loop import new_event_loop
 from oncelog.spark.encoder import Blob, Encoder, from_arrow, to_arrow
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.targets import Targets
 from oncelog.spark.worker import spare_collections
@@ -78,7 +78,6 @@ class WriteTask:
     targets: Targets
     producer_options: dict[str, Any] = field(default_factory=dict)
     progress_path: str | None = None
-    crash_point: CrashPoint | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Send all blobs, and yield the reports once all are acknowledged."""
@@ -110,10 +109,7 @@ class WriteTask:
                 await deliveries.send(blobs)
                 # Spark's rows come from a socket that blocks; the producer goes on meanwhile.
                 blobs = await asyncio.to_thread(next, rest, None)
-            reports = await deliveries.finish(task)
-            if self.crash_point is not None and self.crash_point.is_at("mid_task", self.batch_id):
-                self.crash_point.kill()
-        return reports
+            return await deliveries.finish(task)
 
 
 def report_of(row: Any) -> TaskReport:

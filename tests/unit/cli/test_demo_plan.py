@@ -1,7 +1,7 @@
 """Kills are drawn from the seed and only from it."""
 
 from oncelog.cli.demo.plan import MARGIN_BATCHES, draw
-from oncelog.spark.progress import CRASH_POINTS
+from oncelog.spark.progress import STEPS
 
 
 def test_a_seed_always_means_the_same_moments() -> None:
@@ -20,7 +20,7 @@ def test_moments_come_in_order_and_leave_the_ends_alone() -> None:
 
 
 def test_every_step_is_aimed_at_by_some_seed() -> None:
-    assert {m.step for seed in range(20) for m in draw(seed, 36, 2, 1)} == set(CRASH_POINTS)
+    assert {m.step for seed in range(20) for m in draw(seed, 36, 2, 1)} == set(STEPS)
 
 
 def test_no_kills_is_a_plan_too() -> None:

@@ -21,7 +21,6 @@ OPTIONS = SinkOptions(
     compression_type="none",
     transaction_timeout_ms=300_000,
     progress_path=None,
-    crash_point=None,
 )
 
 

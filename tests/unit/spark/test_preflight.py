@@ -33,7 +33,6 @@ OPTIONS = SinkOptions(
     compression_type="none",
     transaction_timeout_ms=1_000_000,
     progress_path=None,
-    crash_point=None,
 )
 
 

@@ -1,12 +1,10 @@
-"""Steps, crash points, and the row of the crash table that a kill hit."""
+"""Steps, and the row of the crash table that a kill hit."""
 
-import signal
 from pathlib import Path
 
 import pytest
 
-from oncelog.spark.errors import UsageError
-from oncelog.spark.progress import CrashPoint, CrashRow, ProgressLog, crash_row, read_progress
+from oncelog.spark.progress import CrashRow, ProgressLog, crash_row, read_progress
 
 
 def test_steps_are_read_back_in_order_and_a_cut_line_ends_them(tmp_path: Path) -> None:
@@ -46,19 +44,3 @@ def test_sparks_own_logs_tell_the_ends_of_a_batch_apart(tmp_path: Path) -> None:
     (tmp_path / "offsets" / "2").touch()
     assert crash_row(steps, str(tmp_path)) is CrashRow.WAL_WRITTEN
     assert crash_row([], str(tmp_path)) is CrashRow.BETWEEN_BATCHES
-
-
-def test_a_crash_point_is_for_its_batch_and_kills_the_named_processes_first() -> None:
-    point = CrashPoint.from_environment({"ONCELOG_CRASH_POINT": "mid_task:2"})
-    assert point is not None
-    assert [point.is_at("mid_task", n) for n in (1, 2)] == [False, True]
-    assert not point.is_at("tasks_done", 2)
-    killed = []
-    CrashPoint("mid_task", None, (11, 12)).kill(lambda pid, sent: killed.append((pid, sent)))
-    assert killed[:2] == [(11, signal.SIGKILL), (12, signal.SIGKILL)]
-    assert CrashPoint.from_environment({}) is None
-
-
-def test_an_unknown_crash_point_is_refused() -> None:
-    with pytest.raises(UsageError, match="lunch"):
-        CrashPoint("lunch")

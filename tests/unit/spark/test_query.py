@@ -41,7 +41,7 @@ def test_a_checkpoint_is_read_by_the_path_that_spark_gives(
 )
 def test_tasks_are_in_the_drivers_jvm_in_a_local_spark_only(master: str, shares: bool) -> None:
     found = SimpleNamespace(run_id="r", query_id="q", checkpoint="")
-    run = query.QueryRun(found, SimpleNamespace(master=master), None, None)
+    run = query.QueryRun(found, SimpleNamespace(master=master), None)
     assert run.shares_machine is shares
 
 

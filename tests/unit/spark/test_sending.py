@@ -100,8 +100,8 @@ def writer(monkeypatch: pytest.MonkeyPatch) -> DirectWriter:
     FakeProducer.made = []
     monkeypatch.setattr(direct_module, "Producer", FakeProducer)
     driver = DriverOptions("app")
-    options = SinkOptions("host:1", driver, None, None, None, 1000, "none", 5_000, None, None)
-    return DirectWriter(options, Loop(), None)
+    options = SinkOptions("host:1", driver, None, None, None, 1000, "none", 5_000, None)
+    return DirectWriter(options, Loop())
 
 
 def test_the_driver_keeps_its_producer_and_takes_each_epoch(writer: DirectWriter) -> None:

@@ -2,16 +2,20 @@
 
 import os
 import pickle
+import re
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from pyspark import SparkContext
 
+import oncelog.spark
+from oncelog.spark.progress import ProgressLog
 from tests.spark.faults import (
     BETWEEN,
     EXECUTOR_CLASS,
@@ -22,6 +26,7 @@ from tests.spark.faults import (
     executor_pids,
 )
 from tests.spark.job import JobOptions
+from tests.spark.striking import CrashPoint, StruckTask, strike_steps
 
 
 def test_two_tasks_at_one_point_do_not_strike_the_fault_of_the_next_batch(tmp_path: Path) -> None:
@@ -108,3 +113,56 @@ def test_a_job_is_told_its_fault_as_it_is(tmp_path: Path) -> None:
     assert decoded == options
     assert isinstance(decoded.fault, Fault)
     assert decoded.fault.victim is Victim.CLUSTER
+
+
+def test_a_crash_point_is_for_its_batch_and_kills_the_named_processes_first() -> None:
+    point = CrashPoint.parse("mid_task:2")
+    assert [point.is_at("mid_task", n) for n in (1, 2)] == [False, True]
+    assert not point.is_at("tasks_done", 2)
+    killed = []
+    CrashPoint("mid_task", None, (11, 12)).kill(lambda pid, sent: killed.append((pid, sent)))
+    assert killed[:2] == [(11, signal.SIGKILL), (12, signal.SIGKILL)]
+
+
+def test_an_unknown_crash_point_is_refused() -> None:
+    with pytest.raises(ValueError, match="lunch"):
+        CrashPoint("lunch")
+
+
+@dataclass(frozen=True, slots=True)
+class Raising(CrashPoint):
+    """Kills nothing, so that a test lives to see where it strikes."""
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        raise InjectedError(self.name)
+
+
+def test_a_driver_is_struck_once_it_has_noted_the_step() -> None:
+    steps = strike_steps(ProgressLog(None), Raising("tasks_done", 1))
+    steps.step("tasks_done", 0)
+    steps.step("after_init", 1)
+    with pytest.raises(InjectedError, match="tasks_done"):
+        steps.step("tasks_done", 1, records=3)
+    assert [step["step"] for step in steps.steps_of(1)] == ["after_init", "tasks_done"]
+
+
+def test_a_task_is_struck_when_it_has_sent_all_and_reported_nothing() -> None:
+    sent: list[int] = []
+
+    def task(batches: Iterable[int]) -> Iterator[str]:
+        sent.extend(batches)
+        yield "the report"
+
+    assert list(StruckTask(task, Raising("mid_task", 2), 1)([1])) == ["the report"]
+    with pytest.raises(InjectedError):
+        next(StruckTask(task, Raising("mid_task", 2), 2)([2, 3]))
+    assert sent == [1, 2, 3]
+
+
+def test_no_part_of_the_shipped_sink_can_kill_a_process() -> None:
+    folder, kills = (
+        Path(oncelog.spark.__file__).parent,
+        re.compile(r"signal\.SIGKILL|os\.kill|CRASH_"),
+    )
+    sources = {path: path.read_text() for path in folder.rglob("*.py")}
+    assert [path for path, text in sources.items() if kills.search(text)] == []

@@ -7,7 +7,7 @@ wall time would make the same seed mean different moments on different machines.
 import random
 from dataclasses import dataclass
 
-from oncelog.spark.progress import CRASH_POINTS
+from oncelog.spark.progress import STEPS
 
 DELAY_MS_MAX = 60
 MARGIN_BATCHES = 2
@@ -32,7 +32,7 @@ def draw(seed: int, batch_count: int, spark_kills: int, broker_kills: int) -> li
     if not targets:
         return []
     stretch = (batch_count - 2 * MARGIN_BATCHES) // len(targets)
-    steps = rng.sample(CRASH_POINTS, k=min(len(targets), len(CRASH_POINTS)))
+    steps = rng.sample(STEPS, k=min(len(targets), len(STEPS)))
     moments = []
     for number, target in enumerate(targets):
         begin = MARGIN_BATCHES + number * stretch

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.jdbc.database import Database, quoted, translated
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 
 __all__ = ["REPORT_DDL", "CopyTask", "as_csv"]
 
@@ -36,7 +36,6 @@ class CopyTask:
     attempt: int
     batch_id: int
     progress_path: str | None = None
-    crash_point: CrashPoint | None = None
 
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         """Copy all rows; yield the report once the server has them."""
@@ -50,8 +49,6 @@ class CopyTask:
         task, task_attempt_id = context.partitionId(), context.taskAttemptId()
         ProgressLog(self.progress_path).step("mid_task", self.batch_id, task=task)
         rows = self.copy(task_attempt_id, _chain(first, iterator))
-        if self.crash_point is not None and self.crash_point.is_at("mid_task", self.batch_id):
-            self.crash_point.kill()
         report = {"task": task, "task_attempt_id": task_attempt_id, "rows": rows}
         yield pa.RecordBatch.from_pylist([report], schema=REPORT_SCHEMA)
 

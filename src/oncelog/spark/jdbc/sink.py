@@ -25,7 +25,7 @@ from oncelog.spark.jdbc.transaction import MARKER_PARTITION, PostgresTransaction
 from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.marker import Marker, check_query
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
-from oncelog.spark.progress import CrashPoint, ProgressLog
+from oncelog.spark.progress import ProgressLog
 from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
 from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged
 from oncelog.spark.writer import ExactlyOnceWriter
@@ -47,7 +47,6 @@ def exactly_once_jdbc(
     replaces_query: str | None = None,
     write_attempts: int = 3,
     progress_path: str | None = None,
-    crash_point: CrashPoint | None = None,
 ) -> Any:
     """Write a streaming DataFrame to a PostgreSQL table, every row exactly once.
 
@@ -95,7 +94,6 @@ def exactly_once_jdbc(
         marker_table=marker_table,
         driver=driver,
         progress_path=progress_path,
-        crash_point=crash_point or CrashPoint.from_environment(),
     )
 
     def start(query: Query, context: Any) -> JdbcRun:
@@ -122,7 +120,6 @@ class JdbcOptions:
     marker_table: str
     driver: DriverOptions
     progress_path: str | None
-    crash_point: CrashPoint | None
 
 
 def refuse_another_query(options: JdbcOptions, query_id: str | None) -> None:
@@ -159,20 +156,14 @@ class JdbcRun(QueryRun):
     """One run of one query: its connection and its protocol driver."""
 
     def __init__(self, query: Query, context: Any, options: JdbcOptions) -> None:
-        super().__init__(query, context, options.crash_point, options.progress_path)
+        super().__init__(query, context, options.progress_path)
         self.options = options
         self.transaction = _transaction(options)
         self._runner = StoppableRunner(self.transaction, self.is_stopping)
         # A connection is closed only when no call uses it: a query may be stopped during a batch.
         self._in_use = threading.Lock()
         self._is_closed = False
-        self._driver = BatchDriver(
-            options.driver,
-            self.transaction,
-            self._runner,
-            self.progress,
-            self.crash_point,
-        )
+        self._driver = BatchDriver(options.driver, self.transaction, self._runner, self.progress)
         self.call_at_end(self.close)
 
     def prepare(self) -> None:
@@ -238,18 +229,20 @@ class JdbcBatch(QueryBatch):
         return rows
 
     def _stage(self, identity: ProducerIdentity) -> DataFrame:
+        columns = self._run.options.columns
+        return projected(self._df, columns).mapInArrow(self._copy_task(identity), REPORT_DDL)
+
+    def _copy_task(self, identity: ProducerIdentity) -> CopyTask:
         run = self._run
         options = run.options
-        task = CopyTask(
+        return CopyTask(
             database=options.database,
             staging=run.transaction.staging,
             columns=options.target.columns,
             attempt=identity.producer_epoch,
             batch_id=self.batch_id,
             progress_path=options.progress_path if run.is_local else None,
-            crash_point=run.crash_point if run.is_local else None,
         )
-        return projected(self._df, options.columns).mapInArrow(task, REPORT_DDL)
 
 
 @contextmanager
