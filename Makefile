@@ -52,7 +52,7 @@ test-sparks: $(STAMP) ## the pipeline's tests on each PySpark that is taken, and
 interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m pytest -q tests/interop --peer kafka $(ARGS)
 
-test-full: $(STAMP) ## everything, with evidence in docs/evidence/
+test-full: $(STAMP) ## everything, with its rows in docs/evidence.md
 	@$(BIN)/python -m tests.support.full $(ARGS)
 
 soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, RECORDS copied by each stock client, RUNS of Spark jobs

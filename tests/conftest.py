@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from tests.support import evidence
 from tests.support.dealing import GroupScheduling, has_none_of, place_of
 from tests.support.examples import EXAMPLES_COUNT_QUICK, EXAMPLES_COUNT_THOROUGH
 from tests.support.sound_folders import faults
@@ -53,3 +54,12 @@ def sound_folders(request: pytest.FixtureRequest) -> Iterator[None]:
     folder: Path = request.getfixturevalue("tmp_path")
     yield
     assert faults(folder) == []
+
+
+@pytest.fixture
+def evidence_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Have evidence written to a folder of the test, where there is none yet."""
+    monkeypatch.setattr(evidence, "TABLE", tmp_path / "evidence.md")
+    monkeypatch.setattr(evidence, "CACHE", tmp_path)
+    evidence.TABLE.write_text(evidence.RULE)
+    return tmp_path

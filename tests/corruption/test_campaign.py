@@ -1,4 +1,4 @@
-"""Forty mutated files; `make test-full` has 20,000 (docs/evidence/corruption.json)."""
+"""Forty mutated files; `make test-full` has 20,000."""
 
 import shutil
 import tempfile

@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz --frames 1000000 --seed 1`: fuzz, with evidence in docs/evidence/.
+"""`python -m tests.fuzz --frames 1000000 --seed 1`: fuzz, with its row in docs/evidence.md.
 
 Most frames go to the broker in this process; a share goes over sockets to a real `oncelog serve`.
 Exit code 0 when nothing was found. The same seed makes the same choices.
@@ -8,7 +8,6 @@ import argparse
 import random
 import sys
 import time
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -49,25 +48,17 @@ def fuzz(frames: int, seed: int, console: Console) -> bool:
     for finding in findings[:SHOWN_FINDINGS_COUNT]:
         console.print(str(finding), style="red", markup=False, highlight=False)
     verdict = "no findings" if not findings else f"{len(findings)} findings"
-    path = evidence.write(
-        "fuzz",
-        verdict,
-        {
-            "seed": seed,
-            "frames": report.frames + served.frames,
-            "seconds": round(time.monotonic() - begun),
-            "in process": described(report),
-            "over sockets": described(served),
-            "findings": [str(finding) for finding in findings],
-        },
-    )
-    where = path.relative_to(Path(evidence.ROOT))
-    console.print(f"fuzz: {report.frames + served.frames} frames, {verdict}; evidence: {where}")
+    done = report.frames + served.frames
+    how = f"python -m tests.fuzz --frames {frames} --seed {seed}"
+    evidence.note("fuzz", verdict, f"{done:,} frames", how, seed=seed)
+    console.print(f"fuzz: {done} frames in {time.monotonic() - begun:.0f} s, {verdict}")
+    for part in (report, served):
+        console.print(described(part))
     return not findings
 
 
 def described(report: campaign.Report) -> dict[str, object]:
-    """A report for the evidence file."""
+    """A report for the terminal."""
     return {
         "frames": report.frames,
         "by kind": dict(report.kinds.most_common()),

@@ -1,15 +1,14 @@
 """Tries many examples: ``python -m tests.properties --examples 5000 --seed 1 [--evidence]``.
 
 They are tried in shares, each from a seed of its own, which follow `--seed`. What fails is made
-smaller and printed with the command that repeats it. Part of `make test-full`; docs/evidence/
-properties.json adds up over calls, and is written as they go and when they are interrupted.
+smaller and printed with the command that repeats it. Part of `make test-full`; the row of
+docs/evidence.md is written as they go and when they are interrupted.
 """
 
 import argparse
 import logging
 import random
 import sys
-import time
 import traceback
 from collections import Counter
 from typing import NamedTuple
@@ -25,7 +24,6 @@ SHARE = 100
 """Examples from one seed."""
 JOBS = 2
 COUNTED = "examples"
-EVIDENCE = evidence.Sum("properties", COUNTED, "src", "tests/properties")
 
 
 class Share(NamedTuple):
@@ -69,36 +67,28 @@ def try_share(share: Share) -> Tried:
 class Tally:
     """What the shares of one call came to."""
 
-    def __init__(self, first_seed: int, at_commit: str) -> None:
-        self._seeds = first_seed, first_seed
-        self._commit = at_commit
-        self._began_s = time.monotonic()
+    def __init__(self, first_seed: int) -> None:
+        self._seed = first_seed
         self._happened: Counter[str] = Counter()
-        self._failed_seeds: list[int] = []
+        self.failed_seeds: list[int] = []
         self.count = 0
 
     @property
     def failed_count(self) -> int:
-        return len(self._failed_seeds)
+        return len(self.failed_seeds)
 
     def add(self, tried: Tried) -> None:
-        self._seeds = self._seeds[0], tried.share.seed
         self._happened += tried.happened
         self.count += tried.share.examples_count
         if tried.failure is not None:
-            self._failed_seeds.append(tried.share.seed)
+            self.failed_seeds.append(tried.share.seed)
 
-    def entry(self) -> evidence.Entry:
-        """For the evidence."""
-        return {
-            "commit": self._commit,
-            "seeds": list(self._seeds),
-            COUNTED: self.count,
-            "seconds": round(time.monotonic() - self._began_s),
-            "what happened": dict(sorted(self._happened.items())),
-            "failed seeds": self._failed_seeds,
-            "verdict": "failed" if self._failed_seeds else "passed",
-        }
+    def keep(self) -> None:
+        """Write the row of the evidence."""
+        deaths = f"{self.count:,} {COUNTED} with {self._happened['deaths']:,} deaths"
+        how = f"python -m tests.properties --examples {self.count} --seed {self._seed}"
+        verdict = f"failed: seeds {self.failed_seeds}" if self.failed_seeds else "passed"
+        evidence.note("properties", verdict, deaths, how, seed=self._seed)
 
 
 def tell(tried: Tried, console: Console) -> None:
@@ -117,20 +107,18 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**6))
     parser.add_argument("--jobs", type=int, default=JOBS)
     parser.add_argument("--as-found", action="store_true", help="do not make it smaller")
-    parser.add_argument("--evidence", action="store_true", help="write docs/evidence/")
+    parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
     given = parser.parse_args()
-    console, at_commit = Console(), evidence.commit()
+    console, tally = Console(), Tally(given.seed)
     wanted = shares(given.seed, given.examples, as_found=given.as_found)
     seeds = range(given.seed, given.seed + len(wanted))
-    if given.evidence and EVIDENCE.has_seen(at_commit, seeds):
-        parser.error(f"the evidence on these sources has seeds of {seeds}: take another --seed")
     console.print(f"{given.examples} examples, seeds {seeds[0]} to {seeds[-1]}")
     return campaigns.carry_out(
         campaigns.in_processes(try_share, wanted, min(given.jobs, len(wanted))),
-        Tally(given.seed, at_commit),
+        tally,
         campaigns.Shown(console, "examples", given.examples),
         tell,
-        EVIDENCE.write if given.evidence else None,
+        tally.keep if given.evidence else None,
     )
 
 

@@ -48,7 +48,7 @@ distances = st.sampled_from((0, 2, 6, 15))
 
 
 happened: Counter[str] = Counter()
-"""What all examples together went through; for the evidence."""
+"""What all examples together went through."""
 
 
 class PartitionLogs(RuleBasedStateMachine):

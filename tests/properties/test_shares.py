@@ -2,7 +2,10 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.properties.__main__ import SHARE, Share, Tally, Tried, shares, try_share
+from tests.support import evidence
 from tests.support.campaigns import in_processes
 
 
@@ -22,12 +25,14 @@ def test_a_share_counts_what_its_own_examples_went_through() -> None:
     assert one.happened.total() > 0
 
 
+@pytest.mark.usefixtures("evidence_folder")
 def test_shares_add_up_and_one_failure_makes_the_verdict() -> None:
-    tally = Tally(5, "commit")
+    tally = Tally(5)
     tally.add(Tried(Share(5, 10), Counter(deaths=2), None))
-    assert tally.entry()["verdict"] == "passed"
+    tally.keep()
+    row = "| properties | passed | 10 examples with 2 deaths | 5 |"
+    assert row in evidence.TABLE.read_text()
     tally.add(Tried(Share(6, 7), Counter(deaths=1), "what failed"))
-    entry = tally.entry()
-    assert (entry["seeds"], entry["examples"]) == ([5, 6], 17)
-    assert entry["what happened"] == {"deaths": 3}
-    assert (entry["verdict"], entry["failed seeds"]) == ("failed", [6])
+    tally.keep()
+    row = "| properties | failed: seeds [6] | 17 examples with 3 deaths | 5 |"
+    assert row in evidence.TABLE.read_text()

@@ -14,8 +14,8 @@ without the bug: the same seed is then run on the sources as they are, and what 
 does not count. Nor does a finding by a checker that the bug does not name, if any seed that was run
 on the sources as they are has shown such a one.
 
-With --evidence, docs/evidence/planted-bugs.json is written as the bugs are searched, and says which
-are still to do. A bug that it has as found on the same sources is not searched again.
+With --evidence, the row of docs/evidence.md is written as the bugs are searched. A bug that an
+earlier call of this checkout has found on the same sources is not searched again.
 """
 
 import argparse
@@ -320,7 +320,7 @@ def search_each(
 
 
 class Tally:
-    """What came of all calls on the same sources: the evidence."""
+    """What came of all calls on the same sources."""
 
     def __init__(
         self, starts: Sequence[int], runs_max: int, bug_sources: Mapping[str, str]
@@ -334,8 +334,8 @@ class Tally:
         """Those of this call."""
 
     def take_known(self) -> None:
-        """Take over what the evidence has of these sources."""
-        document = evidence.read(NAME)
+        """Take over what is kept of these sources."""
+        document = evidence.kept(NAME)
         if document.get("start seeds") != self._starts:
             return
         for name, known in document.get("bugs", {}).items():
@@ -369,33 +369,27 @@ class Tally:
     def add(self, part: Search) -> None:
         self.searches.append(part)
         self._known[part.bug.name] = {
-            "files": sorted({edit.file for edit in part.bug.edits}),
-            "why": part.bug.why.strip(),
-            "profile": part.bug.profile or "any",
             "found": part.is_found,
-            "runs until found": list(part.runs.values()),
             "median": part.median,
-            "seeds": part.seeds,
-            "fired": dict(part.fired.most_common()),
-            "seconds": round(part.seconds),
             "sources": self._sources[part.bug.name],
         }
 
-    def entry(self) -> evidence.Entry:
-        """Every bug, how long it took to be found, and which are still to be searched."""
-        return {
-            "count": len(self._known),
-            "start seeds": self._starts,
-            "runs at most": self._runs_max,
-            "not found": self.missed,
-            "still to do": self.to_do,
-            "bugs": dict(sorted(self._known.items())),
-        }
+    @property
+    def verdict(self) -> str:
+        """Which bugs were missed, and how many are still to be searched."""
+        if self.missed:
+            return f"missed: {', '.join(self.missed)}"
+        return f"{len(self.to_do)} to do" if self.to_do else "all found"
 
-    def keep(self, entries: Sequence[evidence.Entry]) -> None:
-        """Write the evidence."""
-        verdict = "some were missed" if self.missed else "all found"
-        evidence.write(NAME, "not finished" if self.to_do else verdict, entries[-1])
+    def keep(self) -> None:
+        """Keep which bugs were found, and write the row of the evidence."""
+        evidence.keep(NAME, {"start seeds": self._starts, "bugs": self._known})
+        medians = [known["median"] for known in self._known.values() if known["found"]]
+        count = f"{len(self._known)} bugs"
+        if medians:
+            count += f", half of them within {statistics.median(medians):g} runs"
+        how = f"python -m tests.simulation.planted --runs-max {self._runs_max}"
+        evidence.note(NAME, self.verdict, count, how, seed=", ".join(map(str, self._starts)))
 
 
 def sources_of(at_commit: str, name: str) -> str:
@@ -460,7 +454,7 @@ def main() -> int:
     parser.add_argument("--seconds-max", type=float, default=SECONDS_MAX, help="per bug")
     parser.add_argument("--profile", help="instead of the one that each bug names")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--evidence", action="store_true", help="write docs/evidence/")
+    parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
     arguments = parser.parse_args()
     console = Console()
     all_names = sorted({*names(), *arguments.names})

@@ -94,6 +94,12 @@ class Verdicts:
             return "not exact"
         return "exact" if self.count == cases_count else "not all run"
 
+    @property
+    def counts(self) -> str:
+        """How many cases there were, and how many an administrator had to help."""
+        ended = f", {len(self.ended)} of them after an abort by hand" if self.ended else ""
+        return f"{self.count} cases of {len(self.exact)} rows and victims{ended}"
+
     def forget(self, name: str) -> None:
         """Make room for the verdict of a case that was run again, and keep what it had before."""
         before: dict[str, object] = {"commit": evidence.commit(), "found": self.wrong.pop(name)}

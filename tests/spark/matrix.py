@@ -2,9 +2,9 @@
 
 Every case of the table meets a stateless and a stateful query on Oncelog and on Apache Kafka; every
 example with state meets the rows that differ most. On a standalone cluster a query that is both
-loses executors at every row, alone and with its driver. Part of ``make test-full``. Evidence:
-docs/evidence/spark-crash.json, with an entry for each broker and place of Spark, written after each
-case; a call that was interrupted goes on where it was, if it is repeated with the same sources.
+loses executors at every row, alone and with its driver. Part of ``make test-full``. Each broker and
+place of Spark has a row in docs/evidence.md, written after each case; a call that was interrupted
+goes on where it was, if it is repeated with the same sources in the same checkout.
 """
 
 import argparse
@@ -72,8 +72,8 @@ def in_one_jvm() -> list[Case]:
 
 
 def entry_of(verdicts: Verdicts) -> evidence.Entry:
-    """What the evidence has of a place."""
-    entry: evidence.Entry = evidence.read(NAME).get("brokers", {}).get(verdicts.place, {})
+    """What is kept of a place."""
+    entry: evidence.Entry = evidence.kept(NAME).get(verdicts.place, {})
     return entry
 
 
@@ -89,15 +89,16 @@ def begun(peer: str, on_cluster: bool, again: bool = False) -> Verdicts:
 
 
 def keep(verdicts: Verdicts, cases_count: int) -> None:
-    """Put what the cases of one place found into the evidence; the other entries stay."""
+    """Keep what the cases of one place found, and write its row; the other places stay."""
     # Of cases that were run again the verdicts tell the commit.
     commit = entry_of(verdicts)["commit"] if verdicts.again else evidence.commit()
-    found = {"verdict": verdicts.verdict(cases_count), "commit": commit}
-    brokers = evidence.read(NAME).get("brokers", {}) | {verdicts.place: found | verdicts.as_json()}
-    places = [Verdicts(peer, on_cluster).place for peer, on_cluster in product(PEERS, PLACES)]
-    each = [brokers[place]["verdict"] if place in brokers else NOT_ALL for place in places]
-    verdict = next((one for one in ("not exact", NOT_ALL) if one in each), "exact")
-    evidence.write(NAME, verdict, {"brokers": brokers})
+    verdict = verdicts.verdict(cases_count)
+    found = {"verdict": verdict, "commit": commit}
+    evidence.keep(NAME, evidence.kept(NAME) | {verdicts.place: found | verdicts.as_json()})
+    place = PLACES[verdicts.on_cluster]
+    how = f"python -m tests.spark.matrix --peer {verdicts.peer} --place {place}"
+    name = f"{NAME}, {verdicts.peer}, {place}"
+    evidence.note(name, verdict, verdicts.counts, how, at_commit=commit)
 
 
 def main() -> int:

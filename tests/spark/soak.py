@@ -1,8 +1,8 @@
 """`python -m tests.spark.soak --runs 200 --seed 1`: kills aimed evenly at all rows, by a seed.
 
 Every case of the crash table is drawn equally often; the seed decides the order, the query and the
-batch. Part of ``make soak``. Evidence: docs/evidence/spark-soak.json, written after each run; a
-call that was interrupted goes on where it was, if it is repeated with the same sources.
+batch. Part of ``make soak``. Its row of docs/evidence.md is written after each run; a call that was
+interrupted goes on where it was, if it is repeated with the same sources in the same checkout.
 """
 
 import argparse
@@ -60,21 +60,28 @@ def main() -> int:
     verdicts = begun(arguments.peer, arguments.seed, arguments.runs)
 
     def keep(verdicts: Verdicts) -> None:
-        drawn = {"seed": arguments.seed, "runs": arguments.runs}
-        evidence.write(NAME, verdicts.verdict(len(cases)), drawn | verdicts.as_json())
+        keep_all(verdicts, arguments.seed, arguments.runs)
 
     try:
         run_campaign(cases, verdicts, console, keep)
     except PeerUnavailable as reason:
         console.print(f"skipped: {reason}")
         return 0
-    console.print(f"evidence: {evidence.FOLDER / NAME}.json")
     return 0 if verdicts.is_exact else 1
+
+
+def keep_all(verdicts: Verdicts, seed: int, runs: int) -> None:
+    """Keep what was found, and write the row of the evidence."""
+    verdict, commit = verdicts.verdict(runs), evidence.commit()
+    entry = {"verdict": verdict, "commit": commit, "seed": seed, "runs": runs}
+    evidence.keep(NAME, entry | verdicts.as_json())
+    how = f"python -m tests.spark.soak --runs {runs} --seed {seed}"
+    evidence.note(NAME, verdict, verdicts.counts, how, seed=seed)
 
 
 def begun(peer: str, seed: int, runs: int) -> Verdicts:
     """What an interrupted call found that had the same to do, with the same sources."""
-    entry = evidence.read(NAME)
+    entry = evidence.kept(NAME)
     is_the_same = entry and is_of_these_sources(entry)
     same = is_the_same and (entry["peer"], entry["seed"], entry["runs"]) == (peer, seed, runs)
     goes_on = same and entry["verdict"] == "not all run"

@@ -9,8 +9,6 @@ from typing import NamedTuple, Protocol, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from tests.support.evidence import Entry
-
 __all__ = ["INTERRUPTED", "Shown", "Tally", "carry_out", "in_processes", "interruptible"]
 
 Request = TypeVar("Request")
@@ -64,9 +62,6 @@ class Tally(Protocol[Part]):
     def add(self, part: Part) -> None:
         """Take in the next part."""
 
-    def entry(self) -> Entry:
-        """What there is by now, for the evidence."""
-
 
 class Shown(NamedTuple):
     """What a campaign shows, and where: a bar, and parts that are wrong."""
@@ -81,7 +76,7 @@ def carry_out(
     tally: Tally[Part],
     shown: Shown,
     tell: Callable[[Part, Console], None],
-    keep: Callable[[list[Entry]], object] | None,
+    keep: Callable[[], object] | None,
     *,
     keep_every: int = 1,
 ) -> int:
@@ -94,7 +89,7 @@ def carry_out(
     def keep_from(count: int) -> None:
         nonlocal kept_count
         if keep is not None and tally.count - kept_count >= count:
-            keep([tally.entry()])
+            keep()
             kept_count = tally.count
 
     try:

@@ -350,7 +350,6 @@ def main() -> int:
     kinds = arguments.clients or kinds_here()
     folder = Path(tempfile.mkdtemp(prefix="oncelog-copy-soak-"))
     console.print(f"seed {arguments.seed}, {arguments.records:,} records, {kinds}, in {folder}")
-    begun = time.monotonic()
     with console.status("copying") as status:
         kills, counts, findings = run(
             kinds, arguments.records, arguments.seed, folder, status.update
@@ -359,18 +358,12 @@ def main() -> int:
     for finding in findings[:FINDINGS_SHOWN_MAX]:
         console.print(f"[red]{finding}[/red]")
     console.print(verdict, kills, counts)
-    evidence.write(
-        "copy-soak",
-        verdict,
-        {
-            "seed": arguments.seed,
-            "records": arguments.records,
-            "seconds": round(time.monotonic() - begun),
-            "broker kills": kills,
-            "clients": counts,
-            "findings": findings[:FINDINGS_SHOWN_MAX],
-        },
-    )
+    killed = sum(client["killed"] for client in counts.values())
+    count = f"{arguments.records:,} records by each of {len(counts)} clients, {killed} kills of "
+    count += f"clients and {kills} of the broker"
+    how = f"python -m tests.support.copy_soak --records {arguments.records} "
+    how += f"--seed {arguments.seed}"
+    evidence.note("copy-soak", verdict, count, how, seed=arguments.seed)
     return 0 if verdict == "exact" else 1
 
 

@@ -1,20 +1,25 @@
-"""Writes what a long run found to docs/evidence/, for readers who do not run it themselves."""
+"""Keeps what the long runs found: one row each in docs/evidence.md, for readers who run none.
+
+A row is that of a campaign's last call. What a campaign needs to go on where it was interrupted
+stands in .cache/evidence, which git does not know.
+"""
 
 import json
 import os
-import platform
 import subprocess
-from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-FOLDER = ROOT / "docs" / "evidence"
+TABLE = ROOT / "docs" / "evidence.md"
+CACHE = ROOT / ".cache" / "evidence"
+RULE = "|---|---|---|---|---|---|---|\n"
+"""The line of the table after which its rows begin."""
 
 Entry = dict[str, Any]
-"""What one call of a campaign found, as JSON: commit, seeds, verdict, counts."""
+"""What a campaign keeps for its next call, as JSON."""
 
 
 def git(*args: str) -> str:
@@ -29,27 +34,32 @@ def commit() -> str:
     return git("rev-parse", "HEAD") + ("+changes" if changed else "")
 
 
-def write(name: str, verdict: str, facts: dict[str, object]) -> Path:
-    """Write docs/evidence/<name>.json and return its path."""
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{name}.json"
-    document = {
-        "run": name,
-        "verdict": verdict,
-        "commit": commit(),
-        "finished": datetime.now(UTC).isoformat(timespec="seconds"),
-        "python": platform.python_version(),
-        **facts,
-    }
-    whole = path.with_suffix(".new")
-    whole.write_text(json.dumps(document, indent=2) + "\n")
-    os.replace(whole, path)
-    return path
+def note(
+    campaign: str, verdict: str, count: str, how: str, *, seed: object = "", at_commit: str = ""
+) -> None:
+    """Put this row in the place of the campaign's row before.
+
+    `count` says how much was done and of what, `how` is the command that repeats it.
+    """
+    tested, _, changes = (at_commit or commit()).partition("+")
+    day = datetime.now(UTC).date().isoformat()
+    cells = (campaign, verdict, count, str(seed), f"{tested[:10]}{changes and ' + changes'}", day)
+    head, _, rest = TABLE.read_text().partition(RULE)
+    rows = {line.split(" | ")[0]: line for line in rest.splitlines()}
+    rows[f"| {campaign}"] = f"| {' | '.join(cells)} | `{how}` |"
+    body = "".join(f"{line}\n" for _, line in sorted(rows.items()))
+    _write(TABLE, head + RULE + body)
 
 
-def read(name: str) -> Entry:
-    """What docs/evidence/<name>.json says; nothing if it is not there."""
-    path = FOLDER / f"{name}.json"
+def keep(name: str, entry: Entry) -> None:
+    """Keep an entry for the next call of this checkout."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    _write(CACHE / f"{name}.json", json.dumps(entry, indent=2) + "\n")
+
+
+def kept(name: str) -> Entry:
+    """What an earlier call has kept; nothing if there was none."""
+    path = CACHE / f"{name}.json"
     found: Entry = json.loads(path.read_text()) if path.exists() else {}
     return found
 
@@ -62,51 +72,7 @@ def sources(at_commit: str, *paths: str) -> str:
     return git("rev-parse", *(f"{at_commit}:{path}" for path in paths)) or at_commit
 
 
-class Sum:
-    """Evidence that adds up over the calls of a campaign, each of which is an entry.
-
-    The entries of other sources stay, but only those of the present ones count for the verdict.
-    `paths` are the folders that matter for it. Calls may run side by side.
-    """
-
-    def __init__(self, name: str, counted: str, *paths: str) -> None:
-        self.name = name
-        self.counted = counted
-        self._paths = paths
-        self._written: Sequence[Entry] = ()
-
-    def entries(self) -> list[Entry]:
-        """Those in the file, of all calls and commits."""
-        found: list[Entry] = read(self.name).get("campaigns", [])
-        return found
-
-    def facts(self, at_commit: str) -> Entry:
-        """What the file says beside its entries, if its last call was on the same sources."""
-        document = read(self.name)
-        is_current = "commit" in document and self._of_sources(at_commit, [document])
-        return document if is_current else {}
-
-    def has_seen(self, at_commit: str, seeds: range) -> bool:
-        """Whether an entry of the same sources has one of these seeds."""
-        return any(
-            entry["seeds"][0] <= seeds[-1] and seeds[0] <= entry["seeds"][1]
-            for entry in self._of_sources(at_commit, self.entries())
-        )
-
-    def write(self, entries: Sequence[Entry], facts: Mapping[str, object] | None = None) -> Path:
-        """Put the entries of this call in the place of those that it wrote before."""
-        others = [entry for entry in self.entries() if entry not in self._written]
-        campaigns = [*others, *entries]
-        self._written = json.loads(json.dumps(entries))
-        present = self._of_sources(entries[-1]["commit"], campaigns)
-        failed = any(entry["verdict"] != "passed" for entry in present)
-        counts = {
-            f"{self.counted} on all commits": sum(each[self.counted] for each in campaigns),
-            f"{self.counted} on these sources": sum(each[self.counted] for each in present),
-        }
-        verdict = "failed" if failed else "passed"
-        return write(self.name, verdict, {**counts, **(facts or {}), "campaigns": campaigns})
-
-    def _of_sources(self, at_commit: str, entries: Sequence[Entry]) -> list[Entry]:
-        wanted = sources(at_commit, *self._paths)
-        return [each for each in entries if sources(each["commit"], *self._paths) == wanted]
+def _write(path: Path, text: str) -> None:
+    whole = path.with_suffix(".new")
+    whole.write_text(text)
+    os.replace(whole, path)

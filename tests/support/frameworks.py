@@ -1,7 +1,6 @@
 """The stream frameworks that run against Oncelog unchanged: what is run, and what was seen to pass.
 
-The interop tests record each that passed, with its versions, in docs/evidence/frameworks.json; the
-table of docs/compatibility.md is made from that.
+The interop tests record each that passed, with its versions, in the table of docs/compatibility.md.
 """
 
 from collections.abc import Mapping
@@ -9,11 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tests.support import evidence
+from tests.support.evidence import ROOT
 
-DOCUMENT = evidence.ROOT / "docs" / "compatibility.md"
-EVIDENCE = "frameworks"
+DOCUMENT = ROOT / "docs" / "compatibility.md"
 BEGIN, END = "<!-- made by tests.support.frameworks -->\n", "<!-- made until here -->\n"
+NOT_PASSED = "did not pass"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +30,7 @@ class Ran:
     """A framework that passed: when, and with which versions."""
 
     day: str
-    commit: str
-    versions: tuple[str, ...]
+    versions: str
 
 
 FRAMEWORKS = {
@@ -80,24 +78,23 @@ def forget(name: str) -> None:
 def record(name: str, versions: list[str]) -> None:
     """It passed with these versions."""
     day = datetime.now(UTC).date().isoformat()
-    _write(seen() | {name: Ran(day, evidence.commit(), tuple(versions))})
+    _write(seen() | {name: Ran(day, ", ".join(version.replace("==", " ") for version in versions))})
 
 
 def seen() -> dict[str, Ran]:
-    """What passed, as it was written down."""
-    found = evidence.read(EVIDENCE).get("frameworks", {})
+    """What passed, as the document says."""
+    made = DOCUMENT.read_text().partition(BEGIN)[2].partition(END)[0]
+    lines = (line.strip("| ").split(" | ") for line in made.splitlines())
+    ran = {cells[0]: Ran(cells[2], cells[1]) for cells in lines if len(cells) == 4}
+    names = {framework.title: name for name, framework in FRAMEWORKS.items()}
     return {
-        name: Ran(one["day"], one["commit"], tuple(one["versions"])) for name, one in found.items()
+        names[title]: one
+        for title, one in ran.items()
+        if title in names and one.versions != NOT_PASSED
     }
 
 
 def _write(ran: Mapping[str, Ran]) -> None:
-    facts = {
-        name: {"day": one.day, "commit": one.commit, "versions": list(one.versions)}
-        for name, one in sorted(ran.items())
-    }
-    verdict = "passed" if ran.keys() >= FRAMEWORKS.keys() else "not all passed"
-    evidence.write(EVIDENCE, verdict, {"frameworks": facts})
     DOCUMENT.write_text(with_table(DOCUMENT.read_text(), ran))
 
 
@@ -114,9 +111,8 @@ def table(ran: Mapping[str, Ran]) -> str:
     """Markdown: a line for each framework, those that did not pass included."""
     lines = ["", "| | run with | on | what is run |", "|---|---|---|---|"]
     for name, framework in FRAMEWORKS.items():
-        one = ran.get(name, Ran("did not pass", "", ()))
-        versions = ", ".join(version.replace("==", " ") for version in one.versions)
-        lines.append(f"| {framework.title} | {versions} | {one.day} | {framework.what} |")
+        one = ran.get(name, Ran("-", NOT_PASSED))
+        lines.append(f"| {framework.title} | {one.versions} | {one.day} | {framework.what} |")
     return "\n".join(lines) + "\n\n"
 
 

@@ -7,11 +7,11 @@ timeout and 5 s: all 12 living members, and each partition with one of them. In 
 is processed, every partition committed to its end, and in `__consumer_offsets` no commit went back
 (`tests.support.group_judge`).
 
-`python -m tests.support.group_kills` runs every row that docs/evidence/groups.json does not hold
-for the same sources yet, and writes each when it is done, so that an interrupted run keeps its
-rows. `--again` runs them all, `--only NAME` those whose names have NAME in them, and `--kills` is
-for a trial, of which nothing is kept. Part of `make test-full`. With `--peer kafka` the rows of our
-own consumer run on Apache Kafka, and docs/evidence/groups-kafka.json has them.
+`python -m tests.support.group_kills` runs every row that this checkout has not run on the same
+sources yet, and keeps each when it is done, so that an interrupted run keeps its rows. `--again`
+runs them all, `--only NAME` those whose names have NAME in them, and `--kills` is for a trial, of
+which nothing is kept. Part of `make test-full`. With `--peer kafka` the rows of our own consumer
+run on Apache Kafka.
 """
 
 from __future__ import annotations
@@ -339,28 +339,24 @@ def sources() -> str:
 
 def kept(name: str) -> dict[str, dict[str, object]]:
     """The rows of earlier runs."""
-    return dict(evidence.read(name).get("rows", {}))
+    return dict(evidence.kept(name).get("rows", {}))
 
 
 def keep(
     name: str, there_are: Sequence[Row], rows: dict[str, dict[str, object]], digest: str
 ) -> str:
-    """Write all rows; returns what they say together."""
+    """Keep all rows, and write what they say together, which is returned."""
     known = {row.name: rows[row.name] for row in there_are if row.name in rows}
     broken = [name for name, row in known.items() if row["verdict"] != "passed"]
     current = [name for name, row in known.items() if row["sources"] == digest]
     verdict = "broken" if broken else "passed" if len(current) == len(there_are) else "incomplete"
-    facts = {"rows passed": len(known) - len(broken), "rows of these sources": len(current)}
-    facts |= {"rows there are": len(there_are)}
-    evidence.write(name, verdict, {**facts, "how": HOW, "rows": known})
+    evidence.keep(name, {"rows": known})
+    kills = sum(row.get("consumers killed", 0) for row in known.values())  # type: ignore[misc]
+    count = f"{len(current)} of {len(there_are)} kinds of groups, {kills:,} consumers killed"
+    peer = " --peer kafka" if name == NAME_ON_KAFKA else ""
+    seeds = ", ".join(sorted({str(row.get("seed", "")) for row in known.values()}))
+    evidence.note(name, verdict, count, f"python -m tests.support.group_kills{peer}", seed=seeds)
     return verdict
-
-
-HOW = (
-    f"{MEMBERS_COUNT} consumers, {PARTITIONS_COUNT} partitions, sessions of {SESSION_MS} ms; a "
-    f"consumer's process is killed every {KILL_EVERY_S:g} s and replaced; of the Java client "
-    f"{PER_JVM} consumers share a JVM, and {PER_JVM} die every {PER_JVM * KILL_EVERY_S:g} s"
-)
 
 
 def carry_out(

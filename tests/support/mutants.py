@@ -10,8 +10,8 @@ them 100 simulated runs with seeds of its own.
 One that lives through both is either a hole, or it changes nothing that anybody could see:
 tests/support/survivors.toml says why, by its name.
 
-docs/evidence/mutants.json is written as they are judged; a call with the same seed on the same
-commit goes on from there.
+With ``--evidence`` the row of docs/evidence.md is written as they are judged; a call with the same
+seed on the same commit goes on where the last one of this checkout ended.
 """
 
 from __future__ import annotations
@@ -209,8 +209,8 @@ class Tally:
         """Those of this call and of calls before it, by name."""
 
     def take_known(self) -> list[tuple[int, Drawn]]:
-        """Take over what the evidence has; returns what is still to be judged, numbered."""
-        document = evidence.read(NAME)
+        """Take over what is kept; returns what is still to be judged, numbered."""
+        document = evidence.kept(NAME)
         is_same = document.get("seed") == self._seed and document.get("commit") == self._commit
         # What a work tree held with changes nobody knows.
         if is_same and not self._commit.endswith("+changes"):
@@ -263,21 +263,18 @@ class Tally:
             found["neither"] += not by_tests and not by_simulation
         return found
 
-    def entry(self) -> evidence.Entry:
-        """Every mutant and what became of it."""
-        return {
-            "seed": self._seed,
-            "drawn": len(self._wanted),
-            "judged": self.count,
-            "killed by": dict(self.score()),
-            "survivors": self.survivors,
-            "mutants": dict(sorted(self._known.items())),
-        }
+    def keep(self) -> None:
+        """Keep every mutant and what became of it, and write the row of the evidence."""
+        evidence.keep(NAME, {"seed": self._seed, "commit": self._commit, "mutants": self._known})
+        score = ", ".join(f"{count} by {who}" for who, count in self.score().items())
+        count = f"{self.count} of {len(self._wanted)} mutants, killed: {score}"
+        how = f"python -m tests.support.mutants --seed {self._seed} --count {len(self._wanted)}"
+        evidence.note(NAME, self.verdict, count, how, seed=self._seed, at_commit=self._commit)
 
     @property
     def verdict(self) -> str:
         if self.holes:
-            return "some survived"
+            return f"{len(self.holes)} survived"
         return "not finished" if self.count < len(self._wanted) else "all killed or explained"
 
 
@@ -290,7 +287,7 @@ def main() -> int:
     parser.add_argument("--slips", action="store_true", help="slips of a character instead")
     parser.add_argument("--only", metavar="TEXT", nargs="+", help="all whose name holds a text")
     parser.add_argument("--without-tests", action="store_true", help="ask the simulation alone")
-    parser.add_argument("--evidence", action="store_true", help="write docs/evidence/mutants.json")
+    parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
     arguments = parser.parse_args()
     console = Console(soft_wrap=True)
     seed = arguments.seed
@@ -307,16 +304,12 @@ def main() -> int:
     console.print(f"seed {seed}: {len(wanted)} mutants")
     tally = Tally(seed, wanted, evidence.commit())
     left = tally.take_known() if arguments.evidence else list(enumerate(wanted))
-
-    def keep(entries: list[evidence.Entry]) -> None:
-        evidence.write(NAME, tally.verdict, entries[-1])
-
     code = campaigns.carry_out(
         judge_all(left, seed, with_tests=not arguments.without_tests),
         tally,
         campaigns.Shown(console, "mutants", len(wanted)),
         tell,
-        keep if arguments.evidence else None,
+        tally.keep if arguments.evidence else None,
     )
     score = ", ".join(f"{who} {count}" for who, count in tally.score().items())
     console.print(f"killed by: {score}", highlight=False)

@@ -233,22 +233,6 @@ def show(results: Sequence[Result], console: Console) -> None:
             console.print(result.output, markup=False, highlight=False)
 
 
-def write_evidence(results: Sequence[Result]) -> None:
-    """Note which mutations were planted and whether each was caught."""
-    passed = all(result.caught for result in results)
-    facts = {
-        result.mutation.name: {
-            "file": result.mutation.edit.file,
-            "why": result.mutation.why.strip(),
-            "caught": result.caught,
-            "tests": list(result.mutation.tests),
-        }
-        for result in results
-    }
-    verdict = "all caught" if passed else "some survived"
-    evidence.write("mutations", verdict, {"count": len(results), "mutations": facts})
-
-
 def run(wanted: Sequence[str], console: Console, *, with_evidence: bool) -> bool:
     """Run the named mutations, or all; true if every one was caught."""
     try:
@@ -264,18 +248,19 @@ def run(wanted: Sequence[str], console: Console, *, with_evidence: bool) -> bool
         return False
     results = run_all(mutations, console)
     show(results, console)
+    missed = [result.mutation.name for result in results if not result.caught]
     if with_evidence:
-        write_evidence(results)
-    return all(result.caught for result in results)
+        verdict = f"survived: {', '.join(missed)}" if missed else "all caught"
+        how = "python -m tests.support.mutations"
+        evidence.note("mutations", verdict, f"{len(results)} planted bugs", how)
+    return not missed
 
 
 def main() -> int:
     """Exit code 0 only if every bug was caught."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="all if none is given")
-    parser.add_argument(
-        "--evidence", action="store_true", help="write docs/evidence/mutations.json"
-    )
+    parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
     arguments = parser.parse_args()
     passed = run(arguments.names, Console(), with_evidence=arguments.evidence)
     return 0 if passed else 1

@@ -2,8 +2,8 @@
 
 Interpreters are looked for on the PATH and among pyenv's versions. Each gets a virtual environment
 of its own under .cache/pythons; where Spark's packages cannot be installed its tests are left out,
-and the table says so. What was found is written to docs/evidence/pythons.json; the versions that
-pyproject.toml claims are held to it by a unit test.
+and the table says so. What was found is a row of docs/evidence.md; the versions that pyproject.toml
+claims are held to it by a unit test.
 """
 
 import argparse
@@ -203,26 +203,10 @@ def write_evidence(
 ) -> bool:
     """Whether all that ran passed, written down."""
     passed = bool(results) and not any(result.failed for result in results.values())
-    evidence.write(
-        "pythons",
-        "passed" if passed else "failed",
-        {
-            "tests": list(paths),
-            "tested": {
-                version: {
-                    "python": result.python,
-                    "passed": result.passed,
-                    "failed": result.failed,
-                    "skipped": result.skipped,
-                    "seconds": result.seconds,
-                    "spark": result.spark,
-                    "skip reasons": result.skip_reasons,
-                }
-                for version, result in results.items()
-            },
-            "untested": untested,
-        },
-    )
+    count = ", ".join(f"{one.passed:,} tests on {v}" for v, one in results.items())
+    untested_too = "".join(f"; {v} untested" for v in untested)
+    how = f"make test-pythons ARGS='{' '.join(paths)}'"
+    evidence.note("pythons", "passed" if passed else "failed", count + untested_too, how)
     return passed
 
 

@@ -62,7 +62,7 @@ def site_path(path: str) -> str | None:
     """Where the site shows a file of the checkout; None if it does not."""
     if path in PAGES:
         return PAGES[path]
-    if path.startswith("docs/") and not path.startswith("docs/evidence"):
+    if path.startswith("docs/"):
         return path.removeprefix("docs/")
     if path.startswith("examples/") and path.endswith(".py"):
         return path.removesuffix(".py") + ".md"

@@ -4,7 +4,7 @@ Each version gets a virtual environment of its own under .cache/sparks. Before 4
 through Spark's own Kafka connector (`tests.spark.sources`). One that is refused has to be refused
 by name: importing `oncelog.spark` there must fail with the sentence of
 `oncelog.spark.versions.refuse_version` and nothing else. What was found is written to
-docs/evidence/sparks.json; pyproject.toml's range is held to it by a unit test.
+docs/evidence.md; pyproject.toml's range is held to it by a unit test.
 """
 
 import argparse
@@ -138,7 +138,8 @@ def main() -> int:
     passed = not any(result["verdict"] == "fails" for result in found.values())
     if not arguments.only:
         verdict = "passed" if passed else "failed"
-        evidence.write("sparks", verdict, {"tests": arguments.paths, "versions": found})
+        versions = ", ".join(f"{v} {result['verdict']}" for v, result in found.items())
+        evidence.note("sparks", verdict, f"PySpark {versions}", "make test-sparks")
     return 0 if passed else 1
 
 

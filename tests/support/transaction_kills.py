@@ -5,7 +5,7 @@ own clock, disk and network: the broker dies at a moment after it serves, dies a
 its next start, and is killed once more before the logs are read.
 
 `python -m tests.support.transaction_kills` runs all and writes
-docs/evidence/transaction-kills.json; part of `make test-full`.
+a row of docs/evidence.md; part of `make test-full`.
 """
 
 from __future__ import annotations
@@ -150,20 +150,15 @@ def main() -> int:
     """Exit code 0 if nothing was found."""
     argparse.ArgumentParser(description=__doc__).parse_args()
     console = Console()
-    begun = time.monotonic()
     counts: dict[str, int] = {}
     broken: list[str] = []
     for life in LIVES:
         counts[str(life)], found = asyncio.run(kills(life, STRIDE))
         broken += found
         console.print(f"{life}: {counts[str(life)]} kills, {len(found)} findings")
-    facts = {
-        "kills": counts,
-        "moments between them": STRIDE,
-        "seconds": round(time.monotonic() - begun),
-        "findings": broken,
-    }
-    evidence.write("transaction-kills", "broken" if broken else "nothing found", facts)
+    count = f"{sum(counts.values())} kills, one at every {STRIDE}th moment of {len(counts)} lives"
+    verdict = "broken" if broken else "nothing found"
+    evidence.note("transaction-kills", verdict, count, "python -m tests.support.transaction_kills")
     return 1 if broken else 0
 
 

@@ -8,7 +8,6 @@ import pytest
 from rich.console import Console
 
 from tests.support.campaigns import INTERRUPTED, Shown, carry_out, in_processes, interruptible
-from tests.support.evidence import Entry
 
 SHOWN = Shown(Console(quiet=True), "numbers", 100)
 
@@ -18,6 +17,7 @@ class Tally:
 
     def __init__(self) -> None:
         self._numbers: list[int] = []
+        self.kept: list[int] = []
 
     @property
     def count(self) -> int:
@@ -30,8 +30,8 @@ class Tally:
     def add(self, part: list[int]) -> None:
         self._numbers += part
 
-    def entry(self) -> Entry:
-        return {"numbers": self.count}
+    def keep(self) -> None:
+        self.kept.append(self.count)
 
 
 def say_nothing(part: list[int], console: Console) -> None:
@@ -70,26 +70,24 @@ def test_sigterm_ends_a_campaign_as_sigint_does() -> None:
 
 
 def test_what_there_is_is_kept_now_and_then_and_at_the_end() -> None:
-    kept: list[Entry] = []
-    code = carry_out(parts(5), Tally(), SHOWN, say_nothing, kept.extend, keep_every=4)
-    assert code == 0
-    assert [entry["numbers"] for entry in kept] == [4, 8, 10]
+    tally = Tally()
+    assert carry_out(parts(5), tally, SHOWN, say_nothing, tally.keep, keep_every=4) == 0
+    assert tally.kept == [4, 8, 10]
 
 
 @pytest.mark.parametrize("keep_every", [1, 100])
 def test_an_interrupted_campaign_keeps_what_it_has(keep_every: int) -> None:
-    kept: list[Entry] = []
-    going = parts(3, then=KeyboardInterrupt())
-    code = carry_out(going, Tally(), SHOWN, say_nothing, kept.extend, keep_every=keep_every)
+    tally, going = Tally(), parts(3, then=KeyboardInterrupt())
+    code = carry_out(going, tally, SHOWN, say_nothing, tally.keep, keep_every=keep_every)
     assert code == INTERRUPTED
-    assert kept[-1] == {"numbers": 6}
+    assert tally.kept[-1] == 6
 
 
 def test_a_campaign_that_breaks_keeps_what_it_has() -> None:
-    kept: list[Entry] = []
+    tally, going = Tally(), parts(3, then=OSError("gone"))
     with pytest.raises(OSError, match="gone"):
-        carry_out(parts(3, then=OSError("gone")), Tally(), SHOWN, say_nothing, kept.extend)
-    assert kept[-1] == {"numbers": 6}
+        carry_out(going, tally, SHOWN, say_nothing, tally.keep)
+    assert tally.kept[-1] == 6
 
 
 def test_what_is_wrong_makes_the_exit_code_and_is_told() -> None:

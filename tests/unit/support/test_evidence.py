@@ -1,92 +1,41 @@
-"""Evidence of a campaign adds up over its calls, and only those of the same sources are judged."""
+"""Each campaign has one row of the evidence, and what it goes on from is kept beside git."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from tests.support import evidence
-from tests.support.evidence import Entry, Sum
 
-OLD, NEW = "old+changes", "new+changes"
-"""Commits that no git knows, so that each stands for sources of its own."""
+HEAD = "# Evidence\n\nText.\n\n| a | b | c | d | e | f | g |\n" + evidence.RULE
+
+
+def rows() -> list[list[str]]:
+    text = evidence.TABLE.read_text()
+    assert text.startswith(HEAD)
+    return [line.strip("| ").split(" | ") for line in text.removeprefix(HEAD).splitlines()]
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
-    return tmp_path
+def table(evidence_folder: Path) -> None:
+    evidence.TABLE.write_text(HEAD)
 
 
-def entry(count: int, *, seed: int = 1, commit: str = NEW, verdict: str = "passed") -> Entry:
-    return {"commit": commit, "seeds": [seed, seed + 9], "files": count, "verdict": verdict}
+def test_a_campaign_has_the_row_of_its_last_call_beside_the_others() -> None:
+    evidence.note("b", "broken", "3 files", "python -m b", seed=7, at_commit="0123456789abcdef")
+    evidence.note("a", "passed", "1 file", "python -m a", at_commit="fedcba98765+changes")
+    evidence.note("b", "passed", "4 files", "python -m b", seed=8, at_commit="0123456789abcdef")
+    first, second = rows()
+    day = first.pop(5)
+    assert first == ["a", "passed", "1 file", "", "fedcba9876 + changes", "`python -m a`"]
+    assert second == ["b", "passed", "4 files", "8", "0123456789", day, "`python -m b`"]
 
 
-def kept(folder: Path) -> Entry:
-    found: Entry = json.loads((folder / "some.json").read_text())
-    return found
-
-
-def test_calls_on_the_same_sources_add_up(folder: Path) -> None:
-    for count in (3, 4):
-        Sum("some", "files", "src").write([entry(count)])
-    assert kept(folder)["files on these sources"] == 7
-    assert [each["files"] for each in kept(folder)["campaigns"]] == [3, 4]
-
-
-def test_a_call_on_other_sources_begins_a_new_sum_and_keeps_the_old_entries(folder: Path) -> None:
-    Sum("some", "files", "src").write([entry(3, commit=OLD)])
-    Sum("some", "files", "src").write([entry(4)])
-    assert kept(folder)["files on these sources"] == 4
-    assert kept(folder)["files on all commits"] == 7
-
-
-def test_a_call_that_writes_as_it_goes_is_one_entry(folder: Path) -> None:
-    Sum("some", "files", "src").write([entry(3)])
-    going = Sum("some", "files", "src")
-    for count in (1, 2, 5):
-        going.write([entry(count)])
-    assert [each["files"] for each in kept(folder)["campaigns"]] == [3, 5]
-
-
-def test_calls_side_by_side_keep_each_other(folder: Path) -> None:
-    one, other = Sum("some", "files", "src"), Sum("some", "files", "src")
-    for count in (1, 2):
-        one.write([entry(count, seed=1)])
-        other.write([entry(10 * count, seed=50)])
-    assert sorted(each["files"] for each in kept(folder)["campaigns"]) == [2, 20]
-
-
-def test_a_failed_call_stays_the_verdict_until_the_sources_change(folder: Path) -> None:
-    Sum("some", "files", "src").write([entry(3, verdict="failed")])
-    Sum("some", "files", "src").write([entry(4)])
-    assert kept(folder)["verdict"] == "failed"
-    Sum("some", "files", "src").write([entry(5, commit=OLD)])
-    assert kept(folder)["verdict"] == "passed"
-
-
-def test_facts_are_those_of_the_same_sources(folder: Path) -> None:
-    runs = Sum("some", "files", "src")
-    assert runs.facts(NEW) == {}
-    runs.write([entry(3)], {"reached": {"a": 2}})
-    assert runs.facts(evidence.commit())["reached"] == {"a": 2}
-    assert runs.facts(OLD) == {}
-    (folder / "some.json").write_text('{"verdict": "passed", "seed": 11}')
-    assert runs.facts(NEW) == {}
-
-
-def test_a_seed_is_seen_once_on_the_same_sources() -> None:
-    runs = Sum("some", "files", "src")
-    runs.write([entry(3, seed=20)])
-    assert runs.has_seen(NEW, range(29, 31))
-    assert not runs.has_seen(NEW, range(30, 31))
-    assert not runs.has_seen(OLD, range(29, 31))
-
-
-def test_a_file_of_an_older_shape_counts_nothing(folder: Path) -> None:
-    (folder / "some.json").write_text('{"verdict": "passed", "seed": 11}')
-    Sum("some", "files", "src").write([entry(4)])
-    assert kept(folder)["files on all commits"] == 4
+def test_what_is_kept_for_the_next_call_is_read_again() -> None:
+    assert evidence.kept("some") == {}
+    evidence.keep("some", {"seed": 3})
+    evidence.keep("some", {"seed": 4})
+    assert evidence.kept("some") == {"seed": 4}
+    assert rows() == []
 
 
 def test_sources_are_told_by_the_folders_that_matter_and_not_by_the_commit() -> None:

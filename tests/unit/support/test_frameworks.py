@@ -5,10 +5,10 @@ import pytest
 from tests.support import frameworks
 from tests.support.frameworks import FRAMEWORKS, Ran
 
-RAN = Ran("2026-11-22", "abc", ("quixstreams==3.28.1", "confluent-kafka==2.12.2"))
+RAN = Ran("2026-11-22", "quixstreams 3.28.1, confluent-kafka 2.12.2")
 
 
-def test_the_document_has_the_table_of_the_evidence() -> None:
+def test_the_table_of_the_document_is_read_as_it_is_written() -> None:
     document = frameworks.DOCUMENT.read_text()
     assert frameworks.with_table(document, frameworks.seen()) == document
 

@@ -1,12 +1,11 @@
 """The judge of the groups whose consumers are killed, and what is kept of their rows."""
 
 import struct
-from pathlib import Path
 from typing import TypeAlias
 
 import pytest
 
-from tests.support import evidence, group_kills
+from tests.support import group_kills
 from tests.support.group_judge import GroupHistory, committed, judge
 from tests.support.group_kills import NAME, ROWS, keep, kept, sources
 from tests.support.group_member import ends
@@ -72,8 +71,8 @@ def test_the_end_of_each_partition_is_committed() -> None:
     assert ends([(0, 4), (1, 2), (0, 3)]) == {0: 5, 1: 3}
 
 
-def test_rows_are_kept_from_run_to_run(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
+@pytest.mark.usefixtures("evidence_folder")
+def test_rows_are_kept_from_run_to_run() -> None:
     digest = sources()
     assert kept(NAME) == {}
     first: Rows = {ROWS[0].name: {"verdict": "passed", "sources": digest}}

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import evidence
 from tests.support.mutant_draw import ROOMS, Drawn, all_of, drawn, key_of
 from tests.support.mutant_sites import mutants_of
-from tests.support.mutants import KILLED, NAME, SURVIVED, Tally, Verdict, reasons
+from tests.support.mutants import KILLED, SURVIVED, Tally, Verdict, reasons
 from tests.support.semantic_sites import semantic_mutants_of
 
 SOURCE = b'''
@@ -42,10 +41,8 @@ class Room:
 
 
 @pytest.fixture
-def wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Drawn]:
+def wanted(evidence_folder: Path) -> list[Drawn]:
     """Three mutants, and no evidence yet."""
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
-    monkeypatch.setattr(evidence, "commit", lambda: "one")
     return list(islice(drawn(["coordinator"], 1), 3))
 
 
@@ -56,7 +53,7 @@ def judged(
     tally = Tally(1, wanted, commit)
     tally.take_known()
     tally.add(Verdict(*wanted[0], tests, simulated))
-    evidence.write(NAME, tally.verdict, tally.entry())
+    tally.keep()
     return tally
 
 
@@ -194,7 +191,7 @@ def test_a_survivor_of_both_stays_a_hole_in_later_calls(wanted: list[Drawn]) -> 
     tally = Tally(1, wanted, "one")
     tally.take_known()
     assert tally.holes == [key_of(wanted[0][1])]
-    assert tally.verdict == "some survived"
+    assert tally.verdict == "1 survived"
 
 
 def test_what_only_the_simulation_found_is_no_hole(wanted: list[Drawn]) -> None:
@@ -203,9 +200,8 @@ def test_what_only_the_simulation_found_is_no_hole(wanted: list[Drawn]) -> None:
 
 @pytest.mark.parametrize(("before", "now"), [("another", "one"), ("a+changes", "a+changes")])
 def test_a_mutant_of_another_commit_is_judged_again(
-    wanted: list[Drawn], monkeypatch: pytest.MonkeyPatch, before: str, now: str
+    wanted: list[Drawn], before: str, now: str
 ) -> None:
-    monkeypatch.setattr(evidence, "commit", lambda: before)
     judged(wanted, SURVIVED, commit=before)
     tally = Tally(1, wanted, now)
     assert tally.take_known() == list(enumerate(wanted))

@@ -85,7 +85,6 @@ def test_links_to_files_of_the_checkout_lead_to_pages(site: Path) -> None:
     [
         ("README.md", "index.md"),
         ("docs/spark.md", "spark.md"),
-        ("docs/evidence/fuzz.json", None),
         ("examples/spark_join.py", "examples/spark_join.md"),
         ("src/oncelog/core/limits.py", None),
     ],

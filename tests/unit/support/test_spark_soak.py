@@ -26,9 +26,8 @@ def test_every_case_is_drawn_equally_often_and_every_fault_can_strike() -> None:
 
 
 def test_an_interrupted_soak_goes_on_where_it_was(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evidence_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     monkeypatch.setattr(evidence, "commit", lambda: "a")
     verdicts = soak.begun("oncelog", seed=7, runs=3)
     assert verdicts.count == 0
@@ -36,8 +35,7 @@ def test_an_interrupted_soak_goes_on_where_it_was(
     verdicts.killing_the_driver.add(20.0)
     verdicts.exact["mid_task, driver"] += 2
     verdicts.ended["1 copy"] = ["out-0"]
-    facts: dict[str, object] = {"seed": 7, "runs": 3, **verdicts.as_json()}
-    evidence.write(soak.NAME, verdicts.verdict(3), facts)
+    soak.keep_all(verdicts, seed=7, runs=3)
     assert soak.begun("oncelog", seed=7, runs=3) == verdicts
     for peer, seed, runs in (("kafka", 7, 3), ("oncelog", 8, 3), ("oncelog", 7, 4)):
         assert soak.begun(peer, seed, runs).count == 0
@@ -54,27 +52,25 @@ def test_a_campaign_is_exact_once_all_its_cases_are() -> None:
 
 
 def test_the_evidence_of_the_table_has_both_brokers_and_both_places(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evidence_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     monkeypatch.setattr(evidence, "commit", lambda: "a")
     *others, last = [Verdicts(peer, place) for place in (False, True) for peer in PEERS]
     for verdicts in others:
         verdicts.others.add(1.0)
         matrix.keep(verdicts, 1)
-        assert evidence.read(matrix.NAME)["verdict"] == "not all run"
     matrix.keep(last, 1)
     assert matrix.begun("kafka", on_cluster=True) == last
+    assert "| spark-crash, kafka, cluster | not all run | 0 cases" in evidence.TABLE.read_text()
     last.others.add(1.0)
     matrix.keep(last, 1)
-    assert evidence.read(matrix.NAME)["verdict"] == "exact"
+    assert evidence.TABLE.read_text().count(" | exact | 1 cases") == 4
     assert matrix.begun("kafka", on_cluster=True).count == 0
 
 
 def test_cases_that_are_run_again_keep_the_commit_of_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    evidence_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(evidence, "FOLDER", tmp_path)
     monkeypatch.setattr(evidence, "commit", lambda: "a")
     verdicts = Verdicts("kafka")
     verdicts.others.add(1.0)
@@ -85,7 +81,7 @@ def test_cases_that_are_run_again_keep_the_commit_of_the_others(
     verdicts = matrix.begun("kafka", on_cluster=False, again=True)
     verdicts.forget("0 copy")
     matrix.keep(verdicts, 1)
-    entry = evidence.read(matrix.NAME)["brokers"]["kafka"]
+    entry = evidence.kept(matrix.NAME)["kafka"]
     assert (entry["verdict"], entry["commit"]) == ("exact", "a")
     assert entry[AGAIN] == {"0 copy": {"commit": "b", "found": ["7: 2 instead of 1"]}}
 
