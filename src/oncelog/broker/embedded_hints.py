@@ -52,7 +52,7 @@ class EmbeddedHints:
                 if found := _METHODS.get(name):
                     text += f": {found}"
                 elif near := nearest(name, public, 0.75):
-                    text += f": did you mean {near}?"
+                    text += f": did you mean {near[0]}?"
             raise AttributeError(text, name=name, obj=self)
 
 
@@ -82,5 +82,5 @@ def _unknown(name: str, known: set[str]) -> str:
         hint = f'Kafka\'s keys go into config={{"{key}": ...}}'
     else:
         near = nearest(name, known)
-        hint = f"did you mean {near}?" if near else _CONFIG
+        hint = f"did you mean {near[0]}?" if near else _CONFIG
     return f"EmbeddedBroker has no argument {name}: {hint}"

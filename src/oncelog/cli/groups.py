@@ -13,7 +13,7 @@ import click
 
 from oncelog.cli.completing import complete_groups, complete_topics
 from oncelog.cli.connecting import administrator, connection_options
-from oncelog.cli.habits.hints import did_you_mean, nearest
+from oncelog.cli.habits.hints import did_you_mean
 from oncelog.cli.output import Cell, Column, print_rows, say
 from oncelog.cli.partitions import chosen_partitions, partition_option
 from oncelog.cli.tool import (
@@ -25,6 +25,7 @@ from oncelog.cli.tool import (
     require_topic,
     run,
 )
+from oncelog.core.spelling import nearest
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, GroupDescription, OffsetAndMetadata

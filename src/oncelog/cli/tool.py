@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import click
 
 from oncelog.cli.habits import hints
-from oncelog.cli.habits.hints import did_you_mean, nearest
+from oncelog.cli.habits.hints import did_you_mean
 from oncelog.cli.habits.table import SHARED
 from oncelog.cli.habits.translate import Advice, to_command, to_options
 from oncelog.cli.output import painted
+from oncelog.core.spelling import nearest
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, TopicDescription

@@ -42,7 +42,7 @@ class Hints:
                 if found := METHODS[self._role].get(snake):
                     text += f": {found}"
                 elif near := nearest(name, public, _NEAR):
-                    text += f": did you mean {near}?"
+                    text += f": did you mean {near[0]}?"
             raise AttributeError(text, name=name, obj=self)
 
 

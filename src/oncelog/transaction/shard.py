@@ -24,9 +24,9 @@ from oncelog.coordinator.shard import (
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction import (
     add_partitions,
+    completion,
     end_txn,
     init_producer_id,
-    markers,
     queries,
     timers,
 )
@@ -153,15 +153,15 @@ class TransactionCoordinatorShard(
             case EndTxn():
                 return end_txn.decide(store, event, context)
             case MarkersWritten():
-                return markers.decide(store, event, context)
+                return completion.decide(store, event, context)
             case AbortTimedOut():
                 return end_txn.abort_timed_out(store, event, context)
             case CompletePrepared():
-                return markers.complete_prepared(store, event, context)
+                return completion.complete_prepared(store, event, context)
             case ExpireId():
                 return timers.expire(store, event, context)
             case OutsideMarkers():
-                markers.note_outside(store, event, context.now_ms)
+                completion.note_outside(store, event, context.now_ms)
                 return NOTHING
             case TellOfExpiry():
                 return timers.tell_of_expiry(store)
@@ -193,7 +193,7 @@ class TransactionCoordinatorShard(
             case EndTxn():
                 return answer(context, EndTxnResult(mapped))
             case MarkersWritten() | CompletePrepared():
-                markers.complete_failed(self._store, event.transactional_id, context.now_ms)
+                completion.complete_failed(self._store, event.transactional_id, context.now_ms)
             case DescribeTransaction():
                 return answer(context, DescribeTransactionResult(mapped, event.transactional_id))
             case ListTransactions():
@@ -216,4 +216,4 @@ class TransactionCoordinatorShard(
         """Start the sweeps, and send the markers of every prepared transaction again (INV-4)."""
         self._store.expiries_untold = ExpiriesUntold()
         self._sweeps.start(context.now_ms)
-        return Decision(effects=markers.resume_all(self._store, context.now_ms))
+        return Decision(effects=completion.resume_all(self._store, context.now_ms))

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from click.testing import Result
 
-from oncelog.cli.habits.hints import nearest
+from oncelog.core.spelling import nearest
 
 Oncelog = Callable[..., Result]
 

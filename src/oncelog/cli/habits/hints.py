@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 
 import click
 
 from oncelog.cli.habits.translate import arguments, command_names, option_names, own_options
+from oncelog.core.spelling import nearest
 
-__all__ = ["did_you_mean", "for_command", "for_option", "nearest"]
+__all__ = ["did_you_mean", "for_command", "for_option"]
 
-COUNT_MAX = 3
-PREFIX_LENGTH_MIN = 3
 GROUPS = ("topics", "groups", "transactions", "brokers", "configs", "features", "log", "perf")
 """The commands of `oncelog` that have commands, in the order in which these are suggested."""
-RATIO_APART = 0.12
-"""A name that is less alike than the nearest by more than this is not suggested."""
-
-
-def nearest(name: str, names: Iterable[str]) -> list[str]:
-    """At most three names that `name` may have been meant to be, nearest first.
-
-    Those that begin with it, else those that are like it.
-    """
-    by_lower = {known.lower(): known for known in sorted(names)}
-    typed = name.lower()
-    begun = [known for known in by_lower if known.startswith(typed)]
-    if begun and len(typed.strip("-")) >= PREFIX_LENGTH_MIN:
-        return [by_lower[known] for known in sorted(begun, key=len)[:COUNT_MAX]]
-    found = difflib.get_close_matches(typed, by_lower, n=COUNT_MAX)
-    ratios = [difflib.SequenceMatcher(None, known, typed).ratio() for known in found]
-    near = zip(found, ratios, strict=True)
-    return [by_lower[known] for known, ratio in near if ratio >= ratios[0] - RATIO_APART]
 
 
 def did_you_mean(names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ import click
 
 from oncelog.cli.completing import complete_transactional_ids
 from oncelog.cli.connecting import connection_options
-from oncelog.cli.habits.hints import did_you_mean, nearest
+from oncelog.cli.habits.hints import did_you_mean
 from oncelog.cli.output import Column, is_terminal, print_json, print_rows, print_text, warn
 from oncelog.cli.tool import Failure, ToolCommand, json_option, run
 from oncelog.cli.transactions.common import (
@@ -26,6 +26,7 @@ from oncelog.cli.transactions.common import (
     now_ms,
 )
 from oncelog.cli.transactions.history import read_life
+from oncelog.core.spelling import nearest
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, TransactionDescription, TransactionStep

@@ -148,7 +148,7 @@ def _unknown(role: Role, name: str, known: Collection[str]) -> str:
     elif dotted in WITHOUT_EFFECT:
         hint = "it has no effect here; leave it out"
     elif near := nearest(name, known):
-        hint = f"did you mean {near}?"
+        hint = f"did you mean {near[0]}?"
     else:
         hint = "settings have Kafka's names, with underscores as keywords"
     return f"{_CLASSES[role]} has no setting {name}: {hint}"
@@ -181,5 +181,7 @@ def _check_others(name: str, value: object) -> None:
     if name in SETTINGS:
         raise ConfigError(f"{name} is not a known setting: {SETTINGS[name]}")
     near = nearest(name, _NAMES | WITHOUT_EFFECT)
-    hint = f": did you mean {near}?" if near else " of a Kafka client, or not one that is had here"
+    hint = (
+        f": did you mean {near[0]}?" if near else " of a Kafka client, or not one that is had here"
+    )
     raise ConfigError(f"{name} is not a known setting{hint}")

@@ -13,7 +13,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import init_producer_id
 from oncelog.protocol.messages.describe_transactions import DescribedTransaction, LifeStep
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
-from oncelog.transaction import markers
+from oncelog.transaction import completion
 from tests.unit.broker.apis.producing import ID, TIMEOUT, Producing
 from tests.unit.broker.context import Client, Running
 from tests.unit.broker.raw import error_of, init_producer, produce, until
@@ -73,7 +73,7 @@ async def test_inv4_a_stuck_id_names_the_command_that_frees_it(
     context: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An administrator's marker with too high a coordinator epoch fences the coordinator."""
-    monkeypatch.setattr(markers, "MARKER_REFUSED_RETRY_BACKOFF_MS", 1)
+    monkeypatch.setattr(completion, "MARKER_REFUSED_RETRY_BACKOFF_MS", 1)
     producing = await producing_on(context)
     await producing.add()
     await producing.produce(10)
