@@ -18,12 +18,14 @@ CLUSTER = f"{0:022d}"
 def take_folders(*directories: object, disk: Disk | None = None, node_id: int = 1) -> LogManager:
     """Lock the folders; fresh ids are numbers."""
     ids: Iterator[str] = (f"{number:022d}" for number in count())
-    return LogManager.take(
-        disk or SystemDisk(),
-        [str(directory) for directory in directories],
-        node_id=node_id,
-        fresh_id=lambda: next(ids),
-    )
+    names = [str(directory) for directory in directories]
+    manager = LogManager.take(disk or SystemDisk(), names, node_id=node_id)
+    try:
+        manager.claim(manager.cluster_id or next(ids), node_id, lambda: next(ids))
+    except BaseException:
+        manager.abandon()
+        raise
+    return manager
 
 
 def open_logs(

@@ -59,7 +59,11 @@ ROOMS = {
         ("src/oncelog/replication/*.py",), ("tests/unit/replication", "tests/unit/broker")
     ),
     "controller": Room(
-        ("src/oncelog/controller/*.py", "src/oncelog/broker/controller.py"),
+        (
+            "src/oncelog/controller/*.py",
+            "src/oncelog/broker/controller/*.py",
+            "src/oncelog/broker/membership/*.py",
+        ),
         ("tests/unit/controller", "tests/unit/broker"),
     ),
     "client": Room(("src/oncelog/client/machines/*.py",), ("tests/unit/client",)),

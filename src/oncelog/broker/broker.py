@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker import apis
 from oncelog.broker.apis.context import Context
-from oncelog.broker.controller import ControllerShell
+from oncelog.broker.controller.cluster import find_cluster
+from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.coordinators import (
     group_coordinator,
     import_machines,
@@ -28,20 +29,25 @@ from oncelog.broker.coordination.coordinators import (
 from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import forgettable, off_line, sort_out, unsure_epochs
+from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, unsure_epochs
+from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
-from oncelog.controller.image import ImageDelta, MetadataImage
+from oncelog.controller.group_configs import group_config_warnings
+from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
+from oncelog.controller.registration import CLUSTER_KEYS
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import as_int
 from oncelog.core.errors import OncelogError
-from oncelog.core.ids import TopicId
-from oncelog.core.limits import DELETIONS_FORGOTTEN_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
+from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
 from oncelog.core.listeners import Endpoint
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock, stopwatch
@@ -70,6 +76,7 @@ class Broker:
 
     logs: LogManager
     store: MetadataStore
+    feed: MetadataFeed
     controller: ControllerShell
     partitions: PartitionManager
     mover: PartitionMover
@@ -114,7 +121,7 @@ class Broker:
 
         The image is immutable: keep it across an await only when an older view is wanted.
         """
-        return self.controller.image
+        return self.feed.image
 
     @property
     def bootstrap_servers(self) -> str:
@@ -158,20 +165,28 @@ class Broker:
         self.store = self._given_store or self._open_store()
         exits.push_async_callback(self.store.close)
         exits.callback(self._say, "closing the metadata")
-        self.controller = ControllerShell(self.config, self.store, self._follow, self.rng)
-        new_folder = not len(self.logs) and not self.logs.lost
-        await self.controller.load(self.logs.cluster_id, new_folder=new_folder)
+        self.feed = MetadataFeed(self.store, self.broker_id, self._follow, self.clock, self.rng)
+        self.controller = ControllerShell(self.config, self.store, self.feed, self.rng)
+        cluster_id = await find_cluster(
+            self.store,
+            self.logs.cluster_id,
+            fresh_kafka_uuid(self.rng),
+            has_logs=bool(len(self.logs) or self.logs.lost),
+        )
+        await self.disk.run(lambda: self._claim_folders(cluster_id))
+        await self.feed.load(cluster_id)
         problem = stored_config_problem(self.image) or partition_count_problem(
             self.image, self.config
         )
         if problem is not None:
             raise OncelogError(problem)
-        self.logs.missing = await self.controller.directories() - self.logs.directory_ids
+        noted = self.image.directories.get(self.broker_id, frozenset())
+        self.logs.missing = noted - self.logs.directory_ids
         await self.disk.run(self._open_logs)
-        await self._note_directories()
+        self._miss_directories()
 
-    async def _note_directories(self) -> None:
-        """Store which log directories exist; one without partitions may be removed.
+    def _miss_directories(self) -> None:
+        """Say which log directories are missing; one without partitions may be removed.
 
         A partition of a missing directory must not be created again in another.
         """
@@ -186,7 +201,6 @@ class Broker:
                 directory_id,
                 len(absent),
             )
-        await self.controller.note_directories(self.logs.directory_ids | missing)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """Start the parts that use the logs and follow the image."""
@@ -202,7 +216,7 @@ class Broker:
             self.partitions,
             self.producer_ids,
             self._markers.handle,
-            lambda: self.controller.image.features[TRANSACTION_VERSION],
+            lambda: self.image.features[TRANSACTION_VERSION],
         )
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()
@@ -215,16 +229,19 @@ class Broker:
         )
         exits.callback(self.groups.close)
         self.mover = PartitionMover(
-            self.partitions, self.logs, self.disk, lambda: self.image, self.controller.tell_again
+            self.partitions, self.logs, self.disk, lambda: self.image, self.feed.tell_again
         )
         self.server = Server(config, self.network, self.clock)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Lead, and open the socket; from here on requests come."""
+        exits.push_async_callback(self.feed.close)
         exits.push_async_callback(self.controller.close)
-        self.partitions.on_off_line = self.controller.take_off_line
-        found = self.logs, self.image, self.broker_id
-        await self.controller.start(unsure_epochs(*found), off_line(*found))
+        self.partitions.on_off_line = self._directory_failed
+        await self.controller.start(self._registration())
+        await self.feed.start(off_line(self.logs, self.image, self.broker_id))
+        for warning in group_config_warnings(self.config, self.image.group_configs):
+            log.warning("%s", warning)
         context = Context(
             broker_id=self.broker_id,
             config=self.config,
@@ -232,6 +249,7 @@ class Broker:
             disk=self.disk,
             logs=self.logs,
             mover=self.mover,
+            feed=self.feed,
             controller=self.controller,
             partitions=self.partitions,
             producer_ids=self.producer_ids,
@@ -250,7 +268,27 @@ class Broker:
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
-        await self.server.start(self.dispatcher, self.controller.announce)
+        await self.server.start(self.dispatcher, self._announce)
+
+    def _registration(self) -> BrokerRegistered:
+        """What the controller has to know of this broker before it leads."""
+        level = self.config.get("transaction.version")
+        return BrokerRegistered(
+            self.broker_id,
+            self.logs.directory_ids | self.logs.missing,
+            unsure_epochs(self.logs, self.image, self.broker_id),
+            {} if level is None else {TRANSACTION_VERSION: as_int(level)},
+            {key: str(self.config.topic_int({}, key)) for key in CLUSTER_KEYS},
+        )
+
+    def _announce(self, host: str, port: int) -> None:
+        rack = self.config.get_str("broker.rack")
+        self.feed.announce(BrokerImage(self.broker_id, host, port, rack))
+
+    def _directory_failed(self, partitions: list[TopicPartition]) -> None:
+        """Have the partitions shown without a leader, and the controller elect others."""
+        self.feed.take_off_line(partitions)
+        self.controller.report(DirectoryFailed(self.broker_id, tuple(partitions)))
 
     async def _start_metrics(
         self, exits: AsyncExitStack, address: Endpoint, context: Context
@@ -263,26 +301,24 @@ class Broker:
         exits.push_async_callback(self.metrics.stop)
         await self.metrics.start(address)
 
-    async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def _follow(self, delta: ImageDelta) -> dict[TopicPartition, StorageFailure]:
         """Apply a step of the metadata.
 
-        Partitions follow first, then the coordinators that live on them. Returns the topics that
-        could not be made.
+        Partitions follow first, then the coordinators that live on them. Returns the partitions
+        that could not be made.
         """
         unmade = await self.partitions.apply(delta)
-        image = self.controller.known.image
+        image = self.feed.known.image
         self._markers.apply(image)
         self.transactions.apply(delta, image)
         self.groups.apply(delta, image)
         return unmade
 
     def _take_folders(self) -> LogManager:
-        return LogManager.take(
-            self.disk,
-            self.config.data_dirs,
-            node_id=self.broker_id,
-            fresh_id=lambda: fresh_kafka_uuid(self.rng),
-        )
+        return LogManager.take(self.disk, self.config.data_dirs, node_id=self.broker_id)
+
+    def _claim_folders(self, cluster_id: str) -> None:
+        self.logs.claim(cluster_id, self.broker_id, lambda: fresh_kafka_uuid(self.rng))
 
     def _open_logs(self) -> None:
         image = self.image
@@ -318,23 +354,24 @@ class Broker:
             log.error("not closed in order, so the next start recovers: %s", failure)
             self.stopped_because = self.stopped_because or failure
 
-    async def _forget_deletions(self) -> None:
-        """Remove deleted topics from the metadata, once nothing here needs to know of them.
+    async def _confirm_deletions(self) -> None:
+        """Tell the controller of which deleted topics nothing here needs to know any more.
 
         That is once their folders are gone or renamed (a folder renamed as deleted records that
         itself), and no coordinator names them. A request that named one before its deletion may be
         parked: so it takes two checks in a row, which are further apart than any request waits.
         """
-        before: frozenset[str] = frozenset()
+        before: frozenset[TopicId] = frozenset()
         while True:
-            names = frozenset(forgettable(self.logs, self.image))
-            if names:
-                names -= still_named(self.transactions, self.groups, self.image, self.broker_id)
-            if names & before:
+            gone = confirmable(self.logs, self.image, self.broker_id)
+            if gone:
+                named = still_named(self.transactions, self.groups, self.image, self.broker_id)
+                gone -= {one for name in named for one in self.image.deleted.get(name, ())}
+            if gone & before:
                 await self.disk.run(self.logs.sync_names)
-                await self.controller.forget_deleted(names & before)
-            before = names
-            await self.clock.sleep(DELETIONS_FORGOTTEN_INTERVAL_MS)
+                await self.controller.submit(DeletionsConfirmed(self.broker_id, gone & before))
+            before = gone
+            await self.clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
 
     def _open_store(self) -> MetadataStore:
         # Imported here because tests and the simulation never need SQLite.
@@ -351,9 +388,10 @@ class Broker:
                 tasks.create_task(self.partitions.run())
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())
-                tasks.create_task(self.controller.run())
+                tasks.create_task(self.feed.run())
+                tasks.create_task(self.feed.make_unmade())
                 tasks.create_task(self.server.run())
-                tasks.create_task(self._forget_deletions())
+                tasks.create_task(self._confirm_deletions())
                 tasks.create_task(self.mover.run())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:

@@ -2,20 +2,20 @@
 
 Each function takes the current topic (None: there is none) and returns an outcome with the changed
 topic, or Kafka's error (`ReplicationControlManager`, `ConfigurationControlManager`,
-`ControllerConfigurationValidator`). Nothing here writes.
+`ControllerConfigurationValidator`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, name_problem
-from oncelog.core.config import check_topic_overrides
-from oncelog.core.config_definition import ConfigError, ConfigType
+from oncelog.core.config import BrokerConfig, check_topic_overrides
+from oncelog.core.config_definition import ConfigError, ConfigType, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONFIG_VALUE_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX
@@ -160,12 +160,11 @@ def decide_config_changes(
     name: str,
     topic: TopicImage | None,
     changes: Sequence[ConfigChange],
-    effective: Callable[[str], str],
+    broker: BrokerConfig,
 ) -> TopicOutcome:
     """Return the topic with some configs changed (IncrementalAlterConfigs).
 
-    `effective(key)` is the list, as text, that APPEND and SUBTRACT change where the topic has no
-    override.
+    APPEND and SUBTRACT change the list of `broker` where the topic has no override.
     """
     config = dict(topic.config) if topic is not None else {}
     for key, operation, value in changes:
@@ -177,9 +176,13 @@ def decide_config_changes(
             if key not in TOPIC_KEYS or TOPIC_KEYS[key][0].type is not ConfigType.LIST:
                 text = f"Can't {operation.name} to key {key} because its type is not LIST."
                 return TopicOutcome(name, ErrorCode.invalid_config, text)
-            present = config[key] if key in config else effective(key)
+            present = config[key] if key in config else _effective(broker, key)
             config[key] = _edited(present, operation, value or "")
     return decide_config_replacement(name, topic, config)
+
+
+def _effective(broker: BrokerConfig, key: str) -> str:
+    return format_value(broker.topic_value({}, key)) or ""
 
 
 def _edited(present: str, operation: ConfigOperation, value: str) -> str:

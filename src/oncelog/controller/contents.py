@@ -14,11 +14,20 @@ __all__ = ["Contents"]
 class Contents:
     """Everything that a metadata image consists of, except the live brokers."""
 
-    __slots__ = ("deleted", "features", "group_configs", "topics")
+    __slots__ = (
+        "cluster_config",
+        "deleted",
+        "directories",
+        "features",
+        "group_configs",
+        "topics",
+    )
 
     def __init__(self) -> None:
         self.topics: dict[str, TopicImage] = {}
-        self.deleted: dict[str, tuple[TopicId, ...]] = {}
+        self.deleted: dict[str, Mapping[TopicId, tuple[int, ...]]] = {}
+        self.directories: dict[int, frozenset[str]] = {}
+        self.cluster_config: Mapping[str, str] = {}
         self.features: dict[str, int] = {}
         self.group_configs: dict[str, Mapping[str, str]] = {}
 
@@ -44,6 +53,11 @@ class Contents:
             if value is None:
                 self.group_configs.pop(group_id, None)
             else:
-                self.group_configs[group_id] = layout.decode_group_config(value)
+                self.group_configs[group_id] = layout.decode_config(value)
+        elif path.startswith(layout.DIRECTORIES_PREFIX):
+            broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
+            self.directories[broker_id] = layout.decode_directories(value)
+        elif path == layout.CLUSTER_CONFIG_PATH:
+            self.cluster_config = layout.decode_config(value)
         elif path == layout.FEATURES_PATH:
             self.features = layout.decode_features(value)

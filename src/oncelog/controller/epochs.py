@@ -1,4 +1,4 @@
-"""Raises leader epochs, and marks partitions without a leader.
+"""Raises leader epochs, elects another leader, and marks partitions without one.
 
 A new epoch begins when a partition's leader may have lost the end of its log: the lost offsets are
 assigned again. The new epoch lets a client that read the lost records detect it (KIP-320), and the
@@ -7,14 +7,14 @@ checkers distinguish the two. Pure; nothing here writes.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Container, Mapping, Set
 from dataclasses import replace
 
-from oncelog.controller.image import TopicImage
+from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT32_MAX
 
-__all__ = ["raise_epochs", "without_leader"]
+__all__ = ["raise_epochs", "without_leader", "without_replica"]
 
 
 def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int]) -> TopicImage:
@@ -35,6 +35,22 @@ def raise_epochs(topic: TopicImage, latest_epochs: Mapping[TopicPartition, int])
 
 def _above(stored: int, latest: int) -> int:
     return min(max(stored, latest) + 1, INT32_MAX)
+
+
+def without_replica(
+    partition: PartitionImage, broker_id: int, live: Container[int]
+) -> PartitionImage:
+    """Return the partition without a broker in its ISR; another live member leads if it led.
+
+    The first member in the order of the replicas does. Without one the partition stays as it is.
+    """
+    isr = tuple(member for member in partition.isr if member != broker_id)
+    able = [replica for replica in partition.replicas if replica in isr and replica in live]
+    if not able or isr == partition.isr:
+        return partition
+    leader = able[0] if partition.leader == broker_id else partition.leader
+    epoch = min(partition.leader_epoch + (leader != partition.leader), INT32_MAX)
+    return replace(partition, leader=leader, leader_epoch=epoch, isr=isr)
 
 
 def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:

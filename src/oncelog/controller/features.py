@@ -1,7 +1,6 @@
 """Decides finalized features: the levels that all brokers of the cluster use (KIP-584).
 
 The rules and errors are those of Kafka's `FeatureControlManager`. A feature at level 0 is disabled.
-This module writes nothing: `oncelog.broker.controller` does, and brokers read the metadata image.
 """
 
 from __future__ import annotations
@@ -25,6 +24,7 @@ __all__ = [
     "all_levels",
     "decide_update",
     "demanded_updates",
+    "level_text",
 ]
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -89,6 +89,11 @@ def decide_update(chosen: Mapping[str, int], updates: Iterable[FeatureUpdate]) -
             return UpdateOutcome(chosen, ErrorCode.invalid_update_version, text)
         after[update.name] = update.level
     return UpdateOutcome(after)
+
+
+def level_text(update: FeatureUpdate) -> str:
+    """Return what the log says of an update that was written."""
+    return f"the level of {update.name} is {update.level} from now on"
 
 
 def demanded_updates(chosen: Mapping[str, int], levels: Mapping[str, int]) -> list[FeatureUpdate]:

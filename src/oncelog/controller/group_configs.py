@@ -2,7 +2,7 @@
 
 Each function takes the present configs and returns an outcome with the new ones, or Kafka's error
 (`ConfigurationControlManager`, `ControllerConfigurationValidator`). The group itself need not
-exist. Nothing here writes.
+exist.
 """
 
 from __future__ import annotations
@@ -15,9 +15,14 @@ from oncelog.controller.changes import ConfigChange, ConfigOperation, length_pro
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
-from oncelog.core.group_keys import check_group_overrides
+from oncelog.core.group_keys import check_group_overrides, group_warnings
 
-__all__ = ["GroupConfigOutcome", "decide_group_changes", "decide_group_replacement"]
+__all__ = [
+    "GroupConfigOutcome",
+    "decide_group_changes",
+    "decide_group_replacement",
+    "group_config_warnings",
+]
 
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -64,3 +69,14 @@ def decide_group_replacement(
     except ConfigError as error:
         return GroupConfigOutcome(ErrorCode.invalid_config, str(error))
     return GroupConfigOutcome(config=config)
+
+
+def group_config_warnings(
+    broker: BrokerConfig, group_configs: Mapping[str, Mapping[str, str]]
+) -> list[str]:
+    """Return which configs of groups are in effect with another value, or with none."""
+    return [
+        f"group {group_id}: {warning}"
+        for group_id, config in group_configs.items()
+        for warning in group_warnings(broker, config)
+    ]

@@ -1,14 +1,14 @@
 """Defines the metadata image: brokers and topics, as one immutable value per revision of the store.
 
 A broker holds the image of what it knows and the one of what it has applied, and replaces each
-whole (D9). `while_applying` and `once_applied` make the second one. Topic ids are identity, names
+whole (D9). `while_applying` makes the second one meanwhile. Topic ids are identity, names
 are labels: a topic that was deleted and created again under its name appears in a delta as deleted
 and created.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
@@ -21,7 +21,6 @@ __all__ = [
     "MetadataImage",
     "PartitionImage",
     "TopicImage",
-    "once_applied",
     "while_applying",
 ]
 
@@ -88,9 +87,12 @@ class MetadataImage:
 
     __slots__ = (
         "brokers",
+        "chosen_features",
+        "cluster_config",
         "cluster_id",
         "controller_id",
         "deleted",
+        "directories",
         "features",
         "group_configs",
         "revision",
@@ -106,9 +108,11 @@ class MetadataImage:
         topics: Iterable[TopicImage] = (),
         brokers: Iterable[BrokerImage] = (),
         controller_id: int = -1,
-        deleted: Mapping[str, tuple[TopicId, ...]] = MappingProxyType({}),
+        deleted: Mapping[str, Mapping[TopicId, tuple[int, ...]]] = MappingProxyType({}),
         features: Mapping[str, int] = MappingProxyType({}),
         group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
+        directories: Mapping[int, frozenset[str]] = MappingProxyType({}),
+        cluster_config: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -119,11 +123,16 @@ class MetadataImage:
         self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
         self.controller_id = controller_id
         self.deleted = dict(deleted)
-        """Ids of deleted topics, by name, that a broker may still have folders of."""
+        """By name the ids of deleted topics, each with the brokers that may still hold it."""
+        self.chosen_features = dict(features)
         self.features: Mapping[str, int] = all_levels(features)
-        """The finalized level of each feature; `features` has only the chosen levels."""
+        """The finalized level of each feature, also where none was chosen."""
         self.group_configs = dict(group_configs)
         """The config overrides of each group, as text."""
+        self.directories = dict(directories)
+        """The ids of each broker's log directories, also of those that are away."""
+        self.cluster_config = dict(cluster_config)
+        """The configs that are the cluster's, as text."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -154,8 +163,10 @@ class MetadataImage:
             brokers=self.brokers.values() if brokers is None else brokers,
             controller_id=self.controller_id,
             deleted=self.deleted,
-            features=self.features,
+            features=self.chosen_features,
             group_configs=self.group_configs,
+            directories=self.directories,
+            cluster_config=self.cluster_config,
         )
 
     def delta_from(self, before: MetadataImage) -> ImageDelta:
@@ -182,17 +193,3 @@ def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
         return applied
     gone = {topic.topic_id for topic in delta.deleted}
     return applied.copy(topics=[t for t in applied.topics.values() if t.topic_id not in gone])
-
-
-def once_applied(
-    target: MetadataImage, applied: MetadataImage, unmade: Collection[TopicId]
-) -> MetadataImage:
-    """Return what may be answered once `target` is applied, except for topics that are `unmade`.
-
-    Such a topic stays as it was in `applied`.
-    """
-    if not unmade:
-        return target
-    kept = [t for t in target.topics.values() if t.topic_id not in unmade]
-    kept += [t for t in applied.topics.values() if t.topic_id in unmade]
-    return target.copy(topics=kept)

@@ -7,8 +7,9 @@ Only this module knows the encoding.
   depends on the version that it wrote, so that a replaced one changes nothing.
 - ``/topics/<name>``: one whole topic (id, partitions, configs), so that creating it is one atomic
   write and two brokers cannot both create it. A topic's name never contains a slash.
-- ``/deleted-topics/<name>``: ids of topics that were deleted and may still have folders: a folder
-  of such a topic is removed, not kept aside as a stray (D14).
+- ``/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that may still
+  have a folder of it: such a folder is removed, not kept aside as a stray (D14).
+- ``/configs``: the configs that are the cluster's, as `min.insync.replicas`.
 - ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
 - ``/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded, for it
   may hold anything.
@@ -28,25 +29,27 @@ from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.core.ids import TopicId
 
 __all__ = [
+    "CLUSTER_CONFIG_PATH",
     "CLUSTER_PATH",
     "CONTROLLER_EPOCH_PATH",
     "DELETED_PREFIX",
+    "DIRECTORIES_PREFIX",
     "FEATURES_PATH",
     "GROUP_CONFIGS_PREFIX",
     "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
+    "decode_config",
     "decode_deleted",
     "decode_directories",
     "decode_features",
-    "decode_group_config",
     "decode_number",
     "decode_topic",
     "deleted_path",
     "directories_path",
+    "encode_config",
     "encode_deleted",
     "encode_directories",
     "encode_features",
-    "encode_group_config",
     "encode_number",
     "encode_topic",
     "group_config_path",
@@ -55,9 +58,11 @@ __all__ = [
 ]
 
 CLUSTER_PATH = "/cluster"
+CLUSTER_CONFIG_PATH = "/configs"
 CONTROLLER_EPOCH_PATH = "/controller/epoch"
 TOPICS_PREFIX = "/topics/"
 DELETED_PREFIX = "/deleted-topics/"
+DIRECTORIES_PREFIX = "/directories/"
 FEATURES_PATH = "/features"
 PRODUCER_IDS_PATH = "/producer-ids/next"
 GROUP_CONFIGS_PREFIX = "/group-configs/"
@@ -133,20 +138,22 @@ def group_of(path: str) -> str:
     return unquote(path.removeprefix(GROUP_CONFIGS_PREFIX))
 
 
-def encode_group_config(config: Mapping[str, str]) -> bytes:
-    """Encode the configs that a group overrides."""
+def encode_config(config: Mapping[str, str]) -> bytes:
+    """Encode the configs of a group, or of the cluster."""
     return json.dumps(dict(config), separators=(",", ":"), sort_keys=True).encode()
 
 
-def decode_group_config(value: bytes) -> dict[str, str]:
-    """Decode a group's configs. Raises `ValueError` or `TypeError` if they are damaged."""
+def decode_config(value: bytes | None) -> dict[str, str]:
+    """Decode such configs. Raises `ValueError` or `TypeError` if they are damaged."""
+    if value is None:
+        return {}
     config: dict[str, str] = dict(json.loads(value))
     return {str(name): str(text) for name, text in config.items()}
 
 
 def directories_path(broker_id: int) -> str:
     """Return the path of the directory ids of a broker's log directories."""
-    return f"/directories/{broker_id}"
+    return f"{DIRECTORIES_PREFIX}{broker_id}"
 
 
 def encode_directories(directory_ids: Iterable[str]) -> bytes:
@@ -169,15 +176,21 @@ def decode_number(value: bytes | None) -> int:
     return 0 if value is None else int(value)
 
 
-def encode_deleted(topic_ids: Iterable[TopicId]) -> bytes:
-    """Encode the ids of deleted topics."""
-    return json.dumps([str(topic_id) for topic_id in topic_ids], separators=(",", ":")).encode()
+def encode_deleted(held: Mapping[TopicId, Iterable[int]]) -> bytes:
+    """Encode the ids of deleted topics, each with the brokers that may still hold it."""
+    value = {str(topic_id): list(brokers) for topic_id, brokers in held.items()}
+    return json.dumps(value, separators=(",", ":")).encode()
 
 
-def decode_deleted(value: bytes) -> tuple[TopicId, ...]:
-    """Decode the ids of deleted topics."""
-    topic_ids: list[str] = json.loads(value)
-    return tuple(map(UUID, topic_ids))
+def decode_deleted(value: bytes) -> dict[TopicId, tuple[int, ...]]:
+    """Decode the ids of deleted topics, each with the brokers that may still hold it.
+
+    Earlier versions wrote a list of ids, without brokers: there was one.
+    """
+    found: dict[str, list[int]] | list[str] = json.loads(value)
+    if isinstance(found, list):
+        return {UUID(topic_id): () for topic_id in found}
+    return {UUID(topic_id): tuple(brokers) for topic_id, brokers in found.items()}
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:

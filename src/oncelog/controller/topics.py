@@ -1,4 +1,4 @@
-"""Decides on new topics: names, counts, replica placement, configs. Nothing here writes.
+"""Decides on new topics: names, counts, replica placement, configs.
 
 The inputs are the image, the request and a fresh topic id; the result is the new topic, or the
 error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round
@@ -9,7 +9,7 @@ always gives the same placement.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
@@ -177,15 +177,15 @@ def decide_creation(
 
 def decide_creations(
     image: MetadataImage,
-    topics: Iterable[TopicToCreate],
-    fresh_id: Callable[[], TopicId],
+    topics: Sequence[TopicToCreate],
+    fresh_ids: Sequence[TopicId],
     defaults: CreationDefaults,
 ) -> list[TopicOutcome]:
     """Decide on the topics of one request in order, each as if those before it existed."""
     outcomes = []
     decided: dict[str, TopicImage] = {}
-    for new in topics:
-        outcome = decide_creation(image, new, fresh_id(), defaults, decided)
+    for new, topic_id in zip(topics, fresh_ids, strict=True):
+        outcome = decide_creation(image, new, topic_id, defaults, decided)
         if outcome.topic is not None:
             decided[new.name] = outcome.topic
         outcomes.append(outcome)

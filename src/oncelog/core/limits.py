@@ -29,9 +29,7 @@ READ_BUFFER_BYTES = 256 * 1024
 """The one buffer that all connections of a loop receive into."""
 
 FRAME_BYTES_MIN = 64 * 1024
-"""Initial size of the buffer of a frame that has not arrived completely; it doubles as bytes
-arrive, up to the claimed size.
-"""
+"""Initial size of the buffer of a frame that arrives in parts; doubled up to the claimed size."""
 
 CONNECTION_WRITE_TURN_BYTES_MAX = 1024 * 1024
 """Reply bytes gathered in one turn of the event loop before they are passed to the transport."""
@@ -43,9 +41,7 @@ CONNECTION_QUEUED_BYTES_MAX = 16 * 1024 * 1024
 """Bytes of such requests before reading stops."""
 
 CONNECTION_PENDING_REPLIES_COUNT_MAX = 256
-"""Replies of one connection that wait (for the high watermark, for data) before no further request
-is started.
-"""
+"""Replies of one connection that may wait before no further request of it is started."""
 
 CONNECTION_WRITE_BUFFER_BYTES_HIGH = 1024 * 1024
 """Reply bytes that a peer may leave unread before reading from it stops."""
@@ -71,17 +67,13 @@ LOG_FILES_OPEN_COUNT_MIN = 64
 """Log files that a broker keeps open even where half of its descriptors are fewer."""
 
 OPEN_FILES_LOOKED_AT_COUNT_MAX = 4096
-"""Open files looked at for one that can be closed, before one with unsynced bytes is synced for it;
-that takes a millisecond.
-"""
+"""Open files looked at for one that can be closed, before one is synced for it, in 1 ms."""
 
 SIMULATED_OPEN_FILES_COUNT_MAX = 16
 """Log files that a simulated process keeps open: few, so that they are closed and opened again."""
 
 RECENT_BATCHES_COUNT_MAX = 8192
-"""Batches at the end of a log whose exact positions are kept, so that a reader at the tail needs no
-header walk.
-"""
+"""Batches at the end of a log whose positions are kept: a reader at the tail walks no headers."""
 
 REMOVAL_CHECK_MS = 1_000
 """Longest pause between two checks for deleted folders and files that are due for removal."""
@@ -93,9 +85,7 @@ TOPICS_CREATED_TOGETHER_COUNT_MAX = 50
 """Topics of one request that are stored and made in one step; deciding on one takes 50 us."""
 
 PARTITIONS_TAKEN_IN_TOGETHER_COUNT = 500
-"""Topics with so many partitions are made by one piece of work in the executor; a larger topic has
-one of its own.
-"""
+"""Partitions of several topics that are made by one piece of work; a larger topic has its own."""
 
 TAIL_READ_BYTES_MAX = 64 * 1024 * 1024
 """How far before the end of a log file a read counts as one at the tail, which was written lately
@@ -163,14 +153,10 @@ BACKGROUND_CLOSE_MS_MAX = 30_000
 """How long closing a blocking client waits for its thread, whose tasks may refuse to end."""
 
 REQUEST_PARTITIONS_COUNT_MAX = 200_000
-"""Topics plus partitions that one Produce or Fetch request may name; bounds the objects made from a
-hostile frame.
-"""
+"""Topics plus partitions that one Produce or Fetch request may name, against hostile frames."""
 
 RESPONSE_SIZE_MAX = 256 * 1024 * 1024
-"""Largest response that a client accepts; a larger size means that the peer does not speak Kafka's
-protocol.
-"""
+"""Largest response that a client accepts; with a larger one the peer does not speak Kafka."""
 
 CLIENT_BUFFER_SIZE_MAX = 64 * 1024 * 1024
 """Bytes of records a producer holds that are not acknowledged yet (`buffer_memory`)."""
@@ -300,7 +286,16 @@ METADATA_WRITE_ATTEMPTS_MAX = 10
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one poll of the metadata feed."""
 
-DELETIONS_FORGOTTEN_INTERVAL_MS = 60_000
+STORE_RETRY_MS_MIN, STORE_RETRY_MS_MAX = 50, 1_000
+"""Pause before a metadata store that failed is asked again; changes are refused meanwhile."""
+
+UNMADE_RETRY_INTERVAL_MS = 5_000
+"""Pause before a partition is tried again for which no log directory had room."""
+
+CONTROLLER_EVENTS_COUNT_MAX = 1_000
+"""Events that wait for the controller's decision on a broker; more are refused."""
+
+DELETIONS_CONFIRMED_INTERVAL_MS = 60_000
 """Pause between two checks for deleted topics without a folder, marker or offset; the metadata
 keeps their ids until two in a row found one so. Longer than any request may be parked.
 """

@@ -28,7 +28,7 @@ from oncelog.coordinator.shard import (
 )
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicId
+from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.consumer.events import GroupConverted
 from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -457,7 +457,7 @@ class ObservedBroker(Broker):
         await super()._start_serving(exits)
         self.dispatcher.serve_by(find_watched)
 
-    async def _follow(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def _follow(self, delta: ImageDelta) -> dict[TopicPartition, StorageFailure]:
         # A death in between leaves it set, and no step follows.
         self.watch.deleting = bool(delta.deleted)
         # Before it listens, no client is answered.

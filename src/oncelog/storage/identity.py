@@ -1,7 +1,8 @@
 """Reads and writes the identity of a log directory: `oncelog.format` and `meta.properties`.
 
-`read_identity` changes nothing; `write_identity` claims a new folder, or records the upgrade of an
-older layout. Damaged or foreign files are refused, never overwritten.
+`read_identity` changes nothing; `write_format` marks a new folder as ours, and `write_identity`
+claims it for a broker, or records the upgrade of an older layout. Damaged or foreign files are
+refused, never overwritten.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ __all__ = [
     "Identity",
     "make_durably",
     "read_identity",
+    "write_format",
     "write_identity",
 ]
 
@@ -41,6 +43,7 @@ A version that reads format 1 would cut a log at its first gap.
 """
 
 _CHECKPOINTS = (CLEAN_SHUTDOWN_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME)
+_METADATA_PREFIX = "metadata.sqlite"
 _KEYS = ("cluster.id", "node.id", "directory.id")
 
 
@@ -69,9 +72,9 @@ def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity |
         _check_new(disk, directory, has_meta=content is not None)
         return None
     if content is None:
-        held = _what_it_holds(disk, directory)
+        held = _what_it_holds(disk, directory, passed_over=_METADATA_PREFIX)
         if held is None:
-            # The first start died between its two writes.
+            # The first start died between its two writes, perhaps after it had made the store.
             return None
         raise FolderMismatch(
             f"the folder {directory} holds {held}, but its {META_NAME} is gone: put it back "
@@ -94,10 +97,9 @@ def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity |
 
 
 def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
-    """Write the identity of a new folder, or the new format of an older one, durably."""
-    layout = b"%d\n" % FORMAT_VERSION
+    """Write the identity of a marked folder, or the new format of an older one, durably."""
     if identity.format_version < FORMAT_VERSION:
-        disk.write_atomic(f"{directory}/{FORMAT_NAME}", layout, sync=True)
+        write_format(disk, directory)
         log.info(
             "upgraded the folder %s from format %d to %d: older versions of Oncelog refuse it now",
             directory,
@@ -111,8 +113,12 @@ def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
         "node.id": str(identity.node_id),
         "directory.id": identity.directory_id,
     }
-    disk.write_atomic(f"{directory}/{FORMAT_NAME}", layout, sync=True)
     disk.write_atomic(f"{directory}/{META_NAME}", format_properties(meta), sync=True)
+
+
+def write_format(disk: Disk, directory: str) -> None:
+    """Write the current format, durably: from now on the folder is ours."""
+    disk.write_atomic(f"{directory}/{FORMAT_NAME}", b"%d\n" % FORMAT_VERSION, sync=True)
 
 
 def _read_format(disk: Disk, directory: str) -> int | None:
@@ -147,10 +153,15 @@ def _check_new(disk: Disk, directory: str, *, has_meta: bool) -> None:
         )
 
 
-def _what_it_holds(disk: Disk, directory: str) -> str | None:
-    """Return the first name that only a used data folder contains; None if there is none."""
+def _what_it_holds(disk: Disk, directory: str, passed_over: str | None = None) -> str | None:
+    """Return the first name that only a used data folder contains; None if there is none.
+
+    Names that begin with `passed_over` do not count.
+    """
     for name in disk.list(directory):
-        is_ours = name in _CHECKPOINTS or name.startswith("metadata.sqlite")
+        if passed_over is not None and name.startswith(passed_over):
+            continue
+        is_ours = name in _CHECKPOINTS or name.startswith(_METADATA_PREFIX)
         is_partition = parse_folder_name(name) or parse_suffixed_name(name)
         if is_ours or (is_partition and disk.is_dir(f"{directory}/{name}")):
             return name

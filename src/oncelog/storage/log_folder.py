@@ -49,6 +49,7 @@ from oncelog.storage.identity import (
     Identity,
     make_durably,
     read_identity,
+    write_format,
     write_identity,
 )
 from oncelog.storage.log import PartitionLog
@@ -63,7 +64,7 @@ _STARTS_ARE_LOST = "logs start at their first segment again"
 class LogFolder:
     """One log directory. The event loop calls all methods that are not marked Blocking.
 
-    Call `take`, then `claim`, then `open_logs`: before `claim` no file in it changes.
+    Call `take`, then `mark`, then `claim`, then `open_logs`: before `claim` no file in it changes.
     """
 
     def __init__(self, disk: Disk, directory: str, lock: DiskLock) -> None:
@@ -112,11 +113,15 @@ class LogFolder:
             raise
         return folder
 
-    def claim(self, identity: Identity) -> None:
-        """Make a new folder the broker's own, or one of an older layout current. Blocking."""
+    def mark(self) -> None:
+        """Mark a new folder as ours; the store may be made in it before `claim`. Blocking."""
         if self.identity is None:
             # Its creator may have crashed before its name was synced.
             self._disk.sync_dir(os.path.dirname(self.directory) or ".")
+            write_format(self._disk, self.directory)
+
+    def claim(self, identity: Identity) -> None:
+        """Make a new folder the broker's own, or one of an older layout current. Blocking."""
         if self.identity != identity or identity.format_version < FORMAT_VERSION:
             write_identity(self._disk, self.directory, identity)
         self.identity = identity

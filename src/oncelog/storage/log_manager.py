@@ -27,32 +27,31 @@ log = logging.getLogger(__name__)
 class LogManager:
     """The log directories of one broker, locked.
 
-    Call `take`, then `open_logs`. The event loop calls all methods that are not marked Blocking.
+    Call `take`, then `claim`, then `open_logs`. The event loop calls all methods that are not
+    marked Blocking.
     """
 
     def __init__(
         self,
         disk: Disk,
         folders: Sequence[LogFolder],
-        cluster_id: str,
+        cluster_id: str | None = None,
         lost: Mapping[str, StorageFailure] | None = None,
     ) -> None:
         self._disk = disk
         self.folders = tuple(folders)
         self.cluster_id = cluster_id
+        """The cluster of the log directories; None while all are new."""
         self.lost = dict(lost or {})
         """Failures by path, of folders that could not be locked and read."""
         self.missing: frozenset[str] = frozenset()
         """Ids of log directories that the broker had and that are not configured now."""
 
     @classmethod
-    def take(
-        cls, disk: Disk, directories: Sequence[str], *, node_id: int, fresh_id: Callable[[], str]
-    ) -> LogManager:
+    def take(cls, disk: Disk, directories: Sequence[str], *, node_id: int) -> LogManager:
         """Lock the log directories, create new ones, and read their identities. Blocking.
 
-        No log is opened yet. `fresh_id` returns ids for new directories, of 22 characters each, as
-        Kafka spells UUIDs. A directory that cannot be read is off line while there are others.
+        No log is opened yet. A directory that cannot be read is off line while there are others.
         Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then no existing file has changed.
         """
         folders: list[LogFolder] = []
@@ -67,14 +66,24 @@ class LogManager:
                         raise
                     log.error("the data folder %s is off line: %s", directory, failure)
             _check_each_once(disk, folders)
-            cluster_id = _common_cluster_id(folders) or fresh_id()
+            cluster_id = _common_cluster_id(folders)
             for folder in folders:
-                folder.claim(folder.identity or Identity(cluster_id, node_id, fresh_id()))
+                folder.mark()
         except BaseException:
             for folder in folders:
                 folder.release()
             raise
         return cls(disk, folders, cluster_id, lost)
+
+    def claim(self, cluster_id: str, node_id: int, fresh_id: Callable[[], str]) -> None:
+        """Make new log directories the broker's own, and older layouts current. Blocking.
+
+        `fresh_id` returns ids for new directories, of 22 characters each, as Kafka spells UUIDs.
+        Raises `StorageFailure`.
+        """
+        self.cluster_id = cluster_id
+        for folder in self.folders:
+            folder.claim(folder.identity or Identity(cluster_id, node_id, fresh_id()))
 
     def finish_moves(self) -> None:
         """Finish or undo moves that a crash interrupted, before any log is opened. Blocking.

@@ -61,7 +61,7 @@ class ControlledBroker(EmbeddedBroker):
 
         async def delete() -> None:
             controller = self.broker.controller
-            topic = controller.image.topic(name)
+            topic = self.broker.image.topic(name)
             error = ErrorCode.unknown_topic_or_partition
             if topic is not None:
                 error = await controller.delete_topic(topic.topic_id)

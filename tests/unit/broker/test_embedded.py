@@ -214,12 +214,20 @@ async def test_without_the_first_folder_which_holds_the_metadata_the_others_stay
         assert {path: path.read_bytes() for path in kept} == kept
 
 
-async def test_metadata_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    store = MemoryStore()
-    await store.write_all([Write(layout.CLUSTER_PATH, b"another", 0)])
+async def test_a_new_folder_joins_the_stores_cluster_and_no_other_later(tmp_path: Path) -> None:
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    with pytest.raises(FolderMismatch, match="another"):
-        await Broker(BrokerConfig(settings), store=store).start()
+    for cluster_id in (b"one", b"another"):
+        store = MemoryStore()
+        await store.write_all([Write(layout.CLUSTER_PATH, cluster_id, 0)])
+        broker = Broker(BrokerConfig(settings), store=store)
+        if cluster_id == b"one":
+            await broker.start()
+            assert broker.image.cluster_id == "one"
+            await broker.stop()
+        else:
+            with pytest.raises(FolderMismatch, match="belongs to cluster one, the metadata to an"):
+                await broker.start()
+    assert "cluster.id=one" in (tmp_path / "meta.properties").read_text()
 
 
 async def test_a_broken_invariant_stops_the_broker_without_a_clean_mark(

@@ -271,7 +271,7 @@ async def test_a_folder_that_cannot_be_locked_is_off_line_while_there_are_others
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EMFILE])
-async def test_a_topic_that_no_folder_has_room_for_is_refused_whole(
+async def test_a_topic_that_no_folder_has_room_for_is_off_line_and_the_next_refused(
     tmp_path: Path, number: int
 ) -> None:
     async with bench(tmp_path) as b:
@@ -280,17 +280,37 @@ async def test_a_topic_that_no_folder_has_room_for_is_refused_whole(
             b.disk.broken[f"{tmp_path}/a/{name}"] = number
         b.disk.broken[f"{tmp_path}/b/v-1"] = number
         (made,) = await b.broker.controller.create_topics([TopicToCreate("v", 2)])
-        assert made.error is STORAGE
-        assert "for the test" in (made.message or "")
-        assert b.broker.image.topic("v") is None
+        assert made.error is NONE
+        told = await b.metadata("v")
+        assert (told.leader_id, told.offline_replicas) == (-1, (1,))
+        assert await b.produce("v") is STORAGE
         assert left(tmp_path) == []
         assert [await b.produce(name) for name in "tu"] == [NONE, NONE]
+        (refused,) = await b.broker.controller.create_topics([TopicToCreate("w")])
+        assert refused.error is STORAGE
+        assert "for the test" in (refused.message or "")
+        assert b.broker.image.topic("w") is None
         b.disk.broken.clear()
-        (made,) = await b.broker.controller.create_topics([TopicToCreate("v", 2)])
-        assert made.error is NONE
+        await b.broker.feed.try_unmade()
+        assert await b.produce("v") is NONE
 
 
-async def test_partitions_that_no_folder_has_room_for_are_taken_back(tmp_path: Path) -> None:
+async def test_a_broker_whose_folders_have_no_room_starts_and_serves_the_others(
+    tmp_path: Path,
+) -> None:
+    async with bench(tmp_path) as b:
+        await b.make_topics()
+        assert await b.produce("t") is NONE
+        b.disk.broken |= {f"{tmp_path}/{folder}/v-0": errno.ENOSPC for folder in "ab"}
+        await b.broker.controller.create_topics([TopicToCreate("v")])
+    disk = BreakingDisk()
+    disk.broken |= {f"{tmp_path}/{folder}/v-0": errno.ENOSPC for folder in "ab"}
+    async with bench(tmp_path, disk) as b:
+        assert await b.fetch("t") == (NONE, 1)
+        assert await b.produce("v") is STORAGE
+
+
+async def test_new_partitions_that_no_folder_has_room_for_are_off_line(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.make_topics()
         for folder in "ab":
@@ -301,8 +321,8 @@ async def test_partitions_that_no_folder_has_room_for_are_taken_back(tmp_path: P
             timeout_ms=1000,
             validate_only=False,
         )
-        assert message.results[0].error_code is STORAGE
-        assert len(b.broker.image.topics["t"].partitions) == 1
+        assert message.results[0].error_code is NONE
+        assert [one.leader for one in b.broker.image.topics["t"].partitions] == [1, -1, -1]
         assert b.broker.partitions.get("t", 1) is None
         assert await b.produce("t") is NONE
 

@@ -9,14 +9,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.broker.controller_claim import claim_controller
-from oncelog.broker.group_configs import write_group_config
 from oncelog.controller import layout
-from oncelog.controller.group_configs import GroupConfigOutcome
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Stored, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.alter_configs import AlterableConfig, AlterConfigsResource
 from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
@@ -174,35 +169,3 @@ async def test_all_settings_of_a_group_are_replaced(context: Running) -> None:
     (response,) = (await client.ask(ApiKey.ALTER_CONFIGS, resources=(resource,))).responses
     assert response.error_code is ErrorCode.none
     assert context.broker.image.group_configs == {"g": {HEARTBEAT: "6000"}}
-
-
-class RacedStore(MemoryStore):
-    """Another broker writes right after the first look."""
-
-    def __init__(self, path: str, value: bytes) -> None:
-        super().__init__()
-        self.written: tuple[str, bytes] | None = (path, value)
-
-    async def get(self, path: str) -> Stored | None:
-        found = await super().get(path)
-        if self.written is not None:
-            written, self.written = self.written, None
-            await self.write_all([Write(*written, 0)])
-        return found
-
-
-async def test_a_change_is_decided_again_when_another_writer_was_faster() -> None:
-    path = layout.group_config_path("g")
-    store = RacedStore(path, layout.encode_group_config({"k": "1"}))
-    seen = []
-
-    def decide(present: Mapping[str, str]) -> GroupConfigOutcome:
-        seen.append(dict(present))
-        return GroupConfigOutcome(config={**present, "l": "2"})
-
-    outcome = await write_group_config(store, "g", decide, None)
-    assert seen == [{}, {"k": "1"}]
-    assert outcome.config == {"k": "1", "l": "2"}
-    first, _ = [await claim_controller(store) for _ in range(2)]
-    fenced = await write_group_config(store, "g", lambda _: GroupConfigOutcome(), first)
-    assert fenced.error is ErrorCode.not_controller

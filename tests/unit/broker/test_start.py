@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from functools import partial
 from pathlib import Path
 
 import pytest
 
 from oncelog.broker.coordination.coordinators import import_machines
 from oncelog.controller.changes import ConfigChange, ConfigOperation
-from oncelog.controller.group_configs import decide_group_changes
+from oncelog.controller.events import AlterGroupConfigs
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -120,8 +119,7 @@ async def test_a_damaged_config_in_the_metadata_is_refused_before_any_file_chang
         create = TopicToCreate("t", config={"segment.bytes": "104857601"})
         await context.broker.controller.create_topics([create])
         change = ConfigChange("consumer.session.timeout.ms", ConfigOperation.SET, "46001")
-        decide = partial(decide_group_changes, context.broker.config, "g", changes=[change])
-        await context.broker.controller.change_group("g", decide, validate_only=False)
+        await context.broker.controller.submit(AlterGroupConfigs("g", (change,)))
     replace_in_metadata(tmp_path, written, damaged)
     before = contents(tmp_path)
     for _ in range(2):

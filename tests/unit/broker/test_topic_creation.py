@@ -7,13 +7,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.topic_creation import write_topics
-from oncelog.controller import layout
-from oncelog.controller.image import PartitionImage, TopicImage
-from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicId
 from oncelog.core.limits import (
     PARTITIONS_TAKEN_IN_TOGETHER_COUNT,
     TOPICS_CREATED_TOGETHER_COUNT_MAX,
@@ -48,14 +44,6 @@ class CountingDisk(SystemDisk):
         return await super().run(work, lane)
 
 
-def decided(*names: str) -> list[TopicOutcome]:
-    partitions = (PartitionImage(1, 0, (1,), (1,)),)
-    return [
-        TopicOutcome(name, topic=TopicImage(name, TopicId(int=number), partitions))
-        for number, name in enumerate(names, 1)
-    ]
-
-
 async def test_many_topics_of_a_request_need_few_writes_and_few_pieces_of_work(
     tmp_path: Path,
 ) -> None:
@@ -78,15 +66,3 @@ async def test_many_topics_of_a_request_need_few_writes_and_few_pieces_of_work(
     finally:
         await broker.stop()
         disk.close()
-
-
-async def test_a_topic_that_another_writer_made_refuses_only_itself() -> None:
-    store = MemoryStore()
-    await store.write_all([Write(layout.topic_path("b"), b"{}", 0)])
-    outcomes = await write_topics(store, decided("a", "b", "c"), None)
-    assert [(outcome.name, outcome.error) for outcome in outcomes] == [
-        ("a", ErrorCode.none),
-        ("b", ErrorCode.topic_already_exists),
-        ("c", ErrorCode.none),
-    ]
-    assert {layout.topic_path(name) for name in "abc"} == set(await store.list(""))

@@ -16,6 +16,7 @@ from oncelog.controller.changes import (
 )
 from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONFIG_VALUE_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX
 
@@ -34,9 +35,7 @@ def grow(
 
 
 def changed(*changes: tuple[str, ConfigOperation, str | None]) -> TopicOutcome:
-    return decide_config_changes(
-        "t", TOPIC, [ConfigChange(*c) for c in changes], lambda _: "delete"
-    )
+    return decide_config_changes("t", TOPIC, [ConfigChange(*c) for c in changes], BrokerConfig())
 
 
 def test_new_partitions_have_as_many_replicas_and_leave_the_old_ones_alone() -> None:
@@ -97,7 +96,7 @@ def test_a_list_grows_and_shrinks_from_what_is_in_effect() -> None:
     assert outcome.topic is not None
     assert outcome.topic.config[policy] == "delete,compact"
     changes = [ConfigChange(policy, SUBTRACT, "delete")]
-    outcome = decide_config_changes("t", outcome.topic, changes, lambda _: "")
+    outcome = decide_config_changes("t", outcome.topic, changes, BrokerConfig())
     assert outcome.topic is not None
     assert outcome.topic.config[policy] == "compact"
     outcome = changed((policy, SUBTRACT, "delete"))

@@ -11,7 +11,7 @@ def test_any_group_id_can_have_settings(group_id: str) -> None:
     contents = Contents()
     path = layout.group_config_path(group_id)
     assert "/" not in path.removeprefix(layout.GROUP_CONFIGS_PREFIX)
-    contents.take(path, layout.encode_group_config({"k": "v"}))
+    contents.take(path, layout.encode_config({"k": "v"}))
     assert contents.group_configs == {group_id: {"k": "v"}}
     contents.take(path, None)
     assert contents.group_configs == {}

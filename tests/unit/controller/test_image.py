@@ -7,7 +7,6 @@ from oncelog.controller.image import (
     MetadataImage,
     PartitionImage,
     TopicImage,
-    once_applied,
     while_applying,
 )
 
@@ -35,13 +34,3 @@ def test_a_delta_names_what_went_came_and_changed() -> None:
 def test_while_a_change_is_applied_nothing_is_named_that_it_deletes_or_brings() -> None:
     shown = while_applying(TARGET.delta_from(APPLIED), APPLIED)
     assert dict(shown.topics) == {"grown": topic("grown", 1), "failed": topic("failed", 2)}
-
-
-def test_once_a_change_is_applied_only_topics_that_were_not_made_stay_as_they_were() -> None:
-    shown = once_applied(TARGET, APPLIED, {UUID(int=2), UUID(int=5)})
-    assert dict(shown.topics) == {
-        "grown": topic("grown", 1, 2),
-        "new": topic("new", 4),
-        "failed": topic("failed", 2),
-    }
-    assert once_applied(TARGET, APPLIED, ()) is TARGET

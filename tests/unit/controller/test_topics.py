@@ -54,14 +54,13 @@ def test_counts_of_minus_one_take_the_defaults() -> None:
 
 
 def test_topics_of_one_request_are_decided_on_as_if_those_before_existed() -> None:
-    ids = iter([ID_A, ID_B, ID_A, ID_B])
     wanted = [
         TopicToCreate("a.b", 1, 1),
         TopicToCreate("a_b", 1, 1),
         TopicToCreate("a.b", 1, 1),
         TopicToCreate("c", 1, 1),
     ]
-    outcomes = decide_creations(image(), wanted, lambda: next(ids), DEFAULTS)
+    outcomes = decide_creations(image(), wanted, [ID_A, ID_B, ID_A, ID_B], DEFAULTS)
     assert [outcome.error for outcome in outcomes] == [
         ErrorCode.none,
         ErrorCode.invalid_topic_exception,

@@ -60,7 +60,7 @@ def _start(
         [TopicPartition(topic.name, index) for topic in wanted.topics for index in topic.partitions]
     )
     if not wanted.verify_only:
-        image = context.controller.image
+        image = context.image
         unknown = [p for p in partitions if image.partition(*p) is None]
         if unknown:
             outcome = dict.fromkeys(partitions, ErrorCode.operation_not_attempted)

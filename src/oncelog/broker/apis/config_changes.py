@@ -10,30 +10,24 @@ order are those of Kafka's `ConfigAdminManager`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from oncelog.controller.changes import (
-    ConfigChange,
-    ConfigOperation,
-    decide_config_changes,
-    decide_config_replacement,
-)
-from oncelog.controller.group_configs import decide_group_changes, decide_group_replacement
-from oncelog.core.config_definition import format_value
+from oncelog.controller.changes import ConfigChange, ConfigOperation
+from oncelog.controller.events import AlterGroupConfigs, AlterTopicConfigs
 from oncelog.core.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
-    from oncelog.controller.group_configs import GroupConfigOutcome
-    from oncelog.controller.image import TopicImage
-    from oncelog.controller.topics import TopicOutcome
 
 __all__ = ["ResourceChanges", "ResourceOutcome", "alter"]
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
+
+_EVENTS: Final = {TOPIC_RESOURCE: AlterTopicConfigs, GROUP_RESOURCE: AlterGroupConfigs}
+"""What changes the configs of a resource, by its type."""
 
 
 class ResourceChanges(NamedTuple):
@@ -80,43 +74,12 @@ async def _alter_one(
     if resource.resource_type == BROKER_RESOURCE:
         _refuse_broker(context, resource.name, changes)
         return ResourceOutcome(ErrorCode.none)
-    if resource.resource_type == GROUP_RESOURCE:
-        return await _alter_group(context, resource, changes, validate_only)
-    if resource.resource_type != TOPIC_RESOURCE:
+    kind = _EVENTS.get(resource.resource_type)
+    if kind is None:
         text = f"Unknown resource type {resource.resource_type}"
         raise ProtocolError(ErrorCode.invalid_request, text)
-    name = resource.name
-
-    def decide(topic: TopicImage | None) -> TopicOutcome:
-        if resource.replaces:
-            config = {change.name: change.value or "" for change in changes}
-            return decide_config_replacement(name, topic, config)
-        return decide_config_changes(name, topic, changes, lambda key: _effective(context, {}, key))
-
-    outcome = await context.controller.change_topic(name, decide, validate_only=validate_only)
-    return ResourceOutcome(outcome.error, outcome.message)
-
-
-async def _alter_group(
-    context: Context,
-    resource: ResourceChanges,
-    changes: Sequence[ConfigChange],
-    validate_only: bool,
-) -> ResourceOutcome:
-    group_id = resource.name
-
-    def decide(present: Mapping[str, str]) -> GroupConfigOutcome:
-        if resource.replaces:
-            config = {change.name: change.value or "" for change in changes}
-            return decide_group_replacement(context.config, group_id, config)
-        return decide_group_changes(context.config, group_id, present, changes)
-
-    outcome = await context.controller.change_group(group_id, decide, validate_only=validate_only)
-    return ResourceOutcome(outcome.error, outcome.message)
-
-
-def _effective(context: Context, overrides: Mapping[str, str], key: str) -> str:
-    return format_value(context.config.topic_value(overrides, key)) or ""
+    event = kind(resource.name, tuple(changes), resource.replaces, validate_only)
+    return ResourceOutcome(*await context.controller.submit(event))
 
 
 def _checked(resource: ResourceChanges) -> list[ConfigChange]:

@@ -6,9 +6,10 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.broker.controller import ControllerShell
+from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
@@ -38,6 +39,7 @@ class Context:
     disk: Disk
     logs: LogManager
     mover: PartitionMover
+    feed: MetadataFeed
     controller: ControllerShell
     partitions: PartitionManager
     producer_ids: ProducerIds
@@ -53,4 +55,4 @@ class Context:
 
         The image is immutable: keep it across an await only when an older view is wanted.
         """
-        return self.controller.image
+        return self.feed.image

@@ -12,9 +12,8 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
-from oncelog.controller.changes import decide_partitions
-from oncelog.controller.image import TopicImage
-from oncelog.controller.topics import TopicOutcome
+from oncelog.controller.decision import ChangeOutcome
+from oncelog.controller.events import CreatePartitions
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -34,34 +33,24 @@ async def handle(
 ) -> CreatePartitionsResponse:
     """Add partitions to each topic independently."""
     counts = Counter(topic.name for topic in request.body.topics)
-    outcomes = [
-        TopicOutcome(name, ErrorCode.invalid_request, "Duplicate topic name.")
-        for name, count in counts.items()
-        if count > 1
-    ]
+    duplicate = ChangeOutcome(ErrorCode.invalid_request, "Duplicate topic name.")
+    outcomes = {name: duplicate for name, count in counts.items() if count > 1}
     for topic in request.body.topics:
         if counts[topic.name] == 1:
-            outcomes.append(await _grow(context, topic, request.body.validate_only))
+            event = _event(topic, request.body.validate_only)
+            outcomes[topic.name] = await context.controller.submit(event)
     return CreatePartitionsResponse(
         results=tuple(
             CreatePartitionsTopicResult(
-                name=outcome.name,
-                error_code=outcome.error,
-                error_message=outcome.message,
+                name=name, error_code=outcome.error, error_message=outcome.message
             )
-            for outcome in outcomes
+            for name, outcome in outcomes.items()
         ),
     )
 
 
-async def _grow(
-    context: Context, asked: CreatePartitionsTopic, validate_only: bool
-) -> TopicOutcome:
+def _event(asked: CreatePartitionsTopic, validate_only: bool) -> CreatePartitions:
     assignments = None
     if asked.assignments is not None:
-        assignments = [assignment.broker_ids for assignment in asked.assignments]
-
-    def decide(topic: TopicImage | None) -> TopicOutcome:
-        return decide_partitions(context.image, asked.name, topic, asked.count, assignments)
-
-    return await context.controller.change_topic(asked.name, decide, validate_only=validate_only)
+        assignments = tuple(tuple(assignment.broker_ids) for assignment in asked.assignments)
+    return CreatePartitions(asked.name, asked.count, assignments, validate_only)

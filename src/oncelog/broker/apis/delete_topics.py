@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from oncelog.broker.net.request import Request
+from oncelog.controller.decision import ChangeOutcome
+from oncelog.controller.events import DeleteTopic
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.delete_topics import (
     DeletableTopicResult,
@@ -39,27 +41,22 @@ async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Del
     results = []
     for asked, topic in zip(wanted, resolved, strict=True):
         if asked.name is not None and asked.topic_id is not None:
-            error, text = (
-                ErrorCode.invalid_request,
-                "You may not specify both topic name and topic id.",
-            )
+            text = "You may not specify both topic name and topic id."
+            outcome = ChangeOutcome(ErrorCode.invalid_request, text)
         elif topic is None and asked.name is None:
-            error, text = ErrorCode.unknown_topic_id, "This server does not host this topic ID."
+            text = "This server does not host this topic ID."
+            outcome = ChangeOutcome(ErrorCode.unknown_topic_id, text)
         elif topic is None:
-            error, text = (
-                ErrorCode.unknown_topic_or_partition,
-                "This server does not host this topic.",
-            )
+            text = "This server does not host this topic."
+            outcome = ChangeOutcome(ErrorCode.unknown_topic_or_partition, text)
         elif counts[topic.topic_id] > 1:
-            error, text = (
-                ErrorCode.invalid_request,
-                "The topic stands more than once in the request.",
-            )
+            text = "The topic stands more than once in the request."
+            outcome = ChangeOutcome(ErrorCode.invalid_request, text)
         else:
-            error, text = await context.controller.delete_topic(topic.topic_id), None
+            outcome = await context.controller.submit(DeleteTopic(topic.topic_id))
         name = topic.name if topic is not None else asked.name
         topic_id = topic.topic_id if topic is not None else asked.topic_id
-        results.append(_result(name, topic_id, error, text))
+        results.append(_result(name, topic_id, *outcome))
     return DeleteTopicsResponse(responses=tuple(results))
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
+from oncelog.controller.events import UpdateFeatures
 from oncelog.controller.features import FeatureUpdate, UpgradeType
 from oncelog.protocol.messages.update_features import (
     FeatureUpdateKey,
@@ -32,7 +33,7 @@ async def handle(
     """Update the features, or return the error."""
     body = request.body
     wishes = [_wish(update, request.version) for update in body.feature_updates]
-    outcome = await context.controller.update_features(wishes, validate_only=body.validate_only)
+    outcome = await context.controller.submit(UpdateFeatures(tuple(wishes), body.validate_only))
     names = [] if outcome.error or request.version > _LISTS_FEATURES_UNTIL else wishes
     return UpdateFeaturesResponse(
         error_code=outcome.error,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.context import CoordinatorContext
@@ -42,7 +42,7 @@ __all__ = ["CoordinatorRuntime", "Deletions"]
 
 log = logging.getLogger(__name__)
 
-Deletions: TypeAlias = Mapping[str, tuple[TopicId, ...]]
+Deletions: TypeAlias = Mapping[str, Collection[TopicId]]
 """The ids of deleted topics, by name."""
 AnswerT = TypeVar("AnswerT")
 """The class of `ResultT` that answers the event."""

@@ -28,7 +28,7 @@ from oncelog.broker.partitions.removals import Removals, Retained, delete_old_se
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import (
     COLD_READS_COUNT_MAX,
     DISK_EXECUTOR_THREAD_COUNT,
@@ -135,16 +135,16 @@ class PartitionManager:
 
     # --- the metadata image
 
-    async def apply(self, delta: ImageDelta) -> dict[TopicId, StorageFailure]:
+    async def apply(self, delta: ImageDelta) -> dict[TopicPartition, StorageFailure]:
         """Follow the image: drop deleted partitions, create new ones, apply roles and configs.
 
-        Files are renamed and created in the executor. The partitions of a topic are served together
-        once all of its new ones exist; where one cannot be created, none is, no files of the others
-        remain, and the topic's failure is returned.
+        Files are renamed and created in the executor. The new partitions of a topic are served
+        together once all of them exist; where one cannot be created, none is, no files of the
+        others remain, and the failure of each is returned.
         """
         for topic in delta.deleted:
             await self._delete(topic)
-        unmade: dict[TopicId, StorageFailure] = {}
+        unmade: dict[TopicPartition, StorageFailure] = {}
         waiting: list[_Intake] = []
         count = 0
         for topic in (*delta.created, *delta.changed):
@@ -165,15 +165,15 @@ class PartitionManager:
         new = [label for label, _ in ours if label not in self._partitions]
         return _Intake(topic, log_config(self._config, topic.config), ours, new)
 
-    async def _take_in(self, intakes: list[_Intake]) -> dict[TopicId, StorageFailure]:
+    async def _take_in(self, intakes: list[_Intake]) -> dict[TopicPartition, StorageFailure]:
         """Make what is new of some topics in one piece of work, then serve it."""
-        unmade: dict[TopicId, StorageFailure] = {}
+        unmade: dict[TopicPartition, StorageFailure] = {}
         assigned_count = 0
         for one, made in zip(intakes, await self._made(intakes), strict=True):
             if isinstance(made, StorageFailure):
-                log.warning("topic %s is not made: %s", one.topic.name, made)
-                unmade[one.topic.topic_id] = made
-                continue
+                log.warning("new partitions of topic %s are not made: %s", one.topic.name, made)
+                unmade |= dict.fromkeys(one.new, made)
+                made = {}
             for label, image in one.ours:
                 assigned_count += 1
                 if assigned_count % PARTITIONS_PER_TURN_COUNT_MAX == 0:

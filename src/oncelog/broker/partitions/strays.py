@@ -17,7 +17,7 @@ from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["forgettable", "off_line", "sort_out", "unsure_epochs"]
+__all__ = ["confirmable", "off_line", "sort_out", "unsure_epochs"]
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +47,18 @@ def _sort(
         logs.set_aside(topic_partition, reason)
 
 
-def forgettable(logs: LogManager, image: MetadataImage) -> list[str]:
-    """Return the names of deleted topics without a folder."""
+def confirmable(logs: LogManager, image: MetadataImage, broker_id: int) -> frozenset[TopicId]:
+    """Return the deleted topics of which this broker may have had a folder, and has none."""
     if not image.deleted or logs.lost or logs.missing:
-        return []
+        return frozenset()
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
-    return [name for name, ids in image.deleted.items() if held.isdisjoint(ids)]
+    return frozenset(
+        topic_id
+        for noted in image.deleted.values()
+        for topic_id, brokers in noted.items()
+        # Without brokers it is the note of an earlier version.
+        if (not brokers or broker_id in brokers) and topic_id not in held
+    )
 
 
 def unsure_epochs(

@@ -152,9 +152,9 @@ class LogFolders:
         """Start a process, which opens the folders and makes the logs that are missing."""
         self._owner = _LogProcess(next(self._owners), self)
         self._view = self._disk.of(self._owner)
-        manager = LogManager.take(
-            self._view, FOLDERS, node_id=1, fresh_id=lambda: f"{next(self._ids):022d}"
-        )
+        manager = LogManager.take(self._view, FOLDERS, node_id=1)
+        cluster_id = manager.cluster_id or f"{next(self._ids):022d}"
+        manager.claim(cluster_id, 1, lambda: f"{next(self._ids):022d}")
         manager.finish_moves()
         manager.open_logs(lambda topic: self._configs[topic], self._time_ms)
         self._manager = manager

@@ -79,7 +79,7 @@ async def test_a_client_that_names_itself_badly_is_told(tmp_path: Path) -> None:
 async def test_a_client_that_means_another_broker_is_told_to_start_again(tmp_path: Path) -> None:
     """KIP-1242: cluster and broker must both be this one's, and be named together or not at all."""
     async with running(tmp_path) as context:
-        cluster_id = context.broker.controller.image.cluster_id
+        cluster_id = context.broker.image.cluster_id
         node_id = context.broker.broker_id
         client = await context.connect()
         answers = {

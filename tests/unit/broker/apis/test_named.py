@@ -83,8 +83,7 @@ async def use_leader(client: Client) -> ErrorCode:
 
 async def known(cold: Cold, is_so: Callable[[Any], bool]) -> None:
     """Wait until the broker knows of a change, which the disk keeps it from applying."""
-    controller: Any = cold.broker.controller
-    await until(lambda: is_so(controller.known.image.topics))
+    await until(lambda: is_so(cold.broker.feed.known.image.topics))
 
 
 @pytest.mark.parametrize("use", [use_group, use_transactions, use_leader])

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from oncelog.broker.broker import Broker
-from oncelog.controller.image import TopicImage
-from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.controller.events import AlterTopicConfigs
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -100,10 +100,6 @@ async def noting(folder: Path, **settings: str) -> AsyncIterator[Noting]:
         disk.close()
 
 
-def unchanged(topic: TopicImage | None) -> TopicOutcome:
-    return TopicOutcome("t", topic=topic)
-
-
 def folders(path: Path) -> list[str]:
     return sorted(each.name for each in path.iterdir() if each.is_dir())
 
@@ -145,27 +141,33 @@ async def test_a_topic_is_made_again_while_the_files_of_the_old_one_are_there(
 
 
 @pytest.mark.parametrize("operation", ["mkdir", "open", "write_atomic"])
-async def test_a_creation_that_cannot_be_carried_out_is_refused_whole(
+async def test_a_topic_that_there_is_no_room_for_is_off_line_whole_until_there_is(
     tmp_path: Path, operation: str
 ) -> None:
     async with noting(tmp_path) as broker:
         client = await broker.connect()
         broker.disk.refuses = lambda asked, path: asked == operation and f"t-{COUNT - 2}" in path
-        refused = (await create(client, topic("t", COUNT)))["t"]
-        assert refused.error_code is ErrorCode.kafka_storage_error
-        assert "No space left on device" in (refused.error_message or "")
-        assert broker.broker.image.topic("t") is None
+        assert (await create(client, topic("t", COUNT)))["t"].error_code is ErrorCode.none
+        made = broker.broker.image.topics["t"]
+        assert {partition.leader for partition in made.partitions} == {-1}
+        assert error_of(await produce(client, 9, batch())) is ErrorCode.kafka_storage_error
         assert len(broker.broker.partitions) == 0
         assert folders(tmp_path) == []
         assert broker.broker.stopped_because is None
+        refused = (await create(client, topic("u", COUNT)))["u"]
+        assert refused.error_code is ErrorCode.kafka_storage_error
+        assert "No space left on device" in (refused.error_message or "")
+        assert broker.broker.image.topic("u") is None
         broker.disk.refuses = lambda asked, path: False
-        assert (await create(client, topic("t", COUNT)))["t"].error_code is ErrorCode.none
+        await broker.broker.feed.try_unmade()
         assert error_of(await produce(client, 9, batch())) is ErrorCode.none
+        assert (await create(client, topic("u")))["u"].error_code is ErrorCode.none
     async with noting(tmp_path) as broker:
-        assert len(broker.broker.partitions) == COUNT
+        assert len(broker.broker.partitions) == COUNT + 1
+        assert broker.broker.image.topics["t"].topic_id == made.topic_id
 
 
-async def test_new_partitions_that_cannot_be_made_leave_the_topic_as_it_was(
+async def test_new_partitions_that_there_is_no_room_for_leave_the_others_as_they_were(
     tmp_path: Path,
 ) -> None:
     async with noting(tmp_path) as broker:
@@ -175,10 +177,14 @@ async def test_new_partitions_that_cannot_be_made_leave_the_topic_as_it_was(
         broker.disk.refuses = lambda asked, path: asked == "mkdir" and path.endswith("t-5")
         asked = CreatePartitionsTopic(name="t", count=8, assignments=None)
         answer = await client.ask(ApiKey.CREATE_PARTITIONS, topics=(asked,), validate_only=False)
-        assert answer.results[0].error_code is ErrorCode.kafka_storage_error
-        assert len(broker.broker.image.topics["t"].partitions) == 2
+        assert answer.results[0].error_code is ErrorCode.none
+        leaders = [one.leader for one in broker.broker.image.topics["t"].partitions]
+        assert leaders == [1, 1, *[-1] * 6]
         assert folders(tmp_path) == ["t-0", "t-1"]
         assert len(values((await fetch(client, partition=1)).records)) == 1
+        asked = CreatePartitionsTopic(name="t", count=9, assignments=None)
+        answer = await client.ask(ApiKey.CREATE_PARTITIONS, topics=(asked,), validate_only=False)
+        assert answer.results[0].error_code is ErrorCode.kafka_storage_error
 
 
 async def test_segments_that_retention_takes_are_removed_after_their_delay(
@@ -209,8 +215,8 @@ async def test_a_request_that_is_cancelled_while_a_topic_is_created_leaves_it_wh
         gate = threading.Event()
         broker.disk.refuses = lambda asked, path: asked == "mkdir" and not gate.wait(10)
         making = asyncio.create_task(controller.create_topics([TopicToCreate("t", COUNT)]))
-        await until(lambda: controller.known.image.topic("t") is not None)
-        following = asyncio.create_task(controller.change_topic("t", unchanged))
+        await until(lambda: broker.broker.feed.known.image.topic("t") is not None)
+        following = asyncio.create_task(controller.submit(AlterTopicConfigs("t", ())))
         for task in (making, following):
             await asyncio.sleep(0)
             task.cancel()

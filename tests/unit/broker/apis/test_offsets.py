@@ -142,7 +142,7 @@ async def forget_topic(folder: Path) -> None:
     path = layout.topic_path("t")
     stored = await store.get(path)
     assert stored is not None
-    deleted = layout.encode_deleted((layout.decode_topic(path, stored.value).topic_id,))
+    deleted = layout.encode_deleted({layout.decode_topic(path, stored.value).topic_id: (1,)})
     writes = [Write(path, None, stored.version), Write(layout.deleted_path("t"), deleted, 0)]
     await store.write_all(writes)
     await store.close()
@@ -249,7 +249,7 @@ async def test_an_image_that_lacks_the_topic_keeps_its_offsets(tmp_path: Path) -
         topic = broker.image.topics["t"]
         broker.groups.apply(ImageDelta(deleted=(topic,)), without)
         assert [value.topic_id for value in held(context)] == [topic_id]
-        named = MetadataImage(cluster_id="", deleted={"t": (topic_id,)})
+        named = MetadataImage(cluster_id="", deleted={"t": {topic_id: (1,)}})
         assert still_named(broker.transactions, broker.groups, named, broker.broker_id) == {"t"}
         broker.groups.apply(ImageDelta(), named)
         await settled(context)

@@ -159,7 +159,7 @@ async def test_inv3_a_partition_made_while_another_is_verified_is_not_taken_for_
     waiting = asyncio.create_task(producing.produce_to("t", "made"))
     await until(lambda: state.log.log_end_offset > end)
     if was_there:
-        before = controller.image.topics.get("made")
+        before = context.broker.image.topics.get("made")
         assert before is not None
         await controller.delete_topic(before.topic_id)
     await controller.create_topics([TopicToCreate("made")])

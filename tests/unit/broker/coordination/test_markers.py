@@ -55,7 +55,7 @@ class Bench:
         """The metadata shows these topics, and may name one deleted."""
         led = (PartitionImage(ME, 0, (ME,), (ME,)),)
         shown = [TopicImage(name, UUID(int=at), led) for at, name in enumerate(topics, 1)]
-        named = {deleted: (UUID(int=99),)} if deleted else {}
+        named = {deleted: {UUID(int=99): (ME,)}} if deleted else {}
         self.writer.apply(MetadataImage(cluster_id="", topics=shown, deleted=named))
 
     def stop_because(self, error: BaseException) -> None:

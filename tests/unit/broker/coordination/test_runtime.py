@@ -123,7 +123,7 @@ class Bench:
         self.partition: Partition = make_partition(folder, HandLoop(), isr, TOPIC)
         self.machines: list[Memory] = []
         self.effects: list[object] = []
-        self.deleted: dict[str, tuple[UUID, ...]] = {}
+        self.deleted: dict[str, dict[UUID, tuple[int, ...]]] = {}
         clock: Any = Clock()
         self.clock = clock
         self.disk: Disk = SystemDisk()
@@ -165,7 +165,7 @@ class Bench:
 
     def delete_topic(self, name: str) -> None:
         """The metadata names a topic deleted."""
-        self.deleted[name] = (TOPIC_ID,)
+        self.deleted[name] = {TOPIC_ID: (1,)}
         self.lose_topic(name)
 
     def ask(self, event: Put) -> Any:
@@ -256,7 +256,7 @@ async def test_an_append_that_waited_is_written_while_its_transaction_stands(
 
 async def test_a_new_leader_replays_the_log_and_then_decides_requests(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
-    bench.deleted["t"] = (TOPIC_ID,)
+    bench.deleted["t"] = {TOPIC_ID: (1,)}
     bench.follow()
     for key in (b"a", b"b", b"c"):
         bench.ask(Put("id", key))

@@ -14,7 +14,7 @@ from oncelog.controller.contents import Contents
 from oncelog.controller.image import ImageDelta
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicId
+from oncelog.core.ids import TopicPartition
 from oncelog.metadata.store import Stored, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import StorageFailure
@@ -103,13 +103,13 @@ async def test_a_note_that_power_took_does_not_make_a_stray(tmp_path: Path) -> N
     assert named(tmp_path, "*-stray") == []
 
 
-async def nobody_follows(delta: ImageDelta) -> Mapping[TopicId, StorageFailure]:
+async def nobody_follows(delta: ImageDelta) -> Mapping[TopicPartition, StorageFailure]:
     return {}
 
 
 async def delete_without_folders(context: Running, topic_id: UUID) -> None:
     """Record the deletion, and die before anything is done about the folders."""
-    context.broker.controller._tell = nobody_follows
+    context.broker.feed._apply = nobody_follows
     assert await context.broker.controller.delete_topic(topic_id) is ErrorCode.none
     context.broker.logs.close = context.broker.logs.abandon  # type: ignore[assignment]
 
@@ -153,7 +153,7 @@ async def test_a_deletion_is_remembered_until_its_folders_are_gone(tmp_path: Pat
         context.broker.partitions._logs.delete = lambda topic_partition: None  # type: ignore[method-assign]
         assert await context.broker.controller.delete_topic(topic_id) is ErrorCode.none
         stored = await context.broker.store.list("/deleted-topics/")
-        assert stored == {"/deleted-topics/t": Stored(f'["{topic_id}"]'.encode(), 1)}
+        assert stored == {"/deleted-topics/t": Stored(f'{{"{topic_id}":[1]}}'.encode(), 1)}
         assert len(logs) == 1
         response = await client.ask(ApiKey.METADATA, topics=None)
         assert [topic.name for topic in response.topics] == []
@@ -175,8 +175,8 @@ async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
     before = log_bytes(tmp_path / "t-0")
     async with running(tmp_path) as context:
         store: Any = context.broker.store
-        context.broker.controller._tell = nobody_follows
-        context.broker.controller.known.contents = DeafContents()
+        context.broker.feed._apply = nobody_follows
+        context.broker.feed.known.contents = DeafContents()
         version = (await store.get("/topics/t")).version
         await store.write_all([Write("/topics/t", value, version)])
     with pytest.raises(Exception, match=r"the metadata at /topics/t is damaged .*put back a copy"):

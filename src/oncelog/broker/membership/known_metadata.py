@@ -23,6 +23,7 @@ class KnownMetadata:
         self.contents = Contents()
         self.off_line: set[TopicPartition] = set()
         """Partitions whose log directory is off line; `renew` shows them without a leader."""
+        self._versions: dict[str, int] = {}
         self._store = store
         self._broker_id = broker_id
         self._brokers: tuple[BrokerImage, ...] = ()
@@ -36,7 +37,7 @@ class KnownMetadata:
         changes = await self._store.changes(self.image.revision)
         if changes.revision == self.image.revision:
             return False
-        for path, value, _ in changes.entries:
+        for path, value, version in changes.entries:
             try:
                 self.contents.take(path, value)
             except (ValueError, LookupError, TypeError) as error:
@@ -44,8 +45,13 @@ class KnownMetadata:
                     f"the metadata at {path} is damaged ({error}): put back a copy of "
                     "metadata.sqlite, or delete that row and create the topic again"
                 ) from error
+            self._versions[path] = version
         self.renew(changes.revision)
         return True
+
+    def version_of(self, path: str) -> int:
+        """Return the version of what is known at `path`; 0 where there is nothing."""
+        return self._versions.get(path, 0)
 
     def announce(self, broker: BrokerImage) -> None:
         """Add this broker's address."""
@@ -76,5 +82,7 @@ class KnownMetadata:
             deleted=contents.deleted,
             features=contents.features,
             group_configs=contents.group_configs,
+            directories=contents.directories,
+            cluster_config=contents.cluster_config,
         )
         self.image = self.shown(image)

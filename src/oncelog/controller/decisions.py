@@ -1,0 +1,190 @@
+"""The table of the controller's decisions: one decider for each event.
+
+Pure: `oncelog.broker.controller` writes what is decided. Each decision begins from an image and can
+be made again from a newer one, so it may be interrupted anywhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+
+from oncelog.controller import layout
+from oncelog.controller.changes import (
+    decide_config_changes,
+    decide_config_replacement,
+    decide_partitions,
+)
+from oncelog.controller.decision import (
+    ChangeOutcome,
+    ControllerDecision,
+    ControllerEvent,
+    ControllerNotice,
+    Decide,
+    DecisionContext,
+    Put,
+)
+from oncelog.controller.deletions import confirm_deletions, delete_topic
+from oncelog.controller.events import (
+    AlterGroupConfigs,
+    AlterTopicConfigs,
+    BrokerRegistered,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopic,
+    DeletionsConfirmed,
+    DirectoryFailed,
+    UpdateFeatures,
+)
+from oncelog.controller.features import decide_update, level_text
+from oncelog.controller.group_configs import (
+    decide_group_changes,
+    decide_group_replacement,
+    group_config_warnings,
+)
+from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.registration import fail_directory, register_broker
+from oncelog.controller.topics import CreationDefaults, TopicOutcome, decide_creations
+from oncelog.controller.writes import group_config_writes, topic_writes
+from oncelog.core.config import topic_warnings
+from oncelog.core.errors import ErrorCode
+
+__all__ = ["DECIDERS", "decide", "refused"]
+
+ReplyT = TypeVar("ReplyT")
+
+
+def decide(
+    image: MetadataImage, event: ControllerEvent[ReplyT], context: DecisionContext
+) -> ControllerDecision[ReplyT]:
+    """Return what an event makes of the metadata in `image`, and its reply."""
+    decision: ControllerDecision[ReplyT] = DECIDERS[type(event)](image, event, context)
+    return decision
+
+
+def refused(reply: ReplyT, error: ErrorCode, message: str) -> ReplyT:
+    """Return the reply to an event whose decision could not be written.
+
+    What the decision refused stays refused for its own reason.
+    """
+    other: Any = reply
+    if isinstance(reply, ChangeOutcome):
+        other = reply if reply.error else ChangeOutcome(error, message)
+    elif isinstance(reply, tuple):
+        other = tuple(one if one.error else TopicOutcome(one.name, error, message) for one in reply)
+    refusal: ReplyT = other
+    return refusal
+
+
+def _create_topics(
+    image: MetadataImage, event: CreateTopics, context: DecisionContext
+) -> ControllerDecision[tuple[TopicOutcome, ...]]:
+    config = context.config
+    defaults = CreationDefaults(
+        config.get_int("num.partitions"), config.get_int("default.replication.factor")
+    )
+    reply = tuple(decide_creations(image, event.topics, context.fresh_ids, defaults))
+    if event.validate_only:
+        return ControllerDecision(reply)
+    if context.no_room is not None:
+        return ControllerDecision(refused(reply, ErrorCode.kafka_storage_error, context.no_room))
+    writes: list[Put] = []
+    notices: list[ControllerNotice] = []
+    for topic in (outcome.topic for outcome in reply if outcome.topic is not None):
+        writes += topic_writes(None, topic)
+        if not topic.is_internal:
+            notices += _config_warnings(topic)
+        count = len(topic.partitions)
+        notices.append(
+            ControllerNotice(f"created topic {topic.name} ({topic.topic_id}), {count} partitions")
+        )
+    return ControllerDecision(reply, tuple(writes), tuple(notices))
+
+
+def _create_partitions(
+    image: MetadataImage, event: CreatePartitions, context: DecisionContext
+) -> ControllerDecision[ChangeOutcome]:
+    outcome = decide_partitions(
+        image, event.name, image.topic(event.name), event.count, event.assignments
+    )
+    if outcome.topic is not None and not event.validate_only and context.no_room is not None:
+        return ControllerDecision(ChangeOutcome(ErrorCode.kafka_storage_error, context.no_room))
+    return _changed(image, outcome, event.validate_only)
+
+
+def _alter_topic_configs(
+    image: MetadataImage, event: AlterTopicConfigs, context: DecisionContext
+) -> ControllerDecision[ChangeOutcome]:
+    topic = image.topic(event.name)
+    if event.replaces:
+        config = {change.name: change.value or "" for change in event.changes}
+        outcome = decide_config_replacement(event.name, topic, config)
+    else:
+        outcome = decide_config_changes(event.name, topic, event.changes, context.config)
+    return _changed(image, outcome, event.validate_only)
+
+
+def _changed(
+    image: MetadataImage, outcome: TopicOutcome, validate_only: bool
+) -> ControllerDecision[ChangeOutcome]:
+    reply = ChangeOutcome(outcome.error, outcome.message)
+    topic = outcome.topic
+    writes = () if topic is None else topic_writes(image.topic(topic.name), topic)
+    if topic is None or not writes or validate_only:
+        return ControllerDecision(reply)
+    notice = ControllerNotice(f"changed topic {topic.name}")
+    return ControllerDecision(reply, writes, (notice, *_config_warnings(topic)))
+
+
+def _config_warnings(topic: TopicImage) -> list[ControllerNotice]:
+    warnings = topic_warnings(topic.config)
+    return [ControllerNotice(f"topic {topic.name}: {text}", is_warning=True) for text in warnings]
+
+
+def _alter_group_configs(
+    image: MetadataImage, event: AlterGroupConfigs, context: DecisionContext
+) -> ControllerDecision[ChangeOutcome]:
+    group_id = event.group_id
+    present = image.group_configs.get(group_id, {})
+    if event.replaces:
+        config = {change.name: change.value or "" for change in event.changes}
+        outcome = decide_group_replacement(context.config, group_id, config)
+    else:
+        outcome = decide_group_changes(context.config, group_id, present, event.changes)
+    reply = ChangeOutcome(outcome.error, outcome.message)
+    if outcome.error or event.validate_only:
+        return ControllerDecision(reply)
+    writes = group_config_writes(group_id, present, outcome.config)
+    if not writes:
+        return ControllerDecision(reply)
+    warnings = group_config_warnings(context.config, {group_id: outcome.config})
+    notices = [ControllerNotice(text, is_warning=True) for text in warnings]
+    changed = ControllerNotice(f"changed the settings of group {group_id}")
+    return ControllerDecision(reply, writes, (changed, *notices))
+
+
+def _update_features(
+    image: MetadataImage, event: UpdateFeatures, context: DecisionContext
+) -> ControllerDecision[ChangeOutcome]:
+    chosen = image.chosen_features
+    update = decide_update(chosen, event.updates)
+    reply = ChangeOutcome(update.error, update.message)
+    if update.error or event.validate_only or update.chosen == chosen:
+        return ControllerDecision(reply)
+    write = Put(layout.FEATURES_PATH, layout.encode_features(update.chosen))
+    notices = tuple(ControllerNotice(level_text(one)) for one in event.updates)
+    return ControllerDecision(reply, (write,), notices)
+
+
+DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
+    CreateTopics: _create_topics,
+    CreatePartitions: _create_partitions,
+    AlterTopicConfigs: _alter_topic_configs,
+    AlterGroupConfigs: _alter_group_configs,
+    DeleteTopic: delete_topic,
+    UpdateFeatures: _update_features,
+    BrokerRegistered: register_broker,
+    DirectoryFailed: fail_directory,
+    DeletionsConfirmed: confirm_deletions,
+}
+"""Every event has its decider; nothing else decides on the metadata."""

@@ -1,0 +1,163 @@
+"""Events are decided on in order, written in one step each, and answered once they are applied."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from oncelog.controller import layout
+from oncelog.controller.changes import ConfigChange, ConfigOperation
+from oncelog.controller.decision import ChangeOutcome
+from oncelog.controller.events import AlterGroupConfigs, CreateTopics
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.metadata.store import Write
+from tests.unit.broker.controller.support import Shell, TroubledStore, started
+from tests.unit.broker.raw import until
+
+SESSION, HEARTBEAT = "consumer.session.timeout.ms", "consumer.heartbeat.interval.ms"
+NONE = ErrorCode.none
+
+
+def alter(**configs: str) -> AlterGroupConfigs:
+    names = {"session": SESSION, "heartbeat": HEARTBEAT}
+    changes = [ConfigChange(names[k], ConfigOperation.SET, v) for k, v in configs.items()]
+    return AlterGroupConfigs("g", tuple(changes))
+
+
+async def create(shell: Shell, *names: str) -> list[ErrorCode]:
+    outcomes = await shell.controller.create_topics([TopicToCreate(name) for name in names])
+    return [outcome.error for outcome in outcomes]
+
+
+async def test_an_event_is_decided_again_when_another_writer_was_faster() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    path = layout.group_config_path("g")
+    store.rivals = [Write(path, layout.encode_config({SESSION: "50000"}), 0)]
+    assert await shell.controller.submit(alter(heartbeat="6000")) == ChangeOutcome()
+    assert shell.feed.image.group_configs == {"g": {SESSION: "50000", HEARTBEAT: "6000"}}
+
+
+async def test_a_topic_that_another_writer_made_refuses_only_itself() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    (made,) = await shell.controller.create_topics([TopicToCreate("model")])
+    assert made.topic is not None
+    store.rivals = [Write(layout.topic_path("b"), layout.encode_topic(made.topic), 0)]
+    assert await create(shell, "a", "b", "c") == [NONE, ErrorCode.topic_already_exists, NONE]
+    assert set(shell.feed.image.topics) == {"a", "b", "c", "model"}
+
+
+async def test_rivals_without_end_leave_the_event_to_a_retry() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    path = layout.group_config_path("g")
+    store.rivals = [
+        Write(path, layout.encode_config({SESSION: str(50_000 + version)}), version)
+        for version in range(METADATA_WRITE_ATTEMPTS_MAX)
+    ]
+    outcome = await shell.controller.submit(alter(heartbeat="6000"))
+    assert outcome == (ErrorCode.request_timed_out, "Too many brokers change this at once.")
+    assert HEARTBEAT not in shell.feed.known.image.group_configs["g"]
+
+
+async def test_a_replaced_controller_changes_nothing() -> None:
+    store = TroubledStore()
+    first = await started(store)
+    second = await started(store)
+    assert await create(first, "t", "a b") == [
+        ErrorCode.not_controller,
+        ErrorCode.invalid_topic_exception,
+    ]
+    assert await create(second, "t") == [NONE]
+
+
+async def test_events_take_effect_in_the_order_in_which_they_came() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    before = len(store.written)
+    answers = await asyncio.gather(
+        *(create(shell, name) for name in ("a.b", "a_b", "c")), create(shell, "c")
+    )
+    assert answers == [
+        [NONE],
+        [ErrorCode.invalid_topic_exception],
+        [NONE],
+        [ErrorCode.topic_already_exists],
+    ]
+    assert store.written[before:] == [["/topics/a.b"], ["/topics/c"]]
+
+
+async def test_an_event_is_answered_once_it_is_in_effect() -> None:
+    shell = await started()
+    shell.gate.clear()
+    making = asyncio.create_task(create(shell, "t"))
+    other = asyncio.create_task(shell.controller.submit(alter(session="50000")))
+    await until(lambda: "g" in shell.feed.known.image.group_configs)
+    # A disk that hangs holds up the answers, not the decisions.
+    assert not making.done()
+    assert not other.done()
+    assert "t" not in shell.feed.image.topics
+    shell.gate.set()
+    assert await making == [NONE]
+    assert await other == ChangeOutcome()
+
+
+async def test_a_cancelled_request_does_not_cut_its_event() -> None:
+    shell = await started()
+    making = asyncio.create_task(create(shell, "t"))
+    await asyncio.sleep(0)
+    making.cancel()
+    await shell.controller.close()
+    assert "t" in shell.feed.image.topics
+
+
+async def test_events_beyond_the_limit_are_refused_at_once() -> None:
+    shell = await started()
+    event = CreateTopics((TopicToCreate("t"),), validate_only=True)
+    waiting = [
+        asyncio.create_task(shell.controller.submit(event))
+        for _ in range(CONTROLLER_EVENTS_COUNT_MAX)
+    ]
+    await asyncio.sleep(0)
+    (refused,) = await shell.controller.submit(event)
+    assert refused.error is ErrorCode.request_timed_out
+    assert all(outcome.error is NONE for (outcome,) in await asyncio.gather(*waiting))
+
+
+async def test_a_store_that_fails_is_said_once_and_refuses_changes_until_it_answers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    store.is_away = True
+    assert await create(shell, "t", "a b") == [
+        ErrorCode.request_timed_out,
+        ErrorCode.invalid_topic_exception,
+    ]
+    outcome = await shell.controller.submit(alter(session="50000"))
+    assert outcome == (ErrorCode.request_timed_out, "no route to the store")
+    assert ErrorCode.request_timed_out.retriable
+    store.is_away = False
+    # It is left alone for a while.
+    assert await create(shell, "t") == [ErrorCode.request_timed_out]
+    await shell.clock.sleep(shell.feed.health.pause_ms)
+    assert await create(shell, "t") == [NONE]
+    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert len(lines) == 2
+    assert lines[0].endswith("until the store answers: no route to the store")
+    assert lines[1].startswith("the metadata store answers again, after ")
+
+
+async def test_a_write_whose_answer_is_lost_is_found_by_the_retry() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    store.answer_is_lost = True
+    assert await create(shell, "t") == [ErrorCode.request_timed_out]
+    await shell.feed.read()
+    assert await create(shell, "t") == [ErrorCode.topic_already_exists]
+    assert "t" in shell.feed.image.topics

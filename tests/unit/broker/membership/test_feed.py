@@ -1,0 +1,84 @@
+"""What is known of the metadata, and what is shown of it while this broker cannot apply it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.disk import StorageFailure
+from tests.unit.broker.controller.support import Shell, TroubledStore, started
+from tests.unit.broker.raw import until
+
+T0 = TopicPartition("t", 0)
+FULL = StorageFailure("create", "/a/t-0", "no space is left")
+
+
+async def create(shell: Shell, name: str) -> ErrorCode:
+    (outcome,) = await shell.controller.create_topics([TopicToCreate(name)])
+    return outcome.error
+
+
+def leader(shell: Shell, name: str = "t") -> int:
+    return shell.feed.image.topics[name].partitions[0].leader
+
+
+async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
+    shell = await started()
+    shell.unmade = {T0: FULL}
+    assert await create(shell, "t") is ErrorCode.none
+    shown = shell.feed.image.topics["t"].partitions[0]
+    assert (shown.leader, shown.offline_replicas, shown.isr) == (-1, (1,), (1,))
+    assert "/topics/t" in await shell.store.list("/topics/")
+
+
+async def test_while_a_partition_waits_for_room_new_topics_are_refused_unwritten() -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    shell.unmade = {T0: FULL}
+    await create(shell, "t")
+    written = len(store.written)
+    (outcome,) = await shell.controller.create_topics([TopicToCreate("u")])
+    assert (outcome.error, outcome.message) == (ErrorCode.kafka_storage_error, str(FULL))
+    assert len(store.written) == written
+
+
+async def test_a_partition_is_made_once_there_is_room() -> None:
+    shell = await started()
+    shell.unmade = {T0: FULL}
+    await create(shell, "t")
+    retrying = asyncio.create_task(shell.feed.make_unmade())
+    await until(lambda: leader(shell) == 1)
+    assert not shell.feed.unmade
+    assert await create(shell, "u") is ErrorCode.none
+    retrying.cancel()
+
+
+async def test_a_failed_directory_is_shown_until_the_next_start() -> None:
+    shell = await started()
+    await create(shell, "t")
+    shell.feed.take_off_line([T0])
+    assert leader(shell) == -1
+    await create(shell, "u")
+    assert (leader(shell), leader(shell, "u")) == (-1, 1)
+
+
+async def test_the_feed_outlives_a_store_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    store = TroubledStore()
+    shell = await started(store)
+    store.is_away = True
+    following = asyncio.create_task(shell.feed.run())
+    await until(lambda: shell.clock.ms > 10_000)
+    store.is_away = False
+    await create(shell, "t")
+    await until(lambda: "t" in shell.feed.image.topics)
+    following.cancel()
+    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    assert [line.split(":")[0] for line in lines[:1]] == [
+        "no metadata can be read or changed until the store answers"
+    ]
+    assert len(lines) == 2

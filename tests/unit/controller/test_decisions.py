@@ -1,0 +1,273 @@
+"""Events in, writes and replies out; an event is a value that can be sent and decided on anew."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller import layout
+from oncelog.controller.changes import ConfigChange, ConfigOperation
+from oncelog.controller.contents import Contents
+from oncelog.controller.decision import (
+    ChangeOutcome,
+    ControllerEvent,
+    ControllerNotice,
+    DecisionContext,
+    Put,
+)
+from oncelog.controller.decisions import DECIDERS, decide
+from oncelog.controller.events import (
+    AlterGroupConfigs,
+    AlterTopicConfigs,
+    BrokerRegistered,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopic,
+    DeletionsConfirmed,
+    DirectoryFailed,
+    UpdateFeatures,
+)
+from oncelog.controller.features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
+from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+
+NONE = ErrorCode.none
+ID, NEW_ID = UUID(int=1), UUID(int=2)
+T0 = TopicPartition("t", 0)
+MIN_ISR = "min.insync.replicas"
+TOPIC = TopicImage("t", ID, (PartitionImage(1, 4, (1, 2), (1, 2)),))
+CONTEXT = DecisionContext(BrokerConfig({}), (NEW_ID,))
+BROKERS = [BrokerImage(broker_id, "h", 1) for broker_id in (1, 2)]
+SET = ConfigOperation.SET
+REGISTRATION = BrokerRegistered(1, frozenset({"d"}), {}, {}, {})
+
+EVENTS: list[ControllerEvent[Any]] = [
+    CreateTopics((TopicToCreate("new"),)),
+    CreatePartitions("t", 3, ((1, 2), (2, 1))),
+    AlterTopicConfigs("t", (ConfigChange("retention.ms", SET, "5"),)),
+    AlterGroupConfigs("g", (ConfigChange("consumer.session.timeout.ms", SET, "50000"),)),
+    DeleteTopic(ID),
+    UpdateFeatures((FeatureUpdate(TRANSACTION_VERSION, 1, UpgradeType.SAFE_DOWNGRADE),)),
+    replace(REGISTRATION, unsure={T0: 4}, cluster_config={MIN_ISR: "2"}),
+    DirectoryFailed(1, (T0,)),
+    DeletionsConfirmed(1, frozenset({UUID(int=9)})),
+]
+
+
+def image(*topics: TopicImage, brokers: int = 2, **more: Any) -> MetadataImage:
+    return MetadataImage(cluster_id="c", topics=topics, brokers=BROKERS[:brokers], **more)
+
+
+FULL = image(TOPIC, deleted={"old": {UUID(int=9): (1, 2)}})
+
+
+def after(before: MetadataImage, writes: tuple[Put, ...]) -> Contents:
+    """What the store holds once the writes are done."""
+    contents = Contents()
+    contents.topics = dict(before.topics)
+    contents.deleted = dict(before.deleted)
+    for put in writes:
+        contents.take(put.path, put.value)
+    return contents
+
+
+def test_every_event_has_its_decider_and_an_example_here() -> None:
+    assert {type(event) for event in EVENTS} == set(DECIDERS)
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_that_was_sent_elsewhere_gives_the_same_decision(
+    event: ControllerEvent[Any],
+) -> None:
+    sent = pickle.loads(pickle.dumps(event))
+    assert sent == event
+    decision = decide(FULL, event, CONTEXT)
+    assert decision.writes
+    assert decide(FULL, sent, CONTEXT) == decision
+
+
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+def test_an_event_that_is_decided_on_twice_is_written_once(event: ControllerEvent[Any]) -> None:
+    """A write whose answer was lost is repeated on the image that it led to."""
+    contents = after(FULL, decide(FULL, event, CONTEXT).writes)
+    written = MetadataImage(
+        cluster_id="c",
+        topics=contents.topics.values(),
+        brokers=BROKERS,
+        deleted=contents.deleted,
+        features=contents.features,
+        group_configs=contents.group_configs,
+        directories=contents.directories,
+        cluster_config=contents.cluster_config,
+    )
+    again = decide(written, event, CONTEXT)
+    if isinstance(event, BrokerRegistered):
+        # A second registration is a second life: its logs may have lost their end again.
+        assert [put.path for put in again.writes] == ["/topics/t"]
+    else:
+        assert again.writes == ()
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        CreateTopics((TopicToCreate("new"),), validate_only=True),
+        CreatePartitions("t", 3, validate_only=True),
+        replace(EVENTS[2], validate_only=True),  # type: ignore[type-var]
+        replace(EVENTS[3], validate_only=True),  # type: ignore[type-var]
+        replace(EVENTS[5], validate_only=True),  # type: ignore[type-var]
+    ],
+    ids=lambda event: type(event).__name__,
+)
+def test_what_is_only_validated_is_not_written(event: ControllerEvent[Any]) -> None:
+    decision = decide(FULL, event, CONTEXT)
+    errors = (
+        [decision.reply.error]
+        if isinstance(decision.reply, ChangeOutcome)
+        else [one.error for one in decision.reply]
+    )
+    assert errors == [NONE]
+    assert (decision.writes, decision.notices) == ((), ())
+
+
+def test_without_room_valid_topics_are_refused_and_bad_ones_for_their_own_reason() -> None:
+    context = replace(CONTEXT, fresh_ids=(ID, NEW_ID), no_room="the disk is full")
+    event = CreateTopics((TopicToCreate("new"), TopicToCreate("a b")))
+    decision = decide(image(), event, context)
+    assert [outcome.error for outcome in decision.reply] == [
+        ErrorCode.kafka_storage_error,
+        ErrorCode.invalid_topic_exception,
+    ]
+    assert decision.reply[0].message == "the disk is full"
+    assert decision.writes == ()
+    grown = decide(FULL, CreatePartitions("t", 3), context)
+    assert (grown.reply.error, grown.writes) == (ErrorCode.kafka_storage_error, ())
+
+
+# --- a broker registers
+
+
+def registered(before: MetadataImage, **more: Any) -> tuple[Contents, tuple[ControllerNotice, ...]]:
+    decision = decide(before, replace(REGISTRATION, **more), CONTEXT)
+    assert decision.reply == ChangeOutcome()
+    return after(before, decision.writes), decision.notices
+
+
+def test_an_unclean_registration_raises_the_epoch_where_it_leads() -> None:
+    """Above the metadata's epoch and the log's; another leader's partition keeps its own."""
+    other = TopicImage("u", NEW_ID, (PartitionImage(2, 4, (2, 1), (2, 1)),))
+    unsure = {T0: 7, TopicPartition("u", 0): 7, TopicPartition("gone", 0): 1}
+    contents, notices = registered(image(TOPIC, other), unsure=unsure)
+    assert contents.topics["t"].partitions[0].leader_epoch == 8
+    assert contents.topics["u"] == other
+    assert notices == (ControllerNotice("began a new leader epoch in 1 partitions"),)
+
+
+def test_a_clean_registration_raises_nothing() -> None:
+    contents, notices = registered(image(TOPIC))
+    assert contents.topics["t"] == TOPIC
+    assert notices == ()
+
+
+def test_a_registration_that_is_the_same_again_writes_nothing() -> None:
+    before = image(directories={1: frozenset({"d"})}, cluster_config={MIN_ISR: "2"}, brokers=1)
+    event = replace(REGISTRATION, cluster_config={MIN_ISR: "2"})
+    assert decide(before, event, CONTEXT).writes == ()
+
+
+def test_the_directories_of_a_registration_are_noted_by_broker() -> None:
+    before = image(directories={1: frozenset({"a"}), 2: frozenset({"b"})})
+    contents, _ = registered(before, directory_ids=frozenset({"a", "d"}))
+    assert contents.directories == {1: frozenset({"a", "d"})}
+
+
+def test_levels_that_a_broker_demands_are_finalized() -> None:
+    contents, notices = registered(image(), levels={TRANSACTION_VERSION: 1})
+    assert contents.features == {TRANSACTION_VERSION: 1}
+    assert notices == (ControllerNotice("the level of transaction.version is 1 from now on"),)
+    decision = decide(image(), replace(REGISTRATION, levels={TRANSACTION_VERSION: 9}), CONTEXT)
+    assert decision.reply.error is ErrorCode.invalid_update_version
+    assert decision.writes == ()
+
+
+def test_the_clusters_config_is_that_of_the_first_broker() -> None:
+    contents, _ = registered(image(brokers=0), cluster_config={MIN_ISR: "2"})
+    assert contents.cluster_config == {MIN_ISR: "2"}
+    stored = {MIN_ISR: "1"}
+    contents, notices = registered(image(cluster_config=stored), cluster_config={MIN_ISR: "2"})
+    assert contents.cluster_config == {}
+    text = f"{MIN_ISR}=2 of broker 1 has no effect: it is 1 in this cluster"
+    assert notices == (ControllerNotice(text, is_warning=True),)
+
+
+def test_a_broker_that_is_alone_may_change_the_clusters_config() -> None:
+    before = image(cluster_config={MIN_ISR: "1"}, brokers=1)
+    contents, notices = registered(before, cluster_config={MIN_ISR: "2"})
+    assert contents.cluster_config == {MIN_ISR: "2"}
+    assert notices == ()
+
+
+# --- a log directory fails
+
+
+def failed(*partitions: PartitionImage, brokers: int = 2) -> tuple[PartitionImage, ...]:
+    topic = TopicImage("t", ID, partitions)
+    before = image(topic, brokers=brokers)
+    labels = (*topic.topic_partitions(), TopicPartition("gone", 0))
+    decision = decide(before, DirectoryFailed(1, labels), CONTEXT)
+    return after(before, decision.writes).topics["t"].partitions
+
+
+def test_another_in_sync_replica_leads_when_a_directory_fails() -> None:
+    led = PartitionImage(1, 4, (1, 2), (1, 2))
+    followed = PartitionImage(2, 4, (1, 2), (2, 1))
+    assert failed(led, followed) == (
+        PartitionImage(2, 5, (2,), (1, 2)),
+        PartitionImage(2, 4, (2,), (2, 1)),
+    )
+
+
+def test_the_last_in_sync_replica_stays_though_its_directory_failed() -> None:
+    alone = PartitionImage(1, 4, (1,), (1, 2))
+    assert failed(alone) == (alone,)
+    other_is_dead = PartitionImage(1, 4, (1, 2), (1, 2))
+    assert failed(other_is_dead, brokers=1) == (other_is_dead,)
+
+
+# --- deletions
+
+
+def test_a_deletion_is_noted_with_each_broker_that_has_a_replica() -> None:
+    before = image(TOPIC, deleted={"t": {NEW_ID: (2,)}})
+    decision = decide(before, DeleteTopic(ID), CONTEXT)
+    contents = after(before, decision.writes)
+    assert contents.topics == {}
+    assert contents.deleted == {"t": {NEW_ID: (2,), ID: (1, 2)}}
+    assert decide(before, DeleteTopic(UUID(int=7)), CONTEXT).reply.error is (
+        ErrorCode.unknown_topic_id
+    )
+
+
+def test_a_deletion_stays_noted_until_every_broker_has_confirmed_it() -> None:
+    before = image(deleted={"t": {ID: (1, 2), NEW_ID: (2,)}})
+    decision = decide(before, DeletionsConfirmed(1, frozenset({ID, NEW_ID})), CONTEXT)
+    half = after(before, decision.writes)
+    assert half.deleted == {"t": {ID: (2,), NEW_ID: (2,)}}
+    event = DeletionsConfirmed(2, frozenset({ID, NEW_ID}))
+    decision = decide(image(deleted=half.deleted), event, CONTEXT)
+    assert decision.writes == (Put("/deleted-topics/t", None),)
+
+
+def test_a_note_of_an_earlier_version_goes_with_the_first_confirmation() -> None:
+    """It names no brokers: there was one."""
+    noted = layout.decode_deleted(f'["{ID}","{NEW_ID}"]'.encode())
+    before = image(deleted={"t": noted})
+    decision = decide(before, DeletionsConfirmed(1, frozenset({ID})), CONTEXT)
+    assert after(before, decision.writes).deleted == {"t": {NEW_ID: ()}}
