@@ -79,7 +79,7 @@ bench-quick: $(STAMP) ## counts and CPU of these sources beside a commit (ARGS="
 
 site: export NO_MKDOCS_2_WARNING = 1
 site: $(STAMP) ## the documentation as a site, in build/site
-	@$(BIN)/mkdocs build --strict --quiet
+	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
 
 release: $(STAMP) ## sdist and wheel in dist/, checked up to the upload (ARGS=--rehearse)

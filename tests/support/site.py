@@ -1,4 +1,4 @@
-"""What mkdocs needs beyond docs/: the pages that stand elsewhere in the checkout, and their links.
+"""What mkdocs needs beyond docs/: pages that stand elsewhere or are made of the code, and links.
 
 mkdocs calls the two functions by name (``hooks`` in mkdocs.yml). Links work in a file viewer as
 they are written; here they are turned into those of the site. What has no page in it, as a source
@@ -14,6 +14,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tests.support.reference import api, commands
+
 __all__ = ["on_files", "on_page_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -28,7 +30,9 @@ _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages that lie outside of docs/."""
+    """Add the pages that lie outside of docs/, and those that are made of the code."""
+    for page, text in (("api.md", api.document()), ("commands.md", commands.document())):
+        files.append(File.generated(config, page, content=text))
     for path, page in PAGES.items():
         files.append(File.generated(config, page, content=(ROOT / path).read_text()))
     for example in sorted((ROOT / "examples").rglob("*.py")):

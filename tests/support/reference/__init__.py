@@ -1,4 +1,5 @@
-"""Writes the reference pages of docs/ from the code: settings, metrics, errors, commands, API.
+"""Makes the reference pages from the code: settings, metrics, errors, commands, API.
 
-Run as ``python -m tests.support.reference``; tests hold each page to what this makes.
+``python -m tests.support.reference`` writes the first three to docs/, and tests hold each page to
+what it makes. Commands and API are made when the site is built (`tests.support.site`).
 """

@@ -1,10 +1,9 @@
-"""Write all pages."""
+"""Write the pages that stand in docs/."""
 
 from tests.support import configuration, metrics
-from tests.support.reference import api, commands, errors
+from tests.support.reference import errors
 
 if __name__ == "__main__":
     configuration.write()
     metrics.DOCUMENT.write_text(metrics.document())
-    for page in (errors, commands, api):
-        page.DOCUMENT.write_text(page.document())
+    errors.DOCUMENT.write_text(errors.document())

@@ -1,4 +1,4 @@
-"""docs/api.md: the public names of the package, with their signatures and docstrings."""
+"""A page with the public names of the package, their signatures and docstrings."""
 
 from __future__ import annotations
 
@@ -11,11 +11,8 @@ from importlib import import_module
 from types import ModuleType
 from typing import Final, is_typeddict
 
-from tests.support.readers import SOURCES
+__all__ = ["MODULES", "document", "members", "public"]
 
-__all__ = ["DOCUMENT", "MODULES", "document", "members", "public"]
-
-DOCUMENT: Final = SOURCES.parents[1] / "docs" / "api.md"
 MODULES: Final = ("oncelog", "oncelog.client", "oncelog.sync", "oncelog.testing", "oncelog.spark")
 
 LINE_LENGTH_MAX: Final = 100
@@ -26,8 +23,6 @@ OF_THE_SENDER: Final = frozenset(
 
 HEAD: Final = """\
 # API
-
-<!-- Made by `python -m tests.support.reference` from the docstrings. -->
 
 The public names; whatever is not here may change with any version. The guides tell how to use
 them: [clients](client.md), [tests](testing.md), [pipelines](spark.md). Durations are in

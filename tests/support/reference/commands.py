@@ -1,4 +1,4 @@
-"""docs/commands.md: every command of ``oncelog`` with its options, as click has them."""
+"""A page with every command of ``oncelog`` and its options, as click has them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ import click
 
 from oncelog.cli.habits.table import COMMANDS, OPTIONS, PAIRS
 from oncelog.cli.main import main
-from tests.support.readers import SOURCES
 
-__all__ = ["DOCUMENT", "document"]
+__all__ = ["document"]
 
-DOCUMENT: Final = SOURCES.parents[1] / "docs" / "commands.md"
 SHARED_BY_COUNT_MIN: Final = 12
 """An option that so many commands have alike is told once."""
 
@@ -22,8 +20,6 @@ BAR: Final = "&#124;"
 
 HEAD: Final = """\
 # All commands
-
-<!-- Made by `python -m tests.support.reference` from src/oncelog/cli. -->
 
 Every command with its options. [At a shell](cli.md) shows how they are used and what they print.
 All have `-h`, `--help`.

@@ -40,7 +40,7 @@ HEAD: Final = """\
 Kafka's error codes by number, as clients and logs show them. *Retriable*: the same request may
 succeed later, and Kafka's clients try again by themselves. To a client of ours each is one of
 `RetriableError`, `AbortableError`, `FatalError` and `FencedError`
-([client](client.md#the-five-transactional-calls), [API](api.md)).
+([client](client.md#the-five-transactional-calls), `oncelog.client.errors`).
 
 ## Given by a broker of ours
 
