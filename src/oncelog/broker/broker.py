@@ -216,7 +216,7 @@ class Broker:
             self.partitions,
             self.producer_ids,
             self._markers.handle,
-            lambda: self.image.features[TRANSACTION_VERSION],
+            lambda: self.feed.image.features[TRANSACTION_VERSION],
         )
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()
