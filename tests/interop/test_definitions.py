@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.peer import java
+from oncelog.broker.apis import HANDLERS
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.kafka_keys import PASSED_OVER, refusal
@@ -40,6 +41,15 @@ def test_the_versions_of_apis_are_kafkas(defined: list[list[str]]) -> None:
     theirs = {int(words[1]): (int(words[2]), int(words[3])) for words in of("api", defined)}
     ours = {api: tuple(versions) for api, versions in ADVERTISED.items()}
     assert ours == {api: theirs[api] for api in ours}
+
+
+def test_what_only_the_controller_does_is_what_kafkas_brokers_forward(
+    defined: list[list[str]],
+) -> None:
+    theirs = {int(words[1]) for words in of("api", defined) if words[4] == "forwarded"}
+    assert {api for api, served in HANDLERS.items() if served.is_controller_only} == (
+        theirs & HANDLERS.keys()
+    )
 
 
 def test_the_error_codes_are_kafkas(defined: list[list[str]]) -> None:

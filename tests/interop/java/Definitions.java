@@ -2,7 +2,7 @@
 //
 // java -cp JARS Definitions.java
 //
-// "api KEY MIN MAX" as a broker announces it, "error CODE NAME retriable|final", "broker NAME" and
+// "api KEY MIN MAX forwarded|kept" as a broker announces it and treats it, "error CODE NAME retriable|final", "broker NAME" and
 // "topic NAME" for configuration keys that are not internal.
 
 import java.util.Map;
@@ -19,7 +19,7 @@ public class Definitions {
         for (ApiKeys api : ApiKeys.apisForListener(ListenerType.BROKER)) {
             api.toApiVersionForApiResponse(false, ListenerType.BROKER).ifPresent(range ->
                     System.out.println("api " + range.apiKey() + " " + range.minVersion() + " "
-                            + range.maxVersion()));
+                            + range.maxVersion() + (api.forwardable ? " forwarded" : " kept")));
         }
         for (Errors error : Errors.values()) {
             boolean retriable = error.exception() instanceof RetriableException;

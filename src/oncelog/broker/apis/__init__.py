@@ -8,67 +8,79 @@ the start-up time. This module must not know any single API's rules.
 from __future__ import annotations
 
 import importlib
-from typing import Final
+from typing import Final, NamedTuple
 
 from oncelog.broker.net.request import Api
 from oncelog.protocol.api import ApiKey
 
-__all__ = ["HANDLERS", "find"]
+__all__ = ["HANDLERS", "Served", "find"]
 
-_READ_BYTES: Final = frozenset({ApiKey.PRODUCE, ApiKey.FETCH})
-"""APIs whose handlers parse the body and encode the reply themselves."""
 
-HANDLERS: Final[dict[ApiKey, str]] = {
-    ApiKey.PRODUCE: "produce",
-    ApiKey.FETCH: "fetch",
-    ApiKey.LIST_OFFSETS: "list_offsets",
-    ApiKey.METADATA: "metadata",
-    ApiKey.OFFSET_COMMIT: "offset_commit",
-    ApiKey.OFFSET_FETCH: "offset_fetch",
-    ApiKey.FIND_COORDINATOR: "find_coordinator",
-    ApiKey.JOIN_GROUP: "join_group",
-    ApiKey.HEARTBEAT: "heartbeat",
-    ApiKey.LEAVE_GROUP: "leave_group",
-    ApiKey.SYNC_GROUP: "sync_group",
-    ApiKey.API_VERSIONS: "api_versions",
-    ApiKey.CREATE_TOPICS: "create_topics",
-    ApiKey.DELETE_TOPICS: "delete_topics",
-    ApiKey.INIT_PRODUCER_ID: "init_producer_id",
-    ApiKey.ADD_PARTITIONS_TO_TXN: "add_partitions_to_txn",
-    ApiKey.ADD_OFFSETS_TO_TXN: "add_offsets_to_txn",
-    ApiKey.END_TXN: "end_txn",
-    ApiKey.TXN_OFFSET_COMMIT: "txn_offset_commit",
-    ApiKey.DESCRIBE_CONFIGS: "describe_configs",
-    ApiKey.DESCRIBE_CLUSTER: "describe_cluster",
-    ApiKey.DESCRIBE_GROUPS: "describe_groups",
-    ApiKey.LIST_GROUPS: "list_groups",
-    ApiKey.DELETE_GROUPS: "delete_groups",
-    ApiKey.OFFSET_DELETE: "offset_delete",
-    ApiKey.CREATE_PARTITIONS: "create_partitions",
-    ApiKey.ALTER_CONFIGS: "alter_configs",
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: "incremental_alter_configs",
-    ApiKey.OFFSET_FOR_LEADER_EPOCH: "offset_for_leader_epoch",
-    ApiKey.DELETE_RECORDS: "delete_records",
-    ApiKey.DESCRIBE_TOPIC_PARTITIONS: "describe_topic_partitions",
-    ApiKey.ALTER_REPLICA_LOG_DIRS: "alter_replica_log_dirs",
-    ApiKey.DESCRIBE_LOG_DIRS: "describe_log_dirs",
-    ApiKey.ELECT_LEADERS: "elect_leaders",
-    ApiKey.UPDATE_FEATURES: "update_features",
-    ApiKey.DESCRIBE_CLIENT_QUOTAS: "describe_client_quotas",
-    ApiKey.DESCRIBE_ACLS: "describe_acls",
-    ApiKey.CREATE_ACLS: "create_acls",
-    ApiKey.DELETE_ACLS: "delete_acls",
-    ApiKey.WRITE_TXN_MARKERS: "write_txn_markers",
-    ApiKey.DESCRIBE_PRODUCERS: "describe_producers",
-    ApiKey.DESCRIBE_TRANSACTIONS: "describe_transactions",
-    ApiKey.LIST_TRANSACTIONS: "list_transactions",
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: "list_partition_reassignments",
-    ApiKey.CONSUMER_GROUP_HEARTBEAT: "consumer_group_heartbeat",
-    ApiKey.CONSUMER_GROUP_DESCRIBE: "consumer_group_describe",
-    ApiKey.LIST_CONFIG_RESOURCES: "list_config_resources",
-    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: "describe_user_scram_credentials",
+class Served(NamedTuple):
+    """How one API is served."""
+
+    module: str
+    """The module in this package that handles it."""
+    is_controller_only: bool = False
+    """Whether only the controller can carry it out: a broker that is not the controller has to
+    forward it. These are the APIs that Kafka's brokers forward (`ApiKeys.forwardable`)."""
+    reads_bytes: bool = False
+    """Whether its handler parses the body and encodes the reply itself."""
+
+
+HANDLERS: Final[dict[ApiKey, Served]] = {
+    ApiKey.PRODUCE: Served("produce", reads_bytes=True),
+    ApiKey.FETCH: Served("fetch", reads_bytes=True),
+    ApiKey.LIST_OFFSETS: Served("list_offsets"),
+    ApiKey.METADATA: Served("metadata"),
+    ApiKey.OFFSET_COMMIT: Served("offset_commit"),
+    ApiKey.OFFSET_FETCH: Served("offset_fetch"),
+    ApiKey.FIND_COORDINATOR: Served("find_coordinator"),
+    ApiKey.JOIN_GROUP: Served("join_group"),
+    ApiKey.HEARTBEAT: Served("heartbeat"),
+    ApiKey.LEAVE_GROUP: Served("leave_group"),
+    ApiKey.SYNC_GROUP: Served("sync_group"),
+    ApiKey.API_VERSIONS: Served("api_versions"),
+    ApiKey.CREATE_TOPICS: Served("create_topics", is_controller_only=True),
+    ApiKey.DELETE_TOPICS: Served("delete_topics", is_controller_only=True),
+    ApiKey.INIT_PRODUCER_ID: Served("init_producer_id"),
+    ApiKey.ADD_PARTITIONS_TO_TXN: Served("add_partitions_to_txn"),
+    ApiKey.ADD_OFFSETS_TO_TXN: Served("add_offsets_to_txn"),
+    ApiKey.END_TXN: Served("end_txn"),
+    ApiKey.TXN_OFFSET_COMMIT: Served("txn_offset_commit"),
+    ApiKey.DESCRIBE_CONFIGS: Served("describe_configs"),
+    ApiKey.DESCRIBE_CLUSTER: Served("describe_cluster"),
+    ApiKey.DESCRIBE_GROUPS: Served("describe_groups"),
+    ApiKey.LIST_GROUPS: Served("list_groups"),
+    ApiKey.DELETE_GROUPS: Served("delete_groups"),
+    ApiKey.OFFSET_DELETE: Served("offset_delete"),
+    ApiKey.CREATE_PARTITIONS: Served("create_partitions", is_controller_only=True),
+    ApiKey.ALTER_CONFIGS: Served("alter_configs", is_controller_only=True),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Served("incremental_alter_configs", is_controller_only=True),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Served("offset_for_leader_epoch"),
+    ApiKey.DELETE_RECORDS: Served("delete_records"),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Served("describe_topic_partitions"),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Served("alter_replica_log_dirs"),
+    ApiKey.DESCRIBE_LOG_DIRS: Served("describe_log_dirs"),
+    ApiKey.ELECT_LEADERS: Served("elect_leaders", is_controller_only=True),
+    ApiKey.UPDATE_FEATURES: Served("update_features", is_controller_only=True),
+    ApiKey.DESCRIBE_CLIENT_QUOTAS: Served("describe_client_quotas"),
+    ApiKey.DESCRIBE_ACLS: Served("describe_acls"),
+    ApiKey.CREATE_ACLS: Served("create_acls", is_controller_only=True),
+    ApiKey.DELETE_ACLS: Served("delete_acls", is_controller_only=True),
+    ApiKey.WRITE_TXN_MARKERS: Served("write_txn_markers"),
+    ApiKey.DESCRIBE_PRODUCERS: Served("describe_producers"),
+    ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions"),
+    ApiKey.LIST_TRANSACTIONS: Served("list_transactions"),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(
+        "list_partition_reassignments", is_controller_only=True
+    ),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Served("consumer_group_heartbeat"),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Served("consumer_group_describe"),
+    ApiKey.LIST_CONFIG_RESOURCES: Served("list_config_resources"),
+    ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Served("describe_user_scram_credentials"),
 }
-"""The module in this package that handles each API. ApiVersions announces exactly these keys."""
+"""The APIs of this broker. ApiVersions announces exactly these keys."""
 
 _found: dict[ApiKey, Api] = {}
 
@@ -77,6 +89,7 @@ def find(key: ApiKey) -> Api | None:
     """Return the handler of `key`, imported on first use; None for an API that is not served."""
     api = _found.get(key)
     if api is None and key in HANDLERS:
-        module = importlib.import_module(f"{__name__}.{HANDLERS[key]}")
-        api = _found[key] = Api(key, module.handle, key in _READ_BYTES)
+        served = HANDLERS[key]
+        module = importlib.import_module(f"{__name__}.{served.module}")
+        api = _found[key] = Api(key, module.handle, served.reads_bytes)
     return api
