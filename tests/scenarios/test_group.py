@@ -197,7 +197,7 @@ class Story:
     def load(self, words: list[str], options: dict[str, str]) -> None:
         """The coordinator was started again, and still reads its log."""
         self.c.in_flight.clear()
-        self.c.processor = replayed(self.c.log, self.c.config, lambda: self.c.topics)
+        self.c.processor = replayed(self.c.log, self.c.config)
 
     def resign(self, words: list[str], options: dict[str, str]) -> None:
         """The partition is led elsewhere."""

@@ -27,6 +27,7 @@ from oncelog.broker.coordination.coordinators import (
     transaction_coordinator,
 )
 from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
+from oncelog.broker.coordination.metadata import metadata_of
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.membership.feed import MetadataFeed
@@ -216,7 +217,6 @@ class Broker:
             self.partitions,
             self.producer_ids,
             self._markers.handle,
-            lambda: self.feed.image.features[TRANSACTION_VERSION],
         )
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()
@@ -224,7 +224,6 @@ class Broker:
             config,
             self.partitions,
             self.producer_ids,
-            lambda: self.image,
             self.meters.groups,
         )
         exits.callback(self.groups.close)
@@ -310,8 +309,9 @@ class Broker:
         unmade = await self.partitions.apply(delta)
         image = self.feed.known.image
         self._markers.apply(image)
-        self.transactions.apply(delta, image)
-        self.groups.apply(delta, image)
+        metadata = metadata_of(image, self.config)
+        self.transactions.apply(delta, image, metadata)
+        self.groups.apply(delta, image, metadata)
         return unmade
 
     def _take_folders(self) -> LogManager:

@@ -6,6 +6,7 @@ coordinator's logic, `event_processor` drives one shard for one partition of an 
 """
 
 from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
 from oncelog.coordinator.shard import (
@@ -15,7 +16,6 @@ from oncelog.coordinator.shard import (
     CoordinatorShard,
     Decision,
     EventContext,
-    FreshProducerId,
     RecordContext,
     Reply,
     Token,
@@ -28,6 +28,7 @@ __all__ = [
     "NOTHING",
     "Append",
     "AppendProducer",
+    "CoordinatorMetadata",
     "CoordinatorRecord",
     "CoordinatorShard",
     "CoordinatorState",
@@ -35,7 +36,6 @@ __all__ = [
     "EndTransactionMarker",
     "EventContext",
     "EventProcessor",
-    "FreshProducerId",
     "Output",
     "RecordContext",
     "RecordToReplay",

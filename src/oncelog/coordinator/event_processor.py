@@ -36,6 +36,7 @@ from collections.abc import Collection, Iterator
 from enum import Enum, auto
 from typing import Generic
 
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
     CoordinatorRecord,
@@ -44,7 +45,6 @@ from oncelog.coordinator.shard import (
     EffectT,
     EventContext,
     EventT,
-    FreshProducerId,
     RecordContext,
     ResultT,
     Token,
@@ -75,12 +75,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def __init__(
         self,
         shard: CoordinatorShard[EventT, ResultT, EffectT],
-        fresh_producer_id: FreshProducerId,
+        metadata: CoordinatorMetadata,
         append_wait_ms_max: int | None = None,
     ) -> None:
         self.shard = shard
         self.state = CoordinatorState.LOADING
-        self._fresh_producer_id = fresh_producer_id
+        self.metadata = metadata
+        """What decisions read of the metadata; the shell replaces it."""
         self._append_wait_ms_max = append_wait_ms_max
         queue_wait_ms_max = PARKED_REQUEST_WAIT_MS_MAX
         self._queue_wait_ms_max = min(queue_wait_ms_max, append_wait_ms_max or queue_wait_ms_max)
@@ -156,7 +157,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     def look(self, event: EventT, now_ms: int) -> ResultT:
         """Answer a question that never waits for an id, and changes nothing."""
         require(self.state is CoordinatorState.ACTIVE, "only a loaded shard is looked at")
-        decision = self.shard.decide(event, EventContext(now_ms, _LOOK, self._fresh_producer_id))
+        decision = self.shard.decide(event, EventContext(now_ms, _LOOK, self.metadata))
         if decision.records or decision.wait or len(decision.replies) != 1:
             raise InvariantViolation(f"{type(event).__name__} is no question (D2)")
         return decision.replies[0].value
@@ -193,6 +194,25 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             _drop_replies(output, (flight.token,))
         if flight.decision.id in self._queues:
             self._drain(flight.decision.id, now_ms, output)
+        return output
+
+    def producer_id_taken(
+        self, append_id: int, producer_id: ProducerId, now_ms: int
+    ) -> Output[ResultT, EffectT]:
+        """Decide an event again that needs a fresh producer id: an append without records."""
+        output: Output[ResultT, EffectT] = Output([], [], [])
+        if self.state is CoordinatorState.RESIGNED:
+            return output
+        flight = self._remove_in_flight(append_id)
+        queued, id_ = flight.parked, flight.decision.id
+        if queued is None or id_ is None:
+            raise InvariantViolation(f"append {append_id} has no event that waits (INV-11)")
+        if not queued.over:
+            event, token = queued.event, queued.token
+            if self._decide(event, token, now_ms, output, queued, producer_id):
+                return output
+            self._finish(queued)
+        self._drain(id_, now_ms, output)
         return output
 
     def delayed(self, append_id: int, now_ms: int) -> None:
@@ -298,7 +318,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     # Internal.
 
     def _context(self, token: Token | None, now_ms: int) -> EventContext:
-        return EventContext(now_ms, token, self._fresh_producer_id)
+        return EventContext(now_ms, token, self.metadata)
 
     def _take(
         self, event: EventT, token: Token | None, now_ms: int, output: Output[ResultT, EffectT]
@@ -328,12 +348,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         now_ms: int,
         output: Output[ResultT, EffectT],
         queued: Queued[EventT] | None,
+        fresh_producer_id: ProducerId | None = None,
     ) -> bool:
         """Decide one event and start its append.
 
         Returns whether the event still waits (as `queued`, or as a new one).
         """
-        context = EventContext(now_ms, token, self._fresh_producer_id)
+        context = EventContext(now_ms, token, self.metadata, fresh_producer_id)
         decision = self.shard.decide(event, context)
         parked = None
         if decision.wait:
@@ -342,11 +363,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             assert id_ is not None
             resume = event if decision.resume is None else decision.resume
             if queued is None:
-                parked = self._queue(resume, token, id_, now_ms, first=bool(decision.records))
+                is_first = bool(decision.records) or decision.needs_producer_id
+                parked = self._queue(resume, token, id_, now_ms, first=is_first)
             else:
                 queued.event = resume
                 parked = queued
-        if decision.records:
+        if decision.records or decision.needs_producer_id:
             self._append(decision, event, token, parked, now_ms, output)
         else:
             output.replies.extend(decision.replies)

@@ -15,7 +15,7 @@ __all__ = ["Append", "Output"]
 class Append:
     """One batch for the internal partition: all of its records are appended, or none.
 
-    `timestamp_ms` is the time of each record.
+    `timestamp_ms` is the time of each record. Without records it asks for a fresh producer id.
     """
 
     append_id: int

@@ -23,9 +23,10 @@ If the append fails, `failed(event, error, context)` replaces steps 4 and 5.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Generic, NamedTuple, Never, TypeAlias, TypeVar
 
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import CLOCK_JUMP_MS_MIN
@@ -36,9 +37,6 @@ Token: TypeAlias = Hashable
 
 A shard only stores and compares it. None means that no request waits.
 """
-
-FreshProducerId: TypeAlias = Callable[[], ProducerId | None]
-"""Returns the next producer id from a durable block (INV-11); None while there is no block."""
 
 EventT = TypeVar("EventT")
 ResultT = TypeVar("ResultT")
@@ -53,13 +51,14 @@ class EventContext:
     """The inputs of a decision besides the event and the state.
 
     `now_ms` is in ms since 1970 (UTC), by a clock that never jumps. `token` identifies the event's
-    request, None for an event without one. `fresh_producer_id` is the only source of new producer
-    ids.
+    request, None for an event without one. `fresh_producer_id` is a producer id that no other
+    decision gets (INV-11), for an event whose decision was that it needs one.
     """
 
     now_ms: int
     token: Token | None
-    fresh_producer_id: FreshProducerId
+    metadata: CoordinatorMetadata
+    fresh_producer_id: ProducerId | None = None
 
 
 @value
@@ -101,6 +100,8 @@ class Decision(NamedTuple, Generic[EventT_co, ResultT_co, EffectT_co]):
       is over; then `resume`, or else the event, is decided. With records as well, they are appended
       first, and the event is the first to be decided after them. A waiting event gets no reply yet:
       `replies` are for other tokens.
+    - `needs_producer_id`, with `wait` and an `id`, has the event decided again with a fresh
+      producer id in its context. If there is none it fails with COORDINATOR_LOAD_IN_PROGRESS.
     """
 
     records: tuple[CoordinatorRecord, ...] = ()
@@ -110,6 +111,7 @@ class Decision(NamedTuple, Generic[EventT_co, ResultT_co, EffectT_co]):
     producer: AppendProducer | None = None
     wait: bool = False
     resume: EventT_co | None = None
+    needs_producer_id: bool = False
 
 
 NOTHING: Decision[Never, Never, Never] = Decision()

@@ -76,8 +76,8 @@ MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
 def _context(store: GroupStore, group_id: str, context: EventContext) -> ConsumerGroupContext:
-    config = store.consumer_config(group_id)
-    return ConsumerGroupContext(context.now_ms, store.topics(), config, store.meter)
+    config = store.consumer_config(group_id, context.metadata)
+    return ConsumerGroupContext(context.now_ms, context.metadata.topics, config, store.meter)
 
 
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
@@ -89,10 +89,10 @@ def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_
             store.timers.set(key, now_ms + change.delay_ms)
 
 
-def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
+def start_timers(store: GroupStore, group: ConsumerGroup, context: EventContext) -> None:
     """Start every member's timers, after the group was loaded or converted."""
     changes = []
-    own_session_ms = store.consumer_config(group.group_id).session_timeout_ms
+    own_session_ms = store.consumer_config(group.group_id, context.metadata).session_timeout_ms
     for member in group.members.values():
         session_ms = own_session_ms
         if member.classic is not None:
@@ -101,7 +101,7 @@ def start_timers(store: GroupStore, group: ConsumerGroup, now_ms: int) -> None:
             delay_ms = member.rebalance_timeout_ms
             changes.append(TimerChange(MemberTimer.REVOCATION, member.member_id, delay_ms))
         changes.append(TimerChange(MemberTimer.SESSION, member.member_id, session_ms))
-    _plan(store, group.group_id, changes, now_ms)
+    _plan(store, group.group_id, changes, context.now_ms)
 
 
 # ConsumerGroupHeartbeat.
@@ -236,7 +236,7 @@ def group_converted(
     group = store.consumer_groups.get(event.group_id)
     classic = store.groups.get(event.group_id)
     if event.generation_id is None and group is not None:
-        start_timers(store, group, context.now_ms)
+        start_timers(store, group, context)
     if event.generation_id is not None and classic is not None:
         for member in classic.members.values():
             store.renew_session(classic, member, context.now_ms)

@@ -8,6 +8,7 @@ generation after that, which no member has: if the coordinator restarts before t
 over, all members have to rejoin. Pure; the callers write.
 """
 
+from oncelog.coordinator.metadata import Topics
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
@@ -22,7 +23,7 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.members import ClassicSide, ConsumerMember, Partitions
 from oncelog.group.consumer.outcome import ConsumerGroupContext, Refusal
 from oncelog.group.consumer.target import Members
-from oncelog.group.consumer.topics import Topics, metadata_hash
+from oncelog.group.consumer.topics import metadata_hash
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 

@@ -18,7 +18,6 @@ It knows no bytes (`records`), no clock and no randomness. Invariants: INV-6 and
 `offsets`, `offset_store`, `sync`.
 """
 
-from collections.abc import Callable
 from typing import Never, assert_never
 
 from oncelog.coordinator.shard import (
@@ -57,7 +56,6 @@ from oncelog.group.consumer.events import (
     Quit,
 )
 from oncelog.group.consumer.group import ConsumerGroup
-from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.failures import coordinator_error, refusal
 from oncelog.group.meter import GroupMeter
@@ -65,8 +63,6 @@ from oncelog.group.states import GroupState
 from oncelog.group.store import (
     DecisionBuilder,
     GroupStore,
-    OwnSettings,
-    no_own_settings,
     refuse_waiting,
 )
 from oncelog.group.timers import TimerKey, TimerKind
@@ -82,11 +78,9 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     def __init__(
         self,
         config: GroupConfig,
-        topics: Callable[[], Topics] = NoTopics,
-        own_settings: OwnSettings = no_own_settings,
         meter: GroupMeter | None = None,
     ) -> None:
-        self.store = GroupStore(config, topics, own_settings, meter)
+        self.store = GroupStore(config, meter)
 
     def id_of(self, event: GroupEvent) -> str | None:
         """Return the group whose transition holds an event back.
@@ -337,7 +331,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         builder = DecisionBuilder(None, context)
         self._plan_sweep(context.now_ms)
         for consumer_group in self.store.consumer_groups.values():
-            consumer_groups.start_timers(self.store, consumer_group, context.now_ms)
+            consumer_groups.start_timers(self.store, consumer_group, context)
             if consumer_group.classic_count:
                 self.store.due.append(DowngradeDue(consumer_group.group_id))
         for group in self.store.groups.values():

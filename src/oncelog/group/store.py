@@ -4,9 +4,10 @@ Each decision function has the form `decide(store, event, context)`. It reads `s
 volatile state there, and returns a decision; it never changes durable state.
 """
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeAlias
+from collections.abc import Iterable
+from typing import Final
 
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.shard import CoordinatorRecord, Decision, EventContext, Reply, Token
 from oncelog.coordinator.timers import Timers
 from oncelog.core.errors import ErrorCode, require
@@ -14,7 +15,6 @@ from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, Pendin
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
 from oncelog.group.meter import GroupMeter
 from oncelog.group.offset_store import OffsetStore
@@ -30,14 +30,6 @@ MEMBER_TIMERS: Final = (
 """The timers of a consumer group's members."""
 
 
-OwnSettings: TypeAlias = Callable[[str], ConsumerGroupConfig | None]
-"""Returns the configs of one group; None if it has none of its own."""
-
-
-def no_own_settings(_: str) -> None:
-    """Return None: no group has its own configs."""
-
-
 class GroupStore:
     """The state of one shard of the group coordinator.
 
@@ -47,15 +39,10 @@ class GroupStore:
     def __init__(
         self,
         config: GroupConfig,
-        topics: Callable[[], Topics] = NoTopics,
-        own_settings: OwnSettings = no_own_settings,
         meter: GroupMeter | None = None,
     ) -> None:
         self.config = config
         self.meter = meter or GroupMeter()
-        self.own_settings = own_settings
-        self.topics = topics
-        """The existing topics."""
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
         """The groups of the new protocol; no id is in both."""
@@ -69,9 +56,10 @@ class GroupStore:
         self.retries: list[GroupEvent] = []
         """Events that are submitted again with the next sweep."""
 
-    def consumer_config(self, group_id: str) -> ConsumerGroupConfig:
+    def consumer_config(self, group_id: str, metadata: CoordinatorMetadata) -> ConsumerGroupConfig:
         """The settings of one consumer group as they are now: its own, else the broker's."""
-        return self.own_settings(group_id) or self.config.consumer
+        own = metadata.group_intervals_ms.get(group_id)
+        return self.config.consumer.with_intervals(own) if own else self.config.consumer
 
     def resume(self, now_ms: int) -> None:
         """Restart the timers that were held back: sessions in full, all others for now."""

@@ -87,7 +87,7 @@ def _add(
     )
     last = store.volatile[metadata.transactional_id].last_producer_epoch
     return Decision(
-        store.propose(Proposal(after, last)),
+        store.propose(context.metadata, Proposal(after, last)),
         replies_to(context.token, _result(event, ErrorCode.none)),
         id=metadata.transactional_id,
     )

@@ -80,7 +80,7 @@ def decide(
         elif partition in volatile.markers_left:
             retries.append((partition, error))
     if not volatile.markers_left:
-        ended = complete_decision(store, metadata, now_ms)
+        ended = complete_decision(store, metadata, context)
         return ended._replace(effects=effects) if effects else ended
     if retries:
         effects += _try_again(store, metadata, retries, now_ms)
@@ -160,7 +160,7 @@ def complete_prepared(
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None or not metadata.state.is_prepared:
         return NOTHING
-    return complete_decision(store, metadata, context.now_ms)
+    return complete_decision(store, metadata, context)
 
 
 def complete_failed(store: TransactionStore, transactional_id: str, now_ms: int) -> None:

@@ -49,6 +49,7 @@ from oncelog.transaction.transitions import (
     EPOCH_BUMP_VERSION,
     coming_ids,
     ending,
+    needs_producer_id,
     prepare,
     prepare_fence,
 )
@@ -96,7 +97,7 @@ def _decide_tv1(
     if event.parked is not None and event.parked.ordinal != ordinal:
         return answer(context, EndTxnResult(ErrorCode.concurrent_transactions))
     prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
-    return _end(store, prepared, context, tells_ids=False)
+    return _end(store, prepared, event, context, tells_ids=False)
 
 
 def _decide_tv2(
@@ -121,7 +122,7 @@ def _decide_tv2(
     if metadata.state is not _S.ONGOING and event.commit:
         return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
     prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
-    return _end(store, prepared, context, tells_ids=True)
+    return _end(store, prepared, event, context, tells_ids=True)
 
 
 def _decide_tv2_prepared(
@@ -168,18 +169,19 @@ def _wait(store: TransactionStore, event: EndTxn) -> TransactionDecision:
 
 def _end(
     store: TransactionStore,
-    prepared: Proposal | ErrorCode,
+    prepared: Proposal | None,
+    event: EndTxn,
     context: EventContext,
     tells_ids: bool,
 ) -> TransactionDecision:
     """Append PREPARE, and reply once it is committed."""
-    if isinstance(prepared, ErrorCode):
-        return answer(context, EndTxnResult(prepared))
+    if prepared is None:
+        return needs_producer_id(event)
     if prepared.after.state is _S.PREPARE_ABORT:
         prepared = Proposal(prepared.after, prepared.last_producer_epoch, OWN_ABORT)
     ids = coming_ids(prepared.after) if tells_ids else ()
     replies = replies_to(context.token, EndTxnResult(ErrorCode.none, *ids))
-    return ending(store, prepared, context.now_ms, replies)
+    return ending(store, prepared, context, replies)
 
 
 def abort_timed_out(
@@ -197,8 +199,8 @@ def abort_timed_out(
         return NOTHING
     cause = f"transaction timeout of {metadata.timeout_ms} ms"
     prepared = prepare_fence(store, metadata, context, cause)
-    if isinstance(prepared, ErrorCode):
-        return NOTHING
-    begun = ending(store, prepared, context.now_ms)
+    if prepared is None:
+        return needs_producer_id(event)
+    begun = ending(store, prepared, context)
     told = notices.aborted(metadata, prepared.after, cause)
     return begun._replace(effects=(*begun.effects, told))

@@ -31,7 +31,12 @@ from oncelog.transaction.events import (
 )
 from oncelog.transaction.states import NO_TIMESTAMP_MS, TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
-from oncelog.transaction.transitions import coming_ids, ending, prepare_fence
+from oncelog.transaction.transitions import (
+    coming_ids,
+    ending,
+    needs_producer_id,
+    prepare_fence,
+)
 
 
 def decide(
@@ -111,9 +116,9 @@ def _create(
     store: TransactionStore, event: InitProducerId, context: EventContext
 ) -> TransactionDecision:
     """Assign a new id its first producer id, at epoch 0; what the producer expected is ignored."""
-    fresh = context.fresh_producer_id()
+    fresh = context.fresh_producer_id
     if fresh is None:
-        return answer(context, InitProducerIdResult(ErrorCode.coordinator_load_in_progress))
+        return needs_producer_id(event)
     new = TransactionMetadata(
         transactional_id=event.transactional_id,
         producer_id=fresh,
@@ -137,13 +142,12 @@ def _fence(
         return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
     cause = notices.takeover(event, is_own=_is_expecting(event))
     prepared = prepare_fence(store, metadata, context, cause)
-    if isinstance(prepared, ErrorCode):
-        store.leave_init(context.token)
-        return answer(context, InitProducerIdResult(prepared))
+    if prepared is None:
+        return needs_producer_id(event)
     parked = event.parked
     require(parked is not None, "an InitProducerId that fences has been parked")
     assert parked is not None
-    begun = ending(store, prepared, context.now_ms)
+    begun = ending(store, prepared, context)
     told = notices.aborted(metadata, prepared.after, cause)
     return begun._replace(
         effects=(*begun.effects, told),
@@ -174,9 +178,9 @@ def _take_over(
         epoch = ProducerEpoch(metadata.producer_epoch + 1)
         after = _emptied(metadata, event, context.now_ms, producer_epoch=epoch)
     else:
-        fresh = context.fresh_producer_id()
+        fresh = context.fresh_producer_id
         if fresh is None:
-            return answer(context, InitProducerIdResult(ErrorCode.coordinator_load_in_progress))
+            return needs_producer_id(event)
         first = ProducerEpoch(0)
         after = _emptied(metadata, event, context.now_ms, producer_id=fresh, producer_epoch=first)
     granted = _grant(store, Proposal(after, last, cause), context)
@@ -236,5 +240,7 @@ def _grant(
     after = proposal.after
     result = InitProducerIdResult(ErrorCode.none, after.producer_id, after.producer_epoch)
     return Decision(
-        store.propose(proposal), replies_to(context.token, result), id=after.transactional_id
+        store.propose(context.metadata, proposal),
+        replies_to(context.token, result),
+        id=after.transactional_id,
     )

@@ -56,7 +56,6 @@ from oncelog.transaction.events import (
 from oncelog.transaction.states import TransactionMetadata
 from oncelog.transaction.store import (
     ExpiriesUntold,
-    FinalizedVersion,
     TransactionConfig,
     TransactionStore,
 )
@@ -88,12 +87,9 @@ class TransactionCoordinatorShard(
         self,
         coordinator_epoch: int,
         config: TransactionConfig | None = None,
-        finalized_version: FinalizedVersion | None = None,
         share: float = 1.0,
     ) -> None:
-        self._store = TransactionStore(
-            coordinator_epoch, config or TransactionConfig(), finalized_version
-        )
+        self._store = TransactionStore(coordinator_epoch, config or TransactionConfig())
         self._sweeps = timers.Sweeps(self._store, share)
 
     @property

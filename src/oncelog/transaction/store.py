@@ -20,10 +20,11 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.shard import (
     CoordinatorRecord,
     RecordContext,
@@ -45,13 +46,6 @@ from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.life import OWN_ABORT, Cause, Lives, wide_move
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
-FinalizedVersion: TypeAlias = Callable[[], int]
-"""Returns the current finalized level of `transaction.version`.
-
-It determines how the coordinator's own aborts bump, and the version of its records; a request's
-version determines its own, as in Kafka.
-"""
-
 
 @value
 class TransactionConfig:
@@ -65,8 +59,6 @@ class TransactionConfig:
     """`transactional.id.expiration.ms`"""
     expire_interval_ms: int = 3_600_000
     """`transaction.remove.expired.transaction.cleanup.interval.ms`"""
-    transaction_version: int = 2
-    """The level of `transaction.version` where no finalized level is known."""
 
 
 @dataclass(slots=True)
@@ -121,11 +113,9 @@ class TransactionStore:
         self,
         coordinator_epoch: int,
         config: TransactionConfig,
-        finalized_version: FinalizedVersion | None = None,
     ) -> None:
         self.coordinator_epoch = coordinator_epoch
         self.config = config
-        self.finalized_version = finalized_version or (lambda: config.transaction_version)
         self.transactions: dict[str, TransactionMetadata] = {}
         self.ongoing: dict[str, None] = {}
         self.to_complete: Timers[str] = Timers()
@@ -141,11 +131,13 @@ class TransactionStore:
 
     # Deciding.
 
-    def propose(self, *moves: Proposal) -> tuple[CoordinatorRecord, ...]:
+    def propose(
+        self, metadata: CoordinatorMetadata, *moves: Proposal
+    ) -> tuple[CoordinatorRecord, ...]:
         """Encode moves of one id as records; keep their volatile part until they are committed."""
         proposed: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
-            proposed += (records.encode(move.after, self.finalized_version()),)
+            proposed += (records.encode(move.after, metadata.transaction_version),)
         self._proposed[proposed[0].key] = tuple(zip(proposed, moves, strict=True))
         return proposed
 

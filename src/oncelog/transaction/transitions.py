@@ -8,10 +8,15 @@ names a fresh producer id and COMPLETE switches to it, with epoch 0.
 from dataclasses import replace
 
 from oncelog.coordinator.shard import Decision, EventContext, Reply
-from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_MAX
-from oncelog.transaction.events import TransactionDecision, TransactionResult
+from oncelog.transaction.events import (
+    AbortTimedOut,
+    EndTxn,
+    InitProducerId,
+    TransactionDecision,
+    TransactionResult,
+)
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
 
@@ -25,11 +30,10 @@ def prepare(
     commit: bool,
     version: int,
     context: EventContext,
-) -> Proposal | ErrorCode:
+) -> Proposal | None:
     """Plan the end that a client requests, under TV1 or TV2.
 
-    Returns COORDINATOR_LOAD_IN_PROGRESS (retriable) if a fresh producer id is needed and there is
-    no block.
+    None if that needs a fresh producer id (`needs_producer_id`).
     """
     state = TransactionState.PREPARE_COMMIT if commit else TransactionState.PREPARE_ABORT
     volatile = store.volatile[metadata.transactional_id]
@@ -44,10 +48,9 @@ def prepare(
         return Proposal(plain, volatile.last_producer_epoch)
     next_producer_id = NO_PRODUCER_ID
     if metadata.is_epoch_exhausted:
-        fresh = context.fresh_producer_id()
-        if fresh is None:
-            return ErrorCode.coordinator_load_in_progress
-        next_producer_id = fresh
+        if context.fresh_producer_id is None:
+            return None
+        next_producer_id = context.fresh_producer_id
     begins = metadata.state.is_at_rest
     bumped = moved(
         metadata,
@@ -63,18 +66,18 @@ def prepare(
 
 def prepare_fence(
     store: TransactionStore, metadata: TransactionMetadata, context: EventContext, cause: str
-) -> Proposal | ErrorCode:
+) -> Proposal | None:
     """Plan the coordinator's own abort, which fences the producer of an open transaction (INV-5).
 
     One bump does both, also under TV2 (KAFKA-19367). If the append fails, no state changes: the
     next attempt uses the same epoch, which no client has seen. The last epoch is not bumped further
-    (KAFKA-20090).
+    (KAFKA-20090). None if that needs a fresh producer id.
     """
     fencing = moved(metadata, TransactionState.PREPARE_EPOCH_FENCE, context.now_ms)
-    version = store.finalized_version()
+    version = context.metadata.transaction_version
     if version >= EPOCH_BUMP_VERSION:
         ending = prepare(store, fencing, commit=False, version=version, context=context)
-        return ending if isinstance(ending, ErrorCode) else replace(ending, cause=cause)
+        return ending and replace(ending, cause=cause)
     aborted = moved(
         fencing,
         TransactionState.PREPARE_ABORT,
@@ -102,10 +105,15 @@ def complete(metadata: TransactionMetadata, now_ms: int) -> TransactionMetadata:
     )
 
 
+def needs_producer_id(event: EndTxn | InitProducerId | AbortTimedOut) -> TransactionDecision:
+    """Return the decision to decide the event again, with a fresh producer id."""
+    return Decision(id=event.transactional_id, wait=True, resume=event, needs_producer_id=True)
+
+
 def ending(
     store: TransactionStore,
     prepared: Proposal,
-    now_ms: int,
+    context: EventContext,
     replies: tuple[Reply[TransactionResult], ...] = (),
 ) -> TransactionDecision:
     """Return the decision that starts an end: PREPARE, then replies and markers.
@@ -115,9 +123,10 @@ def ending(
     id_ = prepared.after.transactional_id
     if prepared.after.partitions:
         markers = store.markers(prepared.after, prepared.after.partitions)
-        return Decision(store.propose(prepared), replies, (markers,), id_)
-    both = (prepared, Proposal(complete(prepared.after, now_ms), prepared.last_producer_epoch))
-    return Decision(store.propose(*both), replies, id=id_)
+        return Decision(store.propose(context.metadata, prepared), replies, (markers,), id_)
+    completed = complete(prepared.after, context.now_ms)
+    both = (prepared, Proposal(completed, prepared.last_producer_epoch))
+    return Decision(store.propose(context.metadata, *both), replies, id=id_)
 
 
 def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch]:
@@ -128,12 +137,13 @@ def coming_ids(prepared: TransactionMetadata) -> tuple[ProducerId, ProducerEpoch
 
 
 def complete_decision(
-    store: TransactionStore, metadata: TransactionMetadata, now_ms: int
+    store: TransactionStore, metadata: TransactionMetadata, context: EventContext
 ) -> TransactionDecision:
     """Return the decision that completes a prepared transaction."""
     last = store.volatile[metadata.transactional_id].last_producer_epoch
-    proposal = Proposal(complete(metadata, now_ms), last)
-    return Decision(store.propose(proposal), id=metadata.transactional_id)
+    proposal = Proposal(complete(metadata, context.now_ms), last)
+    records = store.propose(context.metadata, proposal)
+    return Decision(records, id=metadata.transactional_id)
 
 
 def _next_epoch(metadata: TransactionMetadata) -> ProducerEpoch:

@@ -127,7 +127,7 @@ class Narrator(Context):
         self.log.clear()
         self.results.clear()
         self.markers.clear()
-        self.config = TransactionConfig(transaction_version=version)
+        self.server_version = version
         self._next_producer_id = int(FIRST_PRODUCER_ID)
         self._next_token = 1
         self.load()

@@ -5,19 +5,18 @@ can crash and replay. Markers stand in the log too.
 """
 
 import struct
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from oncelog.coordinator import Append, CoordinatorRecord, RecordContext
+from oncelog.coordinator import Append, CoordinatorMetadata, CoordinatorRecord, RecordContext
+from oncelog.coordinator.metadata import NoTopics, Topics
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group import events as e
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
-from oncelog.group.consumer.topics import NoTopics, Topics
 from oncelog.group.decision import GroupEvent
 from oncelog.group.meter import GroupMeter
 from oncelog.group.results import (
@@ -75,7 +74,7 @@ class Context:
         self.next_token = 0
         self.next_id = 0
         self.meter = GroupMeter()
-        shard = GroupCoordinatorShard(self.config, lambda: self.topics, meter=self.meter)
+        shard = GroupCoordinatorShard(self.config, self.meter)
         self.processor = processor_of(shard, APPEND_WAIT_MS_MAX)
         self.processor.activate(self.now_ms)
 
@@ -97,6 +96,7 @@ class Context:
         self.next_token += 1
         token = self.next_token
         self.asked[token] = event
+        self.show()
         self.handle(self.processor.submit(event, token, self.now_ms))
         return token
 
@@ -107,7 +107,12 @@ class Context:
         if after is not None:
             self.submit_silently(after)
 
+    def show(self) -> None:
+        """Give the processor the topics as they are now."""
+        self.processor.metadata = CoordinatorMetadata(self.topics)
+
     def submit_silently(self, event: GroupEvent) -> None:
+        self.show()
         self.handle(self.processor.submit(event, None, self.now_ms))
 
     def handle(self, output: AnyOutput) -> None:
@@ -146,6 +151,7 @@ class Context:
 
     def advance(self, ms: int) -> None:
         """Let virtual time pass, stopping at every deadline."""
+        self.show()
         end_ms = self.now_ms + ms
         while (due_ms := self.processor.next_deadline_ms()) is not None and due_ms <= end_ms:
             self.now_ms = max(self.now_ms, due_ms)
@@ -155,7 +161,7 @@ class Context:
     def restart(self) -> None:
         """Crash, and replay what is in the log."""
         self.in_flight.clear()
-        self.processor = replayed(self.log, self.config, lambda: self.topics, self.meter)
+        self.processor = replayed(self.log, self.config, self.meter)
         self.processor.activate(self.now_ms)
 
     # Requests, in short.
@@ -334,11 +340,10 @@ def topic_deleted(topic_id: UUID) -> e.TopicsDeleted:
 def replayed(
     log: list[Written | Marker],
     config: GroupConfig,
-    topics: Callable[[], Topics] = NoTopics,
     meter: GroupMeter | None = None,
 ) -> AnyProcessor:
     """A processor that has read the log, not yet activated."""
-    processor = processor_of(GroupCoordinatorShard(config, topics, meter=meter))
+    processor = processor_of(GroupCoordinatorShard(config, meter))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
             producer_id = ProducerId(item.producer_id)

@@ -6,7 +6,14 @@ answer on demand.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from oncelog.coordinator import Append, CoordinatorRecord, EventProcessor, Output, RecordContext
+from oncelog.coordinator import (
+    Append,
+    CoordinatorMetadata,
+    CoordinatorRecord,
+    EventProcessor,
+    Output,
+    RecordContext,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import records
@@ -55,6 +62,8 @@ class Context:
     """
 
     version: int = 2
+    server_version: int = 2
+    """The finalized level of `transaction.version`."""
     config: TransactionConfig = field(default_factory=TransactionConfig)
     coordinator_epoch: int = 3
     holds: bool = False
@@ -75,7 +84,8 @@ class Context:
     def load(self) -> None:
         """Start a leadership: a fresh shard, replayed from the log, activated."""
         shard = TransactionCoordinatorShard(self.coordinator_epoch, self.config)
-        self.processor = EventProcessor(shard, self.fresh_producer_id)
+        metadata = CoordinatorMetadata(transaction_version=self.server_version)
+        self.processor = EventProcessor(shard, metadata)
         for offset, (entry, timestamp_ms) in enumerate(self.log):
             self.processor.replay(entry, RecordContext(Offset(offset), timestamp_ms))
         self.run(self.processor.activate(self.now_ms))
@@ -107,10 +117,20 @@ class Context:
             assert isinstance(effect, SendMarkers)
             self.markers.append(effect)
         for append in output.appends:
-            if self.holds:
+            if not append.records:
+                self.give_producer_id(append)
+            elif self.holds:
                 self.held.append(append)
             else:
                 self.commit(append)
+
+    def give_producer_id(self, append: Append) -> None:
+        fresh = self.fresh_producer_id()
+        if fresh is None:
+            error = ErrorCode.coordinator_load_in_progress
+            self.run(self.processor.append_failed(append.append_id, error, self.now_ms))
+        else:
+            self.run(self.processor.producer_id_taken(append.append_id, fresh, self.now_ms))
 
     def commit(self, append: Append) -> None:
         base = Offset(len(self.log))

@@ -29,7 +29,6 @@ from oncelog.transaction.events import (
     TransactionEvent,
 )
 from oncelog.transaction.states import LEGAL_PREVIOUS, TransactionMetadata, TransactionState
-from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import ID, OFFSETS, P0, Context
 
 __all__ = ["STEPS", "FarStage", "Impossible", "Stage"]
@@ -163,7 +162,7 @@ class Stage(Context):
         self.reported: list[SendMarkers] = []
         self.checked_count = 0
         self.last: TransactionMetadata | None = None
-        self.config = TransactionConfig(transaction_version=self.version)
+        self.server_version = self.version
         super().__post_init__()
 
     # --- who

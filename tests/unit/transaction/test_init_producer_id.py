@@ -142,7 +142,7 @@ def test_an_open_transaction_is_fenced_and_aborted_and_one_answer_follows(
     server_version: int, is_known: bool
 ) -> None:
     """D7, and KAFKA-19367: the abort bumps the epoch once, the takeover a second time."""
-    context = Context(config=TransactionConfig(transaction_version=server_version))
+    context = Context(server_version=server_version)
     context.go_to(S.ONGOING)
     takeover = context.start_init(*((FIRST, 0) if is_known else (-1, -1)))
     assert takeover not in context.results
@@ -221,7 +221,7 @@ def test_a_request_that_cannot_win_does_not_fence_the_takeover_that_waits(
     server_version: int, producer_id: int, epoch: int, timeout_ms: int, error: ErrorCode
 ) -> None:
     """Apache Kafka lets the takeover win."""
-    context = Context(config=TransactionConfig(transaction_version=server_version))
+    context = Context(server_version=server_version)
     context.init()
     context.init()
     context.go_to(S.ONGOING)
@@ -404,7 +404,7 @@ def test_used_up_epochs_bring_a_fresh_producer_id(is_known: bool) -> None:
 def test_kafka_20090_an_open_transaction_at_the_last_epochs_is_still_fenced(
     server_version: int, epoch: int
 ) -> None:
-    context = Context(config=TransactionConfig(transaction_version=server_version))
+    context = Context(server_version=server_version)
     context.go_to(S.ONGOING)
     context.force_epoch(epoch)
     takeover = context.start_init()

@@ -59,8 +59,10 @@ class CrashingCoordinator(RuleBasedStateMachine):
 
     @initialize(version=st.sampled_from([1, 2]), exhausted=st.booleans())
     def start(self, version: int, exhausted: bool) -> None:
-        config = TransactionConfig(transaction_version=version, abort_interval_ms=100)
-        self.context = Coordinator(version=version, config=config, holds=True)
+        config = TransactionConfig(abort_interval_ms=100)
+        self.context = Coordinator(
+            version=version, server_version=version, config=config, holds=True
+        )
         if exhausted:
             for id_ in IDS:
                 fresh = self.context.fresh_producer_id()

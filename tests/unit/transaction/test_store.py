@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from oncelog.coordinator import RecordContext
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.core.ids import NO_PRODUCER_EPOCH, Offset, ProducerEpoch
 from oncelog.transaction import records
 from oncelog.transaction.store import Proposal, TransactionConfig, TransactionStore
@@ -14,7 +15,7 @@ def test_inv5_a_record_of_another_leadership_leaves_the_last_epoch_to_the_same_p
     context.init()
     metadata = context.metadata
     store = TransactionStore(3, TransactionConfig())
-    (own,) = store.propose(Proposal(metadata, ProducerEpoch(4)))
+    (own,) = store.propose(CoordinatorMetadata(), Proposal(metadata, ProducerEpoch(4)))
     at = RecordContext(Offset(0), context.now_ms)
     store.replay(own, at)
     store.replay(records.encode(metadata), at)

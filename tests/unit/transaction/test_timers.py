@@ -33,7 +33,7 @@ def test_a_transaction_beyond_its_timeout_is_aborted_and_its_producer_fenced(
     server_version: int, version: int
 ) -> None:
     """INV-5. The coordinator's own abort bumps the epoch under either protocol."""
-    context = Context(version=version, config=TransactionConfig(transaction_version=server_version))
+    context = Context(version=version, server_version=server_version)
     context.init(timeout_ms=SWEEP_MS)
     context.add(P0)
     context.tick(SWEEP_MS)

@@ -15,15 +15,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, Protocol, TypeVar
 
+from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.partition import Partition
 from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorShard,
     EffectT,
     EventT,
-    FreshProducerId,
     ResultT,
 )
 from oncelog.core.errors import ErrorCode
@@ -47,7 +48,8 @@ class Host(Protocol[EventT, ResultT, EffectT]):
     wall_clock: Clock
     loop: asyncio.AbstractEventLoop
     append_wait_ms_max: int | None
-    fresh_producer_id: FreshProducerId
+    metadata: CoordinatorMetadata
+    producer_ids: ProducerIds
     effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None]
 
     def report(self, error: Exception) -> None:
@@ -80,7 +82,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
-        self.processor = EventProcessor(shard, host.fresh_producer_id, host.append_wait_ms_max)
+        self.processor = EventProcessor(shard, host.metadata, host.append_wait_ms_max)
         self._host = host
         self._outputs: deque[Output[ResultT, EffectT]] = deque()
         self._running = False
@@ -167,6 +169,9 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             )
 
     def _write(self, append: Append) -> None:
+        if not append.records:
+            self._take_producer_id(append)
+            return
         partition = self.partition
         state = partition.state
         if not state.is_leader:
@@ -197,6 +202,17 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._host.clock.now_ms()
         self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
+
+    def _take_producer_id(self, append: Append) -> None:
+        """Give a fresh producer id to the decision that needs one (INV-11)."""
+        now_ms = self._now_ms
+        fresh = self._host.producer_ids.take()
+        if fresh is None:
+            error = ErrorCode.coordinator_load_in_progress
+            self._outputs.append(self.processor.append_failed(append.append_id, error, now_ms))
+        else:
+            again = self.processor.producer_id_taken(append.append_id, fresh, now_ms)
+            self._outputs.append(again)
 
     def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
         """Complete an append below the high watermark; after lost leadership `resign` does."""

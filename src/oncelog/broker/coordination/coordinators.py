@@ -10,8 +10,7 @@ the start: importing their many small classes takes a third of a broker's start.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
 from oncelog.broker.coordination.context import CoordinatorContext
@@ -23,7 +22,6 @@ from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list, as_str
 from oncelog.core.errors import InvariantViolation
-from oncelog.core.group_keys import group_interval_ms
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import (
     COORDINATOR_APPEND_BYTES_MAX,
@@ -34,7 +32,6 @@ from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
-    from oncelog.group.consumer.settings import ConsumerGroupConfig
     from oncelog.group.decision import GroupEvent, GroupResult
     from oncelog.group.events import TopicsDeleted
     from oncelog.group.meter import GroupMeter
@@ -98,7 +95,6 @@ def transaction_coordinator(
     partitions: PartitionManager,
     producer_ids: ProducerIds,
     effect_handler: Callable[[TransactionContext, TransactionEffect], None],
-    finalized_version: Callable[[], int],
 ) -> TransactionRuntime:
     """Build the transaction coordinator; its epoch is the leader epoch of its partition."""
     count = config.get_int("transaction.state.log.num.partitions")
@@ -109,7 +105,6 @@ def transaction_coordinator(
         return TransactionCoordinatorShard(
             partition.state.leader_epoch,
             transaction_config(config),
-            finalized_version,
             (partition.topic_partition.partition % count + 1) / count,
         )
 
@@ -119,7 +114,7 @@ def transaction_coordinator(
         partitions=partitions,
         make_shard=make_shard,
         effect_handler=effect_handler,
-        fresh_producer_id=producer_ids.take,
+        producer_ids=producer_ids,
     )
 
 
@@ -127,27 +122,15 @@ def group_coordinator(
     config: BrokerConfig,
     partitions: PartitionManager,
     producer_ids: ProducerIds,
-    image: Callable[[], MetadataImage],
     meter: GroupMeter,
 ) -> GroupRuntime:
-    """Build the group coordinator. It receives deleted topics, whose offsets it deletes.
-
-    `image` returns the applied metadata.
-    """
+    """Build the group coordinator. It receives deleted topics, whose offsets it deletes."""
 
     def make_shard(partition: Partition) -> GroupCoordinatorShard:
-        from oncelog.broker.coordination.topics import topics_of
         from oncelog.group.shard import GroupCoordinatorShard
 
         settings = group_config(config, partition.log.config.max_message_bytes)
-
-        def own_settings(group_id: str) -> ConsumerGroupConfig | None:
-            overrides = image().group_configs.get(group_id)
-            if overrides is None:
-                return None
-            return own_group_config(config, settings.consumer, overrides)
-
-        return GroupCoordinatorShard(settings, topics_of(image), own_settings, meter)
+        return GroupCoordinatorShard(settings, meter)
 
     return CoordinatorRuntime(
         CONSUMER_OFFSETS_TOPIC,
@@ -155,7 +138,7 @@ def group_coordinator(
         partitions=partitions,
         make_shard=make_shard,
         effect_handler=_no_effects,
-        fresh_producer_id=producer_ids.take,
+        producer_ids=producer_ids,
         topics_deleted=_topics_deleted,
         append_wait_ms_max=config.get_int("offsets.commit.timeout.ms"),
     )
@@ -247,21 +230,5 @@ def group_config(config: BrokerConfig, max_message_bytes: int) -> GroupConfig:
                 as_str(config.get("group.consumer.migration.policy")).lower()
             ),
             assignors=as_list(config.get("group.consumer.assignors")),
-        ),
-    )
-
-
-def own_group_config(
-    config: BrokerConfig, common: ConsumerGroupConfig, overrides: Mapping[str, str]
-) -> ConsumerGroupConfig:
-    """Return the configs of a consumer group that has its own."""
-    return replace(
-        common,
-        session_timeout_ms=group_interval_ms(config, overrides, "consumer.session.timeout.ms"),
-        heartbeat_interval_ms=group_interval_ms(
-            config, overrides, "consumer.heartbeat.interval.ms"
-        ),
-        assignment_interval_ms=group_interval_ms(
-            config, overrides, "consumer.assignment.interval.ms"
         ),
     )

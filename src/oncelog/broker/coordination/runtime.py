@@ -19,15 +19,16 @@ from typing import Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.context import CoordinatorContext
 from oncelog.broker.coordination.loading import load
+from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, MetadataImage, TopicImage
 from oncelog.coordinator.event_processor import CoordinatorState
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.shard import (
     CoordinatorShard,
     EffectT,
     EventT,
-    FreshProducerId,
     ResultT,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -68,7 +69,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         partitions: PartitionManager,
         make_shard: Callable[[Partition], CoordinatorShard[EventT, ResultT, EffectT]],
         effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None],
-        fresh_producer_id: FreshProducerId,
+        producer_ids: ProducerIds,
         topics_deleted: Callable[[MetadataImage, Deletions], EventT] | None = None,
         append_wait_ms_max: int | None = None,
     ) -> None:
@@ -80,12 +81,13 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self._disk = partitions.disk
         self._topics_deleted = topics_deleted
         self._image = MetadataImage(cluster_id="")
+        self.metadata = CoordinatorMetadata()
         self.loop = asyncio.get_running_loop()
         self.effect_handler = effect_handler
         self._partition_count_default = partition_count_default
         self._partition_count = partition_count_default
         self.make_shard = make_shard
-        self.fresh_producer_id = fresh_producer_id
+        self.producer_ids = producer_ids
         self.append_wait_ms_max = append_wait_ms_max
         self._coordinators: dict[int, CoordinatorContext[EventT, ResultT, EffectT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
@@ -173,13 +175,17 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             if coordinator.processor.state is CoordinatorState.ACTIVE:
                 coordinator.submit(event)
 
-    def apply(self, delta: ImageDelta, image: MetadataImage) -> None:
+    def apply(self, delta: ImageDelta, image: MetadataImage, metadata: CoordinatorMetadata) -> None:
         """Follow the metadata `image`, by its `delta` from the last one.
+
+        `metadata` is what shards read of it.
 
         Called after the partitions followed it, so that they exist when a loaded shard sends
         markers.
         """
-        before, self._image = self._image, image
+        before, self._image, self.metadata = self._image, image, metadata
+        for coordinator in self._coordinators.values():
+            coordinator.processor.metadata = metadata
         named = _newly_named(image.deleted, before.deleted)
         if named and self._topics_deleted is not None:
             self.broadcast(self._topics_deleted(image, named))
@@ -193,14 +199,13 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             partition = self._partitions.get(self.topic, index)
             if partition is not None and not partition.state.is_leader:
                 partition = None
-            coordinator = self._coordinators.get(index)
-            if coordinator is not None and (
-                coordinator.partition is not partition
-                or coordinator.leader_epoch != partition.state.leader_epoch
+            led = self._coordinators.get(index)
+            if led is not None and (
+                led.partition is not partition or led.leader_epoch != partition.state.leader_epoch
             ):
-                self._resigned(coordinator)
-                coordinator = None
-            if coordinator is None and partition is not None:
+                self._resigned(led)
+                led = None
+            if led is None and partition is not None:
                 self._elected(partition)
 
     def _elected(self, partition: Partition) -> None:

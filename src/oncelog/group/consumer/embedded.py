@@ -7,9 +7,9 @@ to 3. A newer version is read as 3, which is its prefix.
 from dataclasses import dataclass
 from typing import Annotated, Final
 
+from oncelog.coordinator.metadata import Topics
 from oncelog.core.errors import ProtocolError
 from oncelog.group.consumer.members import Partitions, TopicIdPartition
-from oncelog.group.consumer.topics import Topics
 from oncelog.protocol.codec import reader, writer
 from oncelog.protocol.fields import Bytes, Int32, String, Versions
 from oncelog.protocol.wire import INT16

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
+from oncelog.coordinator.metadata import Topics
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import value
@@ -11,7 +12,6 @@ from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import TimerChange
-from oncelog.group.consumer.topics import Topics
 from oncelog.group.meter import GroupMeter
 from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 

@@ -1,6 +1,7 @@
 """Defines the configs of consumer groups, under Kafka's names (D10), as plain values."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -38,3 +39,12 @@ class ConsumerGroupConfig:
     assignors: tuple[str, ...] = ("uniform", "range")
     """The first is the default."""
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+    def with_intervals(self, own_ms: Mapping[str, int]) -> "ConsumerGroupConfig":
+        """Return the configs of a group that has these intervals of its own, by Kafka's keys."""
+        return replace(
+            self,
+            session_timeout_ms=own_ms["consumer.session.timeout.ms"],
+            heartbeat_interval_ms=own_ms["consumer.heartbeat.interval.ms"],
+            assignment_interval_ms=own_ms["consumer.assignment.interval.ms"],
+        )

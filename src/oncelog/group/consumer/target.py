@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from typing import Self
 from uuid import UUID
 
+from oncelog.coordinator.metadata import Topics
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.group.consumer import records
 from oncelog.group.consumer.assignors import ASSIGNORS, GroupSpec, MemberSpec
 from oncelog.group.consumer.group import ConsumerGroup, ResolvedRegex, subscribed_names
 from oncelog.group.consumer.members import ConsumerMember, Partitions
-from oncelog.group.consumer.topics import Topics, found
+from oncelog.group.consumer.topics import found
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,56 +1,10 @@
-"""Defines the view of the cluster's topics that a group needs."""
+"""Finds the topics that a group subscribes to, and tells whether they have changed."""
 
 import hashlib
 from collections.abc import Iterable
-from typing import NamedTuple, Protocol
 from uuid import UUID
 
-
-class Topic(NamedTuple):
-    """One existing topic."""
-
-    name: str
-    topic_id: UUID
-    partition_count: int
-
-
-class Topics(Protocol):
-    """All topics at one revision of the metadata. Immutable."""
-
-    @property
-    def revision(self) -> int:
-        """The revision of the metadata, which grows with each change."""
-        ...
-
-    def names(self) -> Iterable[str]:
-        """The names of all topics."""
-        ...
-
-    def find(self, name: str) -> Topic | None:
-        """Return the topic of that name, if it exists."""
-        ...
-
-    def find_id(self, topic_id: UUID) -> Topic | None:
-        """Return the topic of that id, if it exists."""
-        ...
-
-
-class NoTopics:
-    """A cluster without topics."""
-
-    revision = 0
-
-    def names(self) -> Iterable[str]:
-        """Return no names."""
-        return ()
-
-    def find(self, name: str) -> Topic | None:
-        """Return None."""
-        return None
-
-    def find_id(self, topic_id: UUID) -> Topic | None:
-        """Return None."""
-        return None
+from oncelog.coordinator.metadata import Topic, Topics
 
 
 def found(topics: Topics, names: Iterable[str]) -> dict[UUID, Topic]:

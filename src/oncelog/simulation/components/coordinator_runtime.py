@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
 from oncelog.coordinator import (
+    CoordinatorMetadata,
     CoordinatorRecord,
     EndTransactionMarker,
     EventProcessor,
@@ -70,7 +71,7 @@ class _ProcessorLife:
         self._rng = rng
         wait_ms = rng.choice((None, 300, 5_000, 9_000))
         self._toy = Toy()
-        self._real = make(self._toy, lambda: None, wait_ms)
+        self._real = make(self._toy, CoordinatorMetadata(), wait_ms)
         self._due = ExpectedProcessor(wait_ms)
         self._now_ms = 1_000_000
         self._ids = ("a", "b", "c")[: rng.choice((1, 2, 3))]

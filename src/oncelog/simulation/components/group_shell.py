@@ -7,10 +7,10 @@ from typing import Never
 from uuid import UUID
 
 from oncelog.coordinator import CoordinatorRecord, EventProcessor, Output, RecordContext
+from oncelog.coordinator.metadata import CoordinatorMetadata, Topic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.group.config import GroupConfig
-from oncelog.group.consumer.topics import Topic
 from oncelog.group.decision import GroupEvent, GroupResult
 from oncelog.group.shard import GroupCoordinatorShard
 
@@ -71,9 +71,9 @@ class GroupShell:
 
     def begin(self) -> None:
         """Load the log: as a restarted broker does."""
-        self.shard = self._make(self._config, lambda: self.topics)
+        self.shard = self._make(self._config)
         self._processor: EventProcessor[GroupEvent, GroupResult, Never] = EventProcessor(
-            self.shard, lambda: None
+            self.shard, CoordinatorMetadata(self.topics)
         )
         for offset, (record, timestamp_ms) in enumerate(self._log):
             self._processor.replay(record, RecordContext(Offset(offset), timestamp_ms))
@@ -82,6 +82,7 @@ class GroupShell:
     def ask(self, event: GroupEvent) -> GroupResult:
         """Return the answer to a request."""
         self._count += 1
+        self._processor.metadata = CoordinatorMetadata(self.topics)
         self._carry_out(self._processor.submit(event, self._count, self.now_ms))
         self._run_due()
         return self._replies.pop(self._count)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from oncelog.coordinator import (
     AppendProducer,
+    CoordinatorMetadata,
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
@@ -348,7 +349,7 @@ class ExpectedProcessor:
         elif len(queue) >= PARKED_REQUESTS_PER_ID_COUNT_MAX and token is not None and not ahead:
             self._fail(event, token, ErrorCode.concurrent_transactions)
         else:
-            context = EventContext(now_ms, token, lambda: None)
+            context = EventContext(now_ms, token, CoordinatorMetadata())
             self._wait(self.toy.park(event, context), token, now_ms, first=ahead)
 
     def _wait(self, event: ToyEvent, token: Token | None, now_ms: int, *, first: bool) -> _Waiting:
@@ -361,7 +362,7 @@ class ExpectedProcessor:
     def _decide(
         self, event: ToyEvent, token: Token | None, now_ms: int, waits: _Waiting | None
     ) -> bool:
-        decision = self.toy.decide(event, EventContext(now_ms, token, lambda: None))
+        decision = self.toy.decide(event, EventContext(now_ms, token, CoordinatorMetadata()))
         stays = None
         if decision.wait:
             later = decision.resume or event

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.shard import EventContext
 from oncelog.simulation.duties.known import IdState
 from oncelog.simulation.duties.moves import AT_REST, EPOCHS_USED_UP, ONGOING, PREPARED
@@ -52,7 +53,7 @@ def told(
     duties: TransactionDuties, shard: TransactionCoordinatorShard, periods: Periods, now_ms: int
 ) -> Iterator[Complaint]:
     """Ask for every id, and for lists of them."""
-    context = EventContext(now_ms, "audit", lambda: None)
+    context = EventContext(now_ms, "audit", CoordinatorMetadata())
     owed_count = sum(len(known.owed) for known in duties.known.values())
     if shard.owed_markers_count != owed_count:
         yield "a marker", f"{shard.owed_markers_count} are counted as owed, {owed_count} are"

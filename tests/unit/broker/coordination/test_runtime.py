@@ -14,6 +14,7 @@ from oncelog.broker.coordination.context import CoordinatorContext
 from oncelog.broker.coordination.runtime import CoordinatorRuntime
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorRecord,
@@ -38,7 +39,6 @@ from tests.unit.broker.support import (
     assignment,
     make_partition,
 )
-from tests.unit.coordinator.support import no_producer_id
 
 OTHER = 2
 PRODUCER = ProducerId(5)
@@ -137,7 +137,7 @@ class Bench:
             partitions=partitions,
             make_shard=self._make,
             effect_handler=lambda _led, effect: self.effects.append(effect),
-            fresh_producer_id=no_producer_id,
+            producer_ids=partitions,
             topics_deleted=lambda _image, names: Put("topics", " ".join(sorted(names)).encode()),
         )
 
@@ -150,7 +150,9 @@ class Bench:
 
     def follow(self, runtime: MemoryRuntime | None = None) -> None:
         topic = TopicImage(TOPIC, TOPIC_ID, (PartitionImage(ME, 0, (ME,), (ME,)),))
-        (runtime or self.runtime).apply(ImageDelta(changed=(topic,)), self.image(topic))
+        (runtime or self.runtime).apply(
+            ImageDelta(changed=(topic,)), self.image(topic), CoordinatorMetadata()
+        )
 
     def elect_again(self, epoch: int = 1) -> None:
         self.partition.assign(assignment(epoch=epoch), 0)
@@ -161,7 +163,11 @@ class Bench:
 
     def lose_topic(self, name: str) -> None:
         """The metadata shows a topic no more."""
-        self.runtime.apply(ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)), self.image())
+        self.runtime.apply(
+            ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)),
+            self.image(),
+            CoordinatorMetadata(),
+        )
 
     def delete_topic(self, name: str) -> None:
         """The metadata names a topic deleted."""
@@ -311,7 +317,7 @@ async def test_a_topic_that_the_metadata_does_not_show_is_not_deleted(tmp_path: 
     bench = Bench(tmp_path)
     images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
     topic = TopicImage(TOPIC, TOPIC_ID, images)
-    bench.runtime.apply(ImageDelta(created=(topic,)), bench.image(topic))
+    bench.runtime.apply(ImageDelta(created=(topic,)), bench.image(topic), CoordinatorMetadata())
     of_ids = [bench.runtime.partition_of(str(number)) for number in range(50)]
     bench.lose_topic("t")
     bench.lose_topic(TOPIC)
@@ -446,7 +452,7 @@ async def test_an_id_belongs_to_the_partition_that_its_topic_really_has(tmp_path
     images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
     other = TopicImage("t", TOPIC_ID, images * 2)
     created = (TopicImage(TOPIC, TOPIC_ID, images), other)
-    bench.runtime.apply(ImageDelta(created=created), bench.image(*created))
+    bench.runtime.apply(ImageDelta(created=created), bench.image(*created), CoordinatorMetadata())
     assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
     bench.delete_topic("t")
     assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 from uuid import UUID
 
+from oncelog.coordinator.metadata import Topic
 from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.group import events as e
@@ -37,7 +38,6 @@ from oncelog.group.consumer.outcome import (
 )
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
-from oncelog.group.consumer.topics import Topic
 from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
 from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from oncelog.coordinator import CoordinatorRecord, Decision, EventContext, RecordContext
+from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.simulation.duties.telling import Periods, told, unpunctual, woken
@@ -38,7 +39,7 @@ class Watched:
         self.duties.loaded(loaded, self.now_ms)
 
     def context(self) -> EventContext:
-        return EventContext(self.now_ms, "token", lambda: ProducerId(7))
+        return EventContext(self.now_ms, "token", CoordinatorMetadata(), ProducerId(7))
 
     def decide(
         self, event: TransactionEvent, change: TransactionDecision | None = None
