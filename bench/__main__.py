@@ -21,8 +21,7 @@ from bench.clients import report as clients_report
 from bench.clients import rows as clients
 from bench.clients.rows import CLIENT_ROWS
 from bench.clients.run import ClientRun
-from bench.javaloads import compiled
-from bench.peer.kafka import ROOT, PeerUnavailable, jars, java, release
+from bench.javaloads import SOURCES
 from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, Row
 from bench.run import Kind, Run
@@ -32,6 +31,8 @@ from bench.stats import WARM_S_MAX
 from bench.storage.rows import STORAGE, StorageRow
 from bench.systems import ENVIRONMENTS, Kafka, Oncelog, install
 from tests.support.evidence import commit
+from tests.support.java_program import compiled
+from tests.support.peer.kafka import ROOT, PeerUnavailable, jars, java, release
 
 ROUNDS = 7
 WIDTH = 120
@@ -109,7 +110,7 @@ def kinds_of(arguments: argparse.Namespace, console: Console) -> Sequence[Kind]:
     """The two systems, ready to be started. Raises `PeerUnavailable`."""
     if arguments.base is None:
         jars()
-        compiled()
+        compiled("Load", SOURCES)
     console.print("installing the base package of this checkout")
     install(ROOT, report.OURS)
     if arguments.base is None:

@@ -29,9 +29,9 @@ from rich.console import Console
 from rich.table import Table
 
 import oncelog
-from bench.peer.in_loop import broker_in_loop
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.loop import new_event_loop
+from tests.support.peer.in_loop import broker_in_loop
 
 REPEATS = 41
 WARM_UP = 12

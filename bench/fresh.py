@@ -11,11 +11,11 @@ from collections.abc import Callable
 
 from bench.gauges import cpu_time, resident_mb
 from bench.loads import SMALL, Bulk, OneRecord, TinyTransactions
-from bench.peer.child import METADATA_REQUEST
 from bench.results import Results
 from bench.stats import Figures
 from bench.systems import System
 from bench.work import TIMEOUT_S, Load, flush, fresh_topic, producer
+from tests.support.peer.child import METADATA_REQUEST
 
 SETTLE_S = 1.0
 IDLE_S = 2.0

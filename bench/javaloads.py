@@ -4,41 +4,19 @@
 client is as warm as the broker.
 """
 
-import shutil
 import subprocess
 from pathlib import Path
 from statistics import fmean
 
 from bench.loads import WINDOW_S, Filled
-from bench.peer.kafka import ROOT, PeerUnavailable, jars, java
 from bench.systems import Endpoint
 from bench.work import PARTITIONS, Plain, Window
+from tests.support.java_program import compiled
+from tests.support.peer.kafka import jars, java
 
 SOURCES = Path(__file__).with_name("java")
 READS = 2
 CLOSE_TIMEOUT_S = 20
-CLASSES = ROOT / ".cache" / "bench" / "java"
-
-
-def compiled(program: str = "Load", class_path: str | None = None, sources: Path = SOURCES) -> Path:
-    """Folder of a compiled program, made anew when its source is newer.
-
-    `class_path` is that of Kafka's broker, clients and tools when None. Raises `PeerUnavailable`.
-    """
-    source, made = sources / f"{program}.java", CLASSES / f"{program}.class"
-    if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
-        return CLASSES
-    beside = Path(java()).with_name("javac")
-    compiler = str(beside) if beside.exists() else shutil.which("javac")
-    if compiler is None:
-        raise PeerUnavailable("no javac on PATH or beside java: a JDK is needed, not a JRE")
-    CLASSES.mkdir(parents=True, exist_ok=True)
-    path = jars() if class_path is None else class_path
-    command = [compiler, "-nowarn", "-cp", path, "-d", str(CLASSES), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise PeerUnavailable(f"javac failed: {done.stderr.strip()[:300]}")
-    return CLASSES
 
 
 class JavaClient:
@@ -48,7 +26,7 @@ class JavaClient:
         self, *arguments: str, program: str = "Load", class_path: str | None = None
     ) -> None:
         path = jars() if class_path is None else class_path
-        classes = f"{path}:{compiled(program, class_path)}"
+        classes = f"{path}:{compiled(program, SOURCES, class_path)}"
         command = [java(), "-Xmx512m", "-cp", classes, program, *arguments]
         self._process = subprocess.Popen(
             command,

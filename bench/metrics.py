@@ -20,8 +20,8 @@ from rich.table import Table
 
 from bench.calls import COUNTED, WARM_UP, Client, Requests
 from bench.gauges import cpu_time
-from bench.peer.child import BrokerChild, free_port
 from bench.stats import ratio
+from tests.support.peer.child import BrokerChild, free_port
 
 ROUNDS = 100
 REQUESTS_PER_ROUND = 50

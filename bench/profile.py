@@ -25,8 +25,8 @@ from rich.table import Table
 
 from bench import work
 from bench.loads import BIG, SMALL
-from bench.peer.child import free_port, wait_ready
-from bench.peer.kafka import ROOT
+from tests.support.peer.child import free_port, wait_ready
+from tests.support.peer.kafka import ROOT
 
 SETTLE_S = 1.5
 

@@ -23,11 +23,11 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from bench import report
-from bench.peer.kafka import ROOT
 from bench.results import Results
 from bench.rows import ROWS
 from bench.run import Kind, Run
 from bench.systems import FromSources, environment_of
+from tests.support.peer.kafka import ROOT
 
 BASE = "base"
 ROUNDS = 7

@@ -11,13 +11,13 @@ from rich.table import Table
 from bench import batch_format, method, plot
 from bench.calls import Calls
 from bench.clients import report as clients_report
-from bench.peer.kafka import ROOT
 from bench.results import EARLIER_PEER, Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
 from bench.spark import report as spark_report
 from bench.stats import Ratio, ratio
 from bench.storage.rows import STORAGE
 from bench.work import HIGHER_IS_BETTER
+from tests.support.peer.kafka import ROOT
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"

@@ -19,8 +19,8 @@ from typing import Protocol
 from confluent_kafka import Producer
 
 import oncelog
-from bench.peer.child import BrokerChild
-from bench.peer.kafka import ROOT, KafkaPeer
+from tests.support.peer.child import BrokerChild
+from tests.support.peer.kafka import ROOT, KafkaPeer
 
 ENVIRONMENTS = ROOT / ".cache" / "bench"
 OUR_SOURCES = Path(oncelog.__file__).parents[1]

@@ -10,7 +10,6 @@ from contextlib import ExitStack
 from bench.clients.jobs import PARTITIONS, Job
 from bench.clients.rows import CLIENTS, ClientRow
 from bench.loads import BIG, WINDOW_S, window_mb
-from bench.peer.kafka import ROOT
 from bench.results import Results, figure_at
 from bench.run import (
     FAILURES,
@@ -25,6 +24,7 @@ from bench.run import (
 from bench.stats import Figures
 from bench.systems import System
 from bench.work import TIMEOUT_S, delete_topic, fill, fresh_topic, producer
+from tests.support.peer.kafka import ROOT
 
 
 class ClientRun:

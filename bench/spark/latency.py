@@ -13,10 +13,10 @@ from statistics import median, quantiles
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from bench.peer.kafka import ROOT
 from bench.stats import Figures
 from bench.systems import System
 from bench.work import PARTITIONS
+from tests.support.peer.kafka import ROOT
 
 RECORDS_S = 1000
 VALUE_BYTES = 100

@@ -15,12 +15,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.peer.kafka import ROOT
 from bench.run import folder
 from bench.spark import queries, session
 from bench.spark.inputs import Inputs, topics
 from bench.systems import Oncelog, install
 from oncelog.spark import exactly_once, read_progress
+from tests.support.peer.kafka import ROOT
 
 BATCHES = 12
 

@@ -8,7 +8,6 @@ import pyspark
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from bench.peer.kafka import STREAMS_POM, release
 from bench.results import Results, figure_at
 from bench.run import FAILURES, Kind, drive_until_warm, folder, in_turns, settle, started
 from bench.spark import session
@@ -16,6 +15,7 @@ from bench.spark.rows import SparkRow
 from bench.spark.streams import StreamsClient, ready
 from bench.spark.windows import Bench, measure
 from bench.systems import System
+from tests.support.peer.kafka import STREAMS_POM, release
 
 WARM_S_MAX = 20.0
 """The virtual machine is warm from the rows before, and from the other broker."""

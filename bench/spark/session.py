@@ -5,10 +5,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everywhere in Spark
 
-from bench.spark.connector import connector
 from bench.spark.rows import DRIVER_MEMORY, TUNED
 from bench.systems import Endpoint
 from oncelog.spark import OncelogSource, exactly_once, session
+from tests.support.peer.connector import connector
 
 CORES = 2
 

@@ -6,16 +6,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from bench.javaloads import JavaClient, compiled
-from bench.peer.kafka import streams_jars
+from bench.javaloads import SOURCES, JavaClient
 from bench.systems import System
+from tests.support.java_program import compiled
+from tests.support.peer.kafka import streams_jars
 
 PROGRAM = "Streams"
 
 
 def ready() -> None:
     """Fetch its jars and compile the program. Raises `PeerUnavailable`."""
-    compiled(PROGRAM, streams_jars())
+    compiled(PROGRAM, SOURCES, streams_jars())
 
 
 class StreamsAt:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.peer import KafkaPeer, PeerUnavailable, jars
 from tests.support.broker import BrokerProcess
 from tests.support.interop import CLIENTS, Client
+from tests.support.peer import KafkaPeer, PeerUnavailable, jars
 from tests.support.sound_folders import faults
 
 SETTINGS = {

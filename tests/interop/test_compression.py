@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import jars, java
-from bench.peer.kafka import PeerUnavailable
+from tests.support.peer import jars, java
+from tests.support.peer.kafka import PeerUnavailable
 from tests.unit.protocol.test_compression import READ_AS_BY_KAFKA, REFUSED_AS_BY_KAFKA
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

@@ -19,7 +19,6 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars
 from oncelog.cli.main import main
 from oncelog.client import Admin
 from oncelog.client import NewTopic as OwnTopic
@@ -32,6 +31,7 @@ from tests.corruption.reader import Fields, Served, read_partition
 from tests.interop.test_dump_log import dump
 from tests.support import data_folder
 from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRIMMED
+from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars
 from tests.unit.broker.context import Client, running
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]

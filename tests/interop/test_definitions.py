@@ -1,7 +1,7 @@
 """Our tables of versions, errors and keys, compared with Apache Kafka's own definitions.
 
-They are those of the release that `bench/peer/pom.xml` names: a newer one fails here first, with
-the names of what is new in it (CONTRIBUTING.md).
+They are those of the release that `tests/support/peer/pom.xml` names: a newer one fails here first,
+with the names of what is new in it (CONTRIBUTING.md).
 """
 
 import json
@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import java
 from oncelog.broker.apis import HANDLERS
 from oncelog.core.config_keys import BROKER_KEYS, TOPIC_KEYS, UNSUPPORTED_TOPIC_KEYS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.kafka_keys import PASSED_OVER, refusal
 from oncelog.protocol.api import ADVERTISED
+from tests.support.peer import java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

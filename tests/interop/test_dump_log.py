@@ -9,10 +9,10 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from bench.peer.kafka import PeerUnavailable, jars
 from oncelog.transaction.states import TransactionState
 from tests.support.broker import BrokerProcess
 from tests.support.java_tools import run_tool
+from tests.support.peer.kafka import PeerUnavailable, jars
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import PeerUnavailable, client_jars, jars, java
+from tests.support.peer import PeerUnavailable, client_jars, jars, java
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 

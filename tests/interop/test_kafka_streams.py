@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.peer import PeerUnavailable, streams_jars
 from oncelog import NewTopic, TopicPartition, sync
 from oncelog.client.reading import IsolationLevel
 from tests.support import frameworks
 from tests.support.broker import BrokerProcess
 from tests.support.interop import wait_until
 from tests.support.java_program import JavaProgram
+from tests.support.peer import PeerUnavailable, streams_jars
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(400)]
 

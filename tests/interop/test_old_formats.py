@@ -12,13 +12,13 @@ from click.testing import CliRunner
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin import NewTopic as TheirTopic
 
-from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars
 from oncelog import Consumer, TopicPartition
 from oncelog.cli.main import main
 from oncelog.client import Admin, NewTopic, RetriableError
 from tests.interop.test_data_folders import CLEAN_MARKER, KAFKA
 from tests.support.java_tools import run_tool
 from tests.support.old_formats import TIME_MS, fields, message_set, stamped
+from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars
 from tests.unit.broker.context import running
 from tests.unit.storage.context import batch
 

@@ -16,13 +16,13 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from bench.peer import KafkaPeer
 from tests.spark.cluster import Cluster
 from tests.spark.crash_table import Case, Keeper, Restartable, kept, run_case
 from tests.spark.support import lasting_session
 from tests.support import evidence
 from tests.support.broker import BrokerProcess
 from tests.support.evidence import Entry
+from tests.support.peer import KafkaPeer
 
 PEERS = ("oncelog", "kafka")
 FINDINGS_SHOWN_MAX = 20

@@ -10,8 +10,8 @@ from types import TracebackType
 
 import pyspark
 
-from bench.peer.child import free_port
 from oncelog.spark import find_java_home
+from tests.support.peer.child import free_port
 
 HOME = Path(pyspark.__file__).parent
 MASTER = "org.apache.spark.deploy.master.Master"

@@ -10,7 +10,6 @@ from pathlib import Path
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from bench.peer import KafkaPeer
 from tests.spark.faults import (
     ANSWER_LOST,
     BETWEEN,
@@ -23,6 +22,7 @@ from tests.spark.hanging import end_hanging
 from tests.spark.striking import MID_TASK
 from tests.spark.support import Job, topics_of
 from tests.support.broker import BrokerProcess
+from tests.support.peer import KafkaPeer
 
 KILLED = -9
 SMALL, LARGE = 700, 1200

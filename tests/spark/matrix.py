@@ -14,7 +14,6 @@ from itertools import product
 
 from rich.console import Console
 
-from bench.peer import PeerUnavailable
 from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campaign
 from tests.spark.crash_table import LARGE, SMALL, Case
 from tests.spark.faults import (
@@ -28,6 +27,7 @@ from tests.spark.faults import (
 from tests.spark.queries import QUERIES
 from tests.spark.striking import MID_TASK
 from tests.support import evidence
+from tests.support.peer import PeerUnavailable
 
 NAME = "spark-crash"
 NOT_ALL = "not all run"

@@ -11,13 +11,13 @@ import sys
 
 from rich.console import Console
 
-from bench.peer import PeerUnavailable
 from tests.spark.campaign import PEERS, Verdicts, is_of_these_sources, run_campaign
 from tests.spark.crash_table import LARGE, LAST_BATCH, SMALL, Case
 from tests.spark.faults import CASES, OF_A_TASK, Victim
 from tests.spark.queries import QUERIES
 from tests.spark.striking import MID_TASK
 from tests.support import evidence
+from tests.support.peer import PeerUnavailable
 
 NAME = "spark-soak"
 RUNS_COUNT = 200

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bench.peer.kafka import PeerUnavailable
-from bench.spark.connector import connector
 from oncelog.client.admin import Admin
 from oncelog.spark import OncelogSource
 from oncelog.spark.versions import has_admission_control
+from tests.support.peer.connector import connector
+from tests.support.peer.kafka import PeerUnavailable
 
 BY_SPARK = not has_admission_control()
 

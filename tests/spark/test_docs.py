@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.peer.child import free_port, wait_ready
 from tests.support.evidence import ROOT
+from tests.support.peer.child import free_port, wait_ready
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -7,13 +7,13 @@ import signal
 import pytest
 from pyspark.sql import SparkSession
 
-from bench.peer.kafka import PeerUnavailable
-from bench.spark.connector import connector
 from oncelog.spark import FailClosedError, UsageError
 from oncelog.spark.progress import CrashRow
 from tests.spark.crash_table import KILLED
 from tests.spark.faults import Fault, Victim
 from tests.spark.support import JOB_TIMEOUT_S, Job, check_copied, kill_session, load, wait_until
+from tests.support.peer.connector import connector
+from tests.support.peer.kafka import PeerUnavailable
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
 

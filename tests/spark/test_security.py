@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from bench.peer import PeerUnavailable, jars
 from oncelog.client import Admin, Consumer, NewTopic, Producer, TopicPartition
 from tests.spark.support import JOB_TIMEOUT_S
+from tests.support.peer import PeerUnavailable, jars
 from tests.support.secure_kafka import PASSWORD, SecureKafka
 
 pytestmark = [pytest.mark.spark, pytest.mark.soak, pytest.mark.timeout(400)]

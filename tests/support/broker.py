@@ -5,8 +5,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from bench.peer.child import BrokerChild
 from tests.support.left_folders import check_left
+from tests.support.peer.child import BrokerChild
 
 READY_TIMEOUT_S = 30
 OURS = (sys.executable, "-m", "oncelog")

@@ -28,10 +28,10 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
-from bench.peer.kafka import PeerUnavailable, jars, java
 from tests.support import evidence
 from tests.support.broker import BrokerProcess
 from tests.support.copying import CLIENTS
+from tests.support.peer.kafka import PeerUnavailable, jars, java
 from tests.support.workload import QUIET
 
 SOURCE = "source"

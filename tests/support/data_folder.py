@@ -10,13 +10,13 @@ import random
 import shutil
 from pathlib import Path
 
-from bench.peer.in_loop import broker_in_loop
 from oncelog import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.broker.broker import Broker
 from oncelog.client import NewTopic
 from oncelog.protocol.record import Record, build_batch
 from oncelog.storage.checkpoints import format_offsets
 from oncelog.storage.files import CLEAN_OFFSETS_NAME
+from tests.support.peer.in_loop import broker_in_loop
 
 __all__ = ["MIXED", "OPEN_PRODUCER_ID", "PLAIN", "SETTINGS", "TRANSACTIONAL_ID", "TRIMMED", "make"]
 

@@ -13,13 +13,13 @@ import signal
 import sys
 from pathlib import Path
 
-from bench.peer.child import BrokerChild
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.runtime.disk import SystemDisk
 from oncelog.runtime.network import SystemNetwork
 from tests.support.left_folders import check_left
 from tests.support.moments import Moments, counted_disk, counted_network
+from tests.support.peer.child import BrokerChild
 
 READY_TIMEOUT_S = 30
 SETTINGS = {"offsets.topic.num.partitions": "2", "transaction.state.log.num.partitions": "2"}

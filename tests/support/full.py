@@ -17,9 +17,9 @@ import xml.etree.ElementTree as ElementTree
 
 from rich.console import Console
 
-from bench.peer.kafka import ROOT, PeerUnavailable, jars
 from tests.fuzz.__main__ import fuzz
 from tests.support import evidence, mutations
+from tests.support.peer.kafka import ROOT, PeerUnavailable, jars
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from bench.peer.kafka import ROOT
+from tests.support.peer.kafka import ROOT
 
 __all__ = ["GoUnavailable", "built"]
 

@@ -41,13 +41,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from bench.javaloads import compiled
-from bench.peer.kafka import KafkaPeer, PeerUnavailable, jars, java
 from tests.support import campaigns, evidence
 from tests.support.broker import BrokerProcess
 from tests.support.group_judge import GroupHistory, judge
 from tests.support.group_log import commits_of, ends_of, wait_for_coordinator
 from tests.support.group_member import Membership, command
+from tests.support.java_program import compiled
+from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars, java
 from tests.support.workload import QUIET
 
 NAME, NAME_ON_KAFKA = "groups", "groups-kafka"
@@ -155,7 +155,7 @@ class Members:
             (name,) = names
             how = Membership(row.protocol, row.assignor, SESSION_MS, self._instance(name))
             return command(row.client, self._servers, TOPIC, GROUP, name, notes, how)
-        classes = f"{jars()}:{compiled('Members', sources=JAVA_SOURCES)}"
+        classes = f"{jars()}:{compiled('Members', JAVA_SOURCES)}"
         program = [java(), "-Xmx128m", "-XX:TieredStopAtLevel=1", "-cp", classes, "Members"]
         members = [f"{n}@{i}" if (i := self._instance(n)) else n for n in names]
         given = [self._servers, TOPIC, GROUP, row.protocol, row.assignor, str(SESSION_MS)]
@@ -406,7 +406,7 @@ def rows_here(console: Console) -> list[Row]:
     """The rows whose client can be had."""
     try:
         jars()
-        compiled("Members", sources=JAVA_SOURCES)
+        compiled("Members", JAVA_SOURCES)
     except PeerUnavailable as reason:
         console.print(f"[yellow]no Java consumers[/yellow]: {reason}")
         return [row for row in ROWS if row.client != JAVA]

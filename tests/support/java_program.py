@@ -1,14 +1,37 @@
-"""A Java program that runs beside a test until it is ended."""
+"""Java programs: compiled once, and running beside a test until they are ended."""
 
+import shutil
 import subprocess
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 
-from bench.peer import java
+from tests.support.peer.kafka import ROOT, PeerUnavailable, jars, java
 
 HEAP = "-Xmx384m"
 STOP_TIMEOUT_S = 30
+CLASSES = ROOT / ".cache" / "java"
+
+
+def compiled(program: str, sources: Path, class_path: str | None = None) -> Path:
+    """Folder of a compiled program, made anew when its source is newer.
+
+    `class_path` is that of Kafka's broker, clients and tools when None. Raises `PeerUnavailable`.
+    """
+    source, made = sources / f"{program}.java", CLASSES / f"{program}.class"
+    if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
+        return CLASSES
+    beside = Path(java()).with_name("javac")
+    compiler = str(beside) if beside.exists() else shutil.which("javac")
+    if compiler is None:
+        raise PeerUnavailable("no javac on PATH or beside java: a JDK is needed, not a JRE")
+    CLASSES.mkdir(parents=True, exist_ok=True)
+    path = jars() if class_path is None else class_path
+    command = [compiler, "-nowarn", "-cp", path, "-d", str(CLASSES), str(source)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise PeerUnavailable(f"javac failed: {done.stderr.strip()[:300]}")
+    return CLASSES
 
 
 class JavaProgram:

@@ -8,7 +8,7 @@ import threading
 from functools import cache
 from pathlib import Path
 
-from bench.peer import jars, java
+from tests.support.peer import jars, java
 
 __all__ = ["run_tool"]
 

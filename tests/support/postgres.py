@@ -15,7 +15,7 @@ from typing import Any
 
 import psycopg
 
-from bench.peer.child import free_port
+from tests.support.peer.child import free_port
 
 USER = "oncelog"
 PASSWORD = "not in any log"

@@ -6,9 +6,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bench.peer.child import free_port
-from bench.peer.kafka import KafkaPeer
 from tests.support.certificates import Authority
+from tests.support.peer.child import free_port
+from tests.support.peer.kafka import KafkaPeer
 
 USER, PASSWORD = "alice", "alice-geheim"
 LISTENERS = {"TLS": "SSL", "MTLS": "SSL", "SASLTLS": "SASL_SSL", "SASL": "SASL_PLAINTEXT"}

@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 
 import yaml  # type: ignore[import-untyped]  # mkdocs brings it, without stubs
 
-from bench.peer.child import free_port
 from oncelog import EmbeddedBroker
 from oncelog.cli.properties import parse_properties
 from oncelog.core.config import BrokerConfig
@@ -23,6 +22,7 @@ from tests.support.documents.blocks import ROOT, Block, blocks, listing_of
 from tests.support.documents.comparing import matches
 from tests.support.documents.scenes import SCENES
 from tests.support.documents.terminal import Printed, Terminal
+from tests.support.peer.child import free_port
 
 __all__ = ["Difference", "differences"]
 

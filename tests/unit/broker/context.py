@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from bench.peer.in_loop import broker_in_loop
 from oncelog.broker.broker import Broker
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import codec
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.error_versions import KNOWN, OLDEST_CODE_MAX
+from tests.support.peer.in_loop import broker_in_loop
 
 __all__ = ["Client", "running"]
 

@@ -1,9 +1,12 @@
 """The one limit on the length of files and functions, and the names of classes."""
 
+import re
+
 from tests.support.style import (
     BLOCKING,
     FILE_LINES_MAX,
     FUNCTION_LINES_MAX,
+    ROOT,
     findings_in,
     repeated_class_names,
 )
@@ -45,3 +48,9 @@ def test_a_class_in_a_class_or_a_function_has_a_name_of_its_own() -> None:
 def test_blocking_clients_are_named_as_the_clients_that_they_wrap() -> None:
     text = "class Producer: ...\n"
     assert repeated_class_names({"src/oncelog/client/producer.py": text, BLOCKING: text}) == []
+
+
+def test_no_test_but_those_of_benches_imports_them() -> None:
+    importing = re.compile(r"^\s*(from|import) bench\b", re.MULTILINE)
+    found = [path for path in (ROOT / "tests").rglob("*.py") if importing.search(path.read_text())]
+    assert {path.parent for path in found} == {ROOT / "tests" / "unit" / "bench"}

@@ -4,7 +4,7 @@ Used by benchmarks and by interop tests. Nothing of the product depends on it: w
 cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip with it.
 """
 
-from bench.peer.kafka import (
+from tests.support.peer.kafka import (
     KafkaPeer,
     PeerUnavailable,
     client_jars,

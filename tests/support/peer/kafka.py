@@ -8,9 +8,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
-from bench.peer.child import BrokerChild, free_port
+from tests.support.peer.child import BrokerChild, free_port
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 POM = Path(__file__).with_name("pom.xml")
 CACHE = ROOT / ".cache" / "kafka-peer"
 CLIENT_POM = Path(__file__).with_name("client.xml")

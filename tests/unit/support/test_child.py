@@ -10,7 +10,7 @@ from typing import Self
 
 import pytest
 
-from bench.peer import child
+from tests.support.peer import child
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,8 @@ def take(count: int) -> list[int]:
 
 def test_processes_that_ask_at_the_same_time_get_different_ports(tmp_path: Path) -> None:
     """A port is bound later, when the kernel may have given it to another."""
-    program = "from bench.peer.child import free_port; print(*(free_port() for _ in range(50)))"
+    ports = "print(*(free_port() for _ in range(50)))"
+    program = f"from tests.support.peer.child import free_port; {ports}"
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     asking = [
         subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, env=environment)

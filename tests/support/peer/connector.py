@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pyspark
 
-from bench.peer.kafka import ROOT, PeerUnavailable, fetch
+from tests.support.peer.kafka import ROOT, PeerUnavailable, fetch
 
-POM = ROOT / "bench" / "peer" / "spark.xml"
+POM = Path(__file__).with_name("spark.xml")
 
 
 @dataclass(frozen=True, slots=True)
