@@ -17,6 +17,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import CLIENT_ID_TOLD_LENGTH_MAX
 from oncelog.core.pending import Pending
+from oncelog.metadata.store import StoreFailure
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from oncelog.transaction.events import InitProducerId, InitProducerIdResult
 
@@ -50,7 +51,11 @@ def _answer(context: Context, request: Request[InitProducerIdRequest]) -> Answer
 
 
 async def _when_ready(context: Context, request: Request[InitProducerIdRequest]) -> Answer:
-    await context.producer_ids.ready()
+    try:
+        await context.producer_ids.ready()
+    except StoreFailure:
+        # As in Kafka, while no block of ids can be had: older clients retry this code.
+        return _response(ErrorCode.coordinator_load_in_progress, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     return _answer(context, request)
 
 

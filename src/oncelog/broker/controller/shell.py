@@ -187,22 +187,25 @@ class ControllerShell:
         """
         topic = self._feed.image.topic(name)
         if topic is None:
-            new = new_internal_topic(name, self._config, len(self._feed.image.brokers))
-            (outcome,) = await self.create_topics([new])
+            (outcome,) = await self.create_topics([self._new_internal(name)])
             topic = self._feed.image.topic(name)
             if topic is None:
                 raise OncelogError(f"cannot create {name}: {outcome.message}")
         return topic
+
+    def _new_internal(self, name: str) -> TopicToCreate:
+        return new_internal_topic(name, self._config, len(self._feed.image.brokers))
 
     async def auto_create(self, name: str) -> ErrorCode:
         """Create a topic because a client named it.
 
         What Metadata answers for it meanwhile comes back.
         """
-        if name in INTERNAL_TOPICS:
-            await self.internal_topic(name)
-            return ErrorCode.none
-        (outcome,) = await self.create_topics([TopicToCreate(name)])
+        new = self._new_internal(name) if name in INTERNAL_TOPICS else TopicToCreate(name)
+        (outcome,) = await self.create_topics([new])
         if outcome.error is ErrorCode.topic_already_exists:
             return ErrorCode.none
+        if outcome.error in (ErrorCode.request_timed_out, ErrorCode.not_controller):
+            # As in Kafka, until the topic is there: clients ask for their metadata again.
+            return ErrorCode.unknown_topic_or_partition
         return outcome.error

@@ -70,6 +70,8 @@ class ProducerIds:
     def _start_refill(self) -> None:
         if self._refill is None or self._refill.done():
             self._refill = asyncio.get_running_loop().create_task(self._reserve())
+            # `ready` raises its failure; a refill ahead of need is begun again by the next `take`.
+            self._refill.add_done_callback(_retrieve)
 
     async def _reserve(self) -> None:
         """Reserve one block.
@@ -87,3 +89,8 @@ class ProducerIds:
                 continue
             self._blocks.append(range(first, first + PRODUCER_ID_BLOCK_COUNT))
             return
+
+
+def _retrieve(refill: asyncio.Task[None]) -> None:
+    if not refill.cancelled():
+        refill.exception()

@@ -13,7 +13,7 @@ from oncelog.controller.image import BrokerImage, ImageDelta
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import TopicPartition
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Changes, Check, StoreFailure, Write
+from oncelog.metadata.store import Changes, Check, Stored, StoreFailure, Write
 from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.disk import StorageFailure
 
@@ -56,6 +56,10 @@ class TroubledStore(MemoryStore):
         if self.answer_is_lost:
             self.answer_is_lost = False
             raise StoreFailure("the answer is lost")
+
+    async def get(self, path: str) -> Stored | None:
+        self._fail_if_away()
+        return await super().get(path)
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
         self._fail_if_away()
