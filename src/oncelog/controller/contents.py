@@ -1,63 +1,183 @@
-"""The decoded entries of the metadata store, updated entry by entry."""
+"""The image of what the metadata store says, advanced entry by entry.
+
+A change costs what it changes: a new image shares everything else with the one before. Deleted is
+only what an entry names as deleted; what is merely missing is damage, never a deletion (D14).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 from oncelog.controller import layout
-from oncelog.controller.image import TopicImage
-from oncelog.core.ids import TopicId
+from oncelog.controller.image import (
+    ImageDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+)
+from oncelog.core.errors import OncelogError
 
-__all__ = ["Contents"]
+__all__ = ["Contents", "DamagedMetadata"]
+
+_States = Mapping[int, PartitionImage | None]
+"""States of a topic's partitions, without their replicas; None: deleted."""
+
+
+class DamagedMetadata(OncelogError):  # noqa: N818 - names what was found
+    """A value of the store cannot be read, or is missing."""
 
 
 class Contents:
-    """Everything that a metadata image consists of, except the live brokers."""
+    """The image of the store's entries, and the versions of their values."""
 
-    __slots__ = (
-        "cluster_config",
-        "deleted",
-        "directories",
-        "features",
-        "group_configs",
-        "topics",
-    )
+    __slots__ = ("_states", "_versions", "image")
 
-    def __init__(self) -> None:
-        self.topics: dict[str, TopicImage] = {}
-        self.deleted: dict[str, Mapping[TopicId, tuple[int, ...]]] = {}
-        self.directories: dict[int, frozenset[str]] = {}
-        self.cluster_config: Mapping[str, str] = {}
-        self.features: dict[str, int] = {}
-        self.group_configs: dict[str, Mapping[str, str]] = {}
+    def __init__(self, image: MetadataImage) -> None:
+        self.image = image
+        self._versions: dict[str, int] = {}
+        self._states: dict[str, _States] = {}
+        """States of partitions that no topic's value names (yet)."""
+
+    def version_of(self, path: str) -> int:
+        """Return the version of the value at a path, 0 where there is none."""
+        return self._versions.get(path, 0)
+
+    def take(self, entries: Sequence[tuple[str, bytes | None, int]], revision: int) -> ImageDelta:
+        """Apply what has changed up to a revision: paths, values (None: deleted) and versions.
+
+        Returns what it changed in topics. Raises `DamagedMetadata`, and has then changed nothing.
+        """
+        step = _Step(self.image)
+        for path, value, _ in entries:
+            try:
+                step.take(path, value)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                raise DamagedMetadata(f"the metadata at {path} is damaged ({error})") from error
+        states = {name: self._states.get(name, {}) for name in step.topics()}
+        found = [step.delta_of(name, states[name]) for name in states]
+        delta = _joined(found)
+        self.image = self.image.after(delta, revision=revision, **step.fields)
+        self._versions.update((path, version) for path, _, version in entries)
+        for name, before in states.items():
+            self._keep(name, {**before, **step.states.get(name, {})})
+        return delta
+
+    def _keep(self, name: str, states: _States) -> None:
+        topic = self.image.topic(name)
+        named_count = 0 if topic is None else len(topic.partitions)
+        left = {n: state for n, state in states.items() if state is not None and n >= named_count}
+        if left:
+            self._states[name] = left
+        else:
+            self._states.pop(name, None)
+
+
+class _Step:
+    """What some entries make of an image."""
+
+    __slots__ = ("_image", "_values", "fields", "states")
+
+    def __init__(self, image: MetadataImage) -> None:
+        self._image = image
+        self._values: dict[str, layout.TopicValue | None] = {}
+        self.states: dict[str, dict[int, PartitionImage | None]] = {}
+        self.fields: dict[str, Any] = {}
+        """The fields of the image that change, topics apart."""
+
+    def topics(self) -> Iterable[str]:
+        """The names of the topics that have changed."""
+        return {**self._values, **self.states}
 
     def take(self, path: str, value: bytes | None) -> None:
-        """Apply an entry; `value` None removes it.
-
-        Raises `ValueError`, `LookupError` or `TypeError` for a damaged value.
-        """
+        """Decode one entry. Raises what a damaged value makes its decoder raise."""
         if path.startswith(layout.TOPICS_PREFIX):
-            name = path.removeprefix(layout.TOPICS_PREFIX)
-            if value is None:
-                self.topics.pop(name, None)
+            name, number = layout.partition_of(path)
+            if number is None:
+                self._values[name] = None if value is None else layout.decode_topic(value)
             else:
-                self.topics[name] = layout.decode_topic(path, value)
+                state = None if value is None else layout.decode_state(value)
+                self.states.setdefault(name, {})[number] = state
         elif path.startswith(layout.DELETED_PREFIX):
             name = path.removeprefix(layout.DELETED_PREFIX)
-            if value is None:
-                self.deleted.pop(name, None)
-            else:
-                self.deleted[name] = layout.decode_deleted(value)
+            self._put("deleted", name, None if value is None else layout.decode_deleted(value))
         elif path.startswith(layout.GROUP_CONFIGS_PREFIX):
-            group_id = layout.group_of(path)
-            if value is None:
-                self.group_configs.pop(group_id, None)
-            else:
-                self.group_configs[group_id] = layout.decode_config(value)
+            config = None if value is None else layout.decode_config(value)
+            self._put("group_configs", layout.group_of(path), config)
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
-            self.directories[broker_id] = layout.decode_directories(value)
+            self._put("directories", broker_id, layout.decode_directories(value))
         elif path == layout.CLUSTER_CONFIG_PATH:
-            self.cluster_config = layout.decode_config(value)
+            self.fields["cluster_config"] = layout.decode_config(value)
         elif path == layout.FEATURES_PATH:
-            self.features = layout.decode_features(value)
+            self.fields["chosen_features"] = layout.decode_features(value)
+
+    def _put(self, field: str, key: object, value: object) -> None:
+        """Change one entry of a field that is a mapping; None removes it."""
+        if field not in self.fields:
+            self.fields[field] = dict(getattr(self._image, field))
+        if value is None:
+            self.fields[field].pop(key, None)
+        else:
+            self.fields[field][key] = value
+
+    def delta_of(self, name: str, earlier: _States) -> ImageDelta:
+        """Return what becomes of a topic; `earlier` are states that came before its value."""
+        before = self._image.topic(name)
+        states = {**earlier, **self.states.get(name, {})}
+        if name in self._values:
+            value = self._values[name]
+        elif before is not None:
+            return _with_states(before, states)
+        else:
+            return ImageDelta()  # States of a topic that is to come, or that is deleted already.
+        gone = () if before is None else (before,)
+        if value is None:
+            return ImageDelta(deleted=gone)
+        old = before.partitions if before and before.topic_id == value.topic_id else ()
+        partitions = tuple(
+            _partition(name, number, replicas, states.get(number, _at(old, number)))
+            for number, replicas in enumerate(value.replicas)
+        )
+        topic = TopicImage(name, value.topic_id, partitions, value.config)
+        if before is None or before.topic_id != topic.topic_id:
+            return ImageDelta(deleted=gone, created=(topic,))
+        changed: Sequence[int] = range(len(partitions))
+        if before.config == topic.config:
+            changed = [n for n in changed if partitions[n] != _at(old, n)]
+        return ImageDelta(changed=(TopicDelta(topic, changed),))
+
+
+def _with_states(before: TopicImage, states: _States) -> ImageDelta:
+    partitions = list(before.partitions)
+    numbers = [number for number in sorted(states) if number < len(partitions)]
+    for number in numbers:
+        replicas = partitions[number].replicas
+        partitions[number] = _partition(before.name, number, replicas, states[number])
+    if not numbers:
+        return ImageDelta()
+    return ImageDelta(changed=(TopicDelta(replace(before, partitions=tuple(partitions)), numbers),))
+
+
+def _partition(
+    name: str, number: int, replicas: tuple[int, ...], state: PartitionImage | None
+) -> PartitionImage:
+    if state is None:
+        path = layout.state_path(name, number)
+        raise DamagedMetadata(f"the metadata is damaged (topic {name} has nothing at {path})")
+    return state if state.replicas == replicas else replace(state, replicas=replicas)
+
+
+def _at(partitions: Sequence[PartitionImage], number: int) -> PartitionImage | None:
+    return partitions[number] if number < len(partitions) else None
+
+
+def _joined(deltas: Iterable[ImageDelta]) -> ImageDelta:
+    deltas = tuple(deltas)
+    return ImageDelta(
+        deleted=tuple(topic for delta in deltas for topic in delta.deleted),
+        created=tuple(topic for delta in deltas for topic in delta.created),
+        changed=tuple(change for delta in deltas for change in delta.changed),
+    )

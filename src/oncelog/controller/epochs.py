@@ -53,16 +53,15 @@ def without_replica(
     return replace(partition, leader=leader, leader_epoch=epoch, isr=isr)
 
 
-def without_leader(topic: TopicImage, off_line: Set[TopicPartition], broker_id: int) -> TopicImage:
+def without_leader(topic: TopicImage, off_line: Set[int], broker_id: int) -> TopicImage:
     """Return the topic with no leader for partitions whose only replicas are off line.
 
     As in Kafka the last in-sync replica stays in the ISR. Unlike in Kafka no new epoch begins: it
     would not be stored, and after a restart clients would know a later epoch than the broker.
     """
-    partitions = tuple(
-        replace(partition, leader=-1, offline_replicas=(broker_id,))
-        if label in off_line
-        else partition
-        for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True)
-    )
-    return topic if partitions == topic.partitions else replace(topic, partitions=partitions)
+    partitions = list(topic.partitions)
+    for number in off_line:
+        if number < len(partitions):
+            shown = replace(partitions[number], leader=-1, offline_replicas=(broker_id,))
+            partitions[number] = shown
+    return replace(topic, partitions=tuple(partitions))

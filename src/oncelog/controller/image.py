@@ -8,9 +8,10 @@ and created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
+from typing import Any
 
 from oncelog.controller.features import all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
@@ -20,6 +21,7 @@ __all__ = [
     "ImageDelta",
     "MetadataImage",
     "PartitionImage",
+    "TopicDelta",
     "TopicImage",
     "while_applying",
 ]
@@ -68,9 +70,25 @@ class TopicImage:
         """Whether it is one of Kafka's two internal topics, which clients may only read."""
         return self.name in INTERNAL_TOPICS
 
+    def label(self, number: int) -> TopicPartition:
+        """Return the label of one of its partitions."""
+        return TopicPartition(self.name, number)
+
     def topic_partitions(self) -> tuple[TopicPartition, ...]:
         """Its partitions by label, in order."""
-        return tuple(TopicPartition(self.name, index) for index in range(len(self.partitions)))
+        return tuple(map(self.label, range(len(self.partitions))))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicDelta:
+    """A topic as it is now, and what of it has changed."""
+
+    topic: TopicImage
+    partitions: Sequence[int]
+    """The numbers of the partitions that are new or have changed; all of them where a config has.
+
+    Several changes of one appear as one: a new leader epoch says that there was another role.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +97,20 @@ class ImageDelta:
 
     deleted: tuple[TopicImage, ...] = ()
     created: tuple[TopicImage, ...] = ()
-    changed: tuple[TopicImage, ...] = ()
+    changed: tuple[TopicDelta, ...] = ()
+
+    def assigned(self) -> Iterator[TopicDelta]:
+        """Iterate over what there is to serve: all of what was created, then what has changed."""
+        for topic in self.created:
+            yield TopicDelta(topic, range(len(topic.partitions)))
+        yield from self.changed
 
 
 class MetadataImage:
     """All topics and brokers at one revision. Never changed in place."""
 
     __slots__ = (
+        "_names",
         "brokers",
         "chosen_features",
         "cluster_config",
@@ -97,7 +122,6 @@ class MetadataImage:
         "group_configs",
         "revision",
         "topics",
-        "topics_by_id",
     )
 
     def __init__(
@@ -117,8 +141,8 @@ class MetadataImage:
         self.cluster_id = cluster_id
         self.revision = revision
         self.topics: Mapping[str, TopicImage] = {topic.name: topic for topic in topics}
-        self.topics_by_id: Mapping[TopicId, TopicImage] = {
-            topic.topic_id: topic for topic in self.topics.values()
+        self._names: Mapping[TopicId, str] = {
+            topic.topic_id: topic.name for topic in self.topics.values()
         }
         self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
         self.controller_id = controller_id
@@ -140,7 +164,8 @@ class MetadataImage:
 
     def topic_by_id(self, topic_id: TopicId | None) -> TopicImage | None:
         """The topic of that id, if there is one. None is Kafka's zero UUID, which no topic has."""
-        return None if topic_id is None else self.topics_by_id.get(topic_id)
+        name = None if topic_id is None else self._names.get(topic_id)
+        return None if name is None else self.topics[name]
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
         """One partition, if the topic and the partition exist."""
@@ -149,39 +174,33 @@ class MetadataImage:
             return None
         return topic.partitions[index]
 
-    def copy(
-        self,
-        *,
-        topics: Iterable[TopicImage] | None = None,
-        brokers: Iterable[BrokerImage] | None = None,
-    ) -> MetadataImage:
-        """Return this image with other topics or brokers."""
-        return MetadataImage(
-            cluster_id=self.cluster_id,
-            revision=self.revision,
-            topics=self.topics.values() if topics is None else topics,
-            brokers=self.brokers.values() if brokers is None else brokers,
-            controller_id=self.controller_id,
-            deleted=self.deleted,
-            features=self.chosen_features,
-            group_configs=self.group_configs,
-            directories=self.directories,
-            cluster_config=self.cluster_config,
-        )
+    def after(self, delta: ImageDelta, **fields: Any) -> MetadataImage:
+        """Return this image after some changes of topics, and with other values of `fields`.
 
-    def delta_from(self, before: MetadataImage) -> ImageDelta:
-        """Return the changes of topics since `before`."""
-        deleted, created, changed = [], [], []
-        for topic_id, topic in before.topics_by_id.items():
-            if topic_id not in self.topics_by_id:
-                deleted.append(topic)
-        for topic_id, topic in self.topics_by_id.items():
-            old = before.topics_by_id.get(topic_id)
-            if old is None:
-                created.append(topic)
-            elif old is not topic and old != topic:
-                changed.append(topic)
-        return ImageDelta(tuple(deleted), tuple(created), tuple(changed))
+        It shares with this one what stays. A change of a partition costs its topic's tuple of
+        partitions, and a copy of the table of topics, which looks at none of them.
+        """
+        image = object.__new__(MetadataImage)
+        for name in MetadataImage.__slots__:
+            setattr(image, name, fields.get(name, getattr(self, name)))
+        if "chosen_features" in fields:
+            image.features = all_levels(image.chosen_features)
+        if delta.deleted or delta.created or delta.changed:
+            image.topics = topics = dict(self.topics)
+            for topic in delta.deleted:
+                topics.pop(topic.name, None)
+            topics.update((topic.name, topic) for topic in delta.created)
+            topics.update((change.topic.name, change.topic) for change in delta.changed)
+        if delta.deleted or delta.created:
+            image._names = names = dict(self._names)
+            for topic in delta.deleted:
+                names.pop(topic.topic_id, None)
+            names.update((topic.topic_id, topic.name) for topic in delta.created)
+        return image
+
+    def delta_from_nothing(self) -> ImageDelta:
+        """Return the changes that bring all of this image's topics."""
+        return ImageDelta(created=tuple(self.topics.values()))
 
 
 def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
@@ -189,7 +208,4 @@ def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
 
     What it deletes is named no more from the beginning, what it brings not before the end.
     """
-    if not delta.deleted:
-        return applied
-    gone = {topic.topic_id for topic in delta.deleted}
-    return applied.copy(topics=[t for t in applied.topics.values() if t.topic_id not in gone])
+    return applied.after(ImageDelta(deleted=delta.deleted))

@@ -1,31 +1,36 @@
-"""Defines the paths and JSON values of the metadata store.
+"""Defines the paths and values of the metadata store.
 
-Only this module knows the encoding.
+Only this module knows the encoding; `oncelog.controller.upgrade` knows those of earlier versions.
+The paths of what monitors of a cluster read are Kafka's, and so are the names in their values; ours
+are below ``/oncelog``.
 
-- ``/cluster``: the cluster id.
-- ``/controller/epoch``: a number that each new controller raises: every write of a controller
-  depends on the version that it wrote, so that a replaced one changes nothing.
-- ``/topics/<name>``: one whole topic (id, partitions, configs), so that creating it is one atomic
-  write and two brokers cannot both create it. A topic's name never contains a slash.
-- ``/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that may still
-  have a folder of it: such a folder is removed, not kept aside as a stray (D14).
-- ``/configs``: the configs that are the cluster's, as `min.insync.replicas`.
-- ``/directories/<broker>``: the directory ids of the data folders that hold its partitions.
-- ``/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded, for it
-  may hold anything.
-- ``/features``: the chosen levels of features.
-- ``/producer-ids/next``: the first producer id that no block contains yet (INV-11).
+- ``/cluster/id``, and ``/controller_epoch``: a number that each new controller raises: every write
+  of a controller depends on the version that it wrote, so that a replaced one changes nothing.
+- ``/brokers/topics/<name>``: a topic: its id, the replicas of each partition, its configs. Without
+  it no topic exists, whatever is below it. A topic's name never contains a slash.
+- ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch,
+  and the ISR. A change of one partition writes no other.
+- ``/oncelog/format``: the format of all this.
+- ``/oncelog/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that
+  may still have a folder of it: such a folder is removed, not kept aside as a stray (D14).
+- ``/oncelog/configs``: the configs that are the cluster's, as `min.insync.replicas`.
+- ``/oncelog/directories/<broker>``: the directory ids of the data folders that hold its partitions.
+- ``/oncelog/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded,
+  for it may hold anything.
+- ``/oncelog/features``: the chosen levels of features.
+- ``/oncelog/producer-ids/next``: the first producer id that no block contains yet (INV-11).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 from urllib.parse import quote, unquote
 from uuid import UUID
 
 from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId
 
 __all__ = [
@@ -35,37 +40,62 @@ __all__ = [
     "DELETED_PREFIX",
     "DIRECTORIES_PREFIX",
     "FEATURES_PATH",
+    "FORMAT",
+    "FORMAT_PATH",
     "GROUP_CONFIGS_PREFIX",
     "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
+    "TopicValue",
+    "check_format",
+    "decode_cluster_id",
     "decode_config",
     "decode_deleted",
     "decode_directories",
     "decode_features",
     "decode_number",
+    "decode_state",
     "decode_topic",
     "deleted_path",
     "directories_path",
+    "encode_cluster_id",
     "encode_config",
     "encode_deleted",
     "encode_directories",
     "encode_features",
     "encode_number",
+    "encode_state",
     "encode_topic",
     "group_config_path",
     "group_of",
+    "partition_of",
+    "state_path",
     "topic_path",
 ]
 
-CLUSTER_PATH = "/cluster"
-CLUSTER_CONFIG_PATH = "/configs"
-CONTROLLER_EPOCH_PATH = "/controller/epoch"
-TOPICS_PREFIX = "/topics/"
-DELETED_PREFIX = "/deleted-topics/"
-DIRECTORIES_PREFIX = "/directories/"
-FEATURES_PATH = "/features"
-PRODUCER_IDS_PATH = "/producer-ids/next"
-GROUP_CONFIGS_PREFIX = "/group-configs/"
+FORMAT = 2
+"""1 had one value for a topic and all of its partitions, at other paths."""
+
+CLUSTER_PATH = "/cluster/id"
+CONTROLLER_EPOCH_PATH = "/controller_epoch"
+TOPICS_PREFIX = "/brokers/topics/"
+FORMAT_PATH = "/oncelog/format"
+CLUSTER_CONFIG_PATH = "/oncelog/configs"
+DELETED_PREFIX = "/oncelog/deleted-topics/"
+DIRECTORIES_PREFIX = "/oncelog/directories/"
+FEATURES_PATH = "/oncelog/features"
+PRODUCER_IDS_PATH = "/oncelog/producer-ids/next"
+GROUP_CONFIGS_PREFIX = "/oncelog/group-configs/"
+
+
+def check_format(value: bytes) -> None:
+    """Raise `OncelogError` for the format of a newer version, or a damaged one."""
+    if not value.isdigit():
+        raise OncelogError(f"the metadata at {FORMAT_PATH} is damaged ({value!r})")
+    if int(value) > FORMAT:
+        raise OncelogError(
+            f"the metadata has format {int(value)} of a newer Oncelog; this version reads formats "
+            f"1 to {FORMAT}: use the newer one"
+        )
 
 
 def topic_path(name: str) -> str:
@@ -73,54 +103,110 @@ def topic_path(name: str) -> str:
     return TOPICS_PREFIX + name
 
 
-class _Partition(TypedDict):
-    leader: int
-    leader_epoch: int
-    isr: Sequence[int]
-    replicas: Sequence[int]
+def state_path(name: str, number: int) -> str:
+    """Return the path of a partition's state."""
+    return f"{TOPICS_PREFIX}{name}/partitions/{number}/state"
+
+
+def partition_of(path: str) -> tuple[str, int | None]:
+    """Return the topic of a path below `TOPICS_PREFIX`, and the partition if it is a state's.
+
+    Raises `ValueError` for another path.
+    """
+    name, _, rest = path.removeprefix(TOPICS_PREFIX).partition("/")
+    if not rest:
+        return name, None
+    number = int(rest.removeprefix("partitions/").removesuffix("/state"))
+    if path != state_path(name, number):
+        raise ValueError("no path of a topic")
+    return name, number
+
+
+class _Cluster(TypedDict):
+    version: str
+    id: str
 
 
 class _Topic(TypedDict):
+    version: int
     topic_id: str
-    partitions: list[_Partition]
+    partitions: dict[str, Sequence[int]]
     config: dict[str, str]
 
 
+class _State(TypedDict):
+    version: int
+    leader: int
+    leader_epoch: int
+    isr: Sequence[int]
+
+
+def encode_cluster_id(cluster_id: str) -> bytes:
+    """Encode the cluster's id."""
+    value: _Cluster = {"version": "1", "id": cluster_id}
+    return _json(value)
+
+
+def decode_cluster_id(value: bytes) -> str:
+    """Decode the cluster's id. Raises `ValueError`, `LookupError` or `TypeError` if damaged."""
+    fields: _Cluster = json.loads(value)
+    return str(fields["id"])
+
+
 def encode_topic(topic: TopicImage) -> bytes:
-    """Encode a topic."""
+    """Encode a topic without the states of its partitions."""
     value: _Topic = {
+        "version": 3,
         "topic_id": str(topic.topic_id),
-        "partitions": [
-            {
-                "leader": partition.leader,
-                "leader_epoch": partition.leader_epoch,
-                "isr": partition.isr,
-                "replicas": partition.replicas,
-            }
-            for partition in topic.partitions
-        ],
+        "partitions": {str(n): part.replicas for n, part in enumerate(topic.partitions)},
         "config": dict(topic.config),
     }
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    return _json(value)
 
 
-def decode_topic(path: str, value: bytes) -> TopicImage:
-    """Decode the topic at `path`."""
+class TopicValue(NamedTuple):
+    """A topic's own value: the replicas by partition."""
+
+    topic_id: TopicId
+    replicas: tuple[tuple[int, ...], ...]
+    config: Mapping[str, str]
+
+
+def decode_topic(value: bytes) -> TopicValue:
+    """Decode a topic. Raises `ValueError`, `LookupError` or `TypeError` if it is damaged."""
     fields: _Topic = json.loads(value)
-    return TopicImage(
-        name=path.removeprefix(TOPICS_PREFIX),
+    placed = fields["partitions"]
+    return TopicValue(
         topic_id=UUID(fields["topic_id"]),
-        partitions=tuple(
-            PartitionImage(
-                leader=partition["leader"],
-                leader_epoch=partition["leader_epoch"],
-                isr=tuple(partition["isr"]),
-                replicas=tuple(partition["replicas"]),
-            )
-            for partition in fields["partitions"]
-        ),
-        config=fields["config"],
+        replicas=tuple(tuple(placed[str(number)]) for number in range(len(placed))),
+        config=dict(fields["config"]),
     )
+
+
+def encode_state(partition: PartitionImage) -> bytes:
+    """Encode the state of a partition."""
+    value: _State = {
+        "version": 1,
+        "leader": partition.leader,
+        "leader_epoch": partition.leader_epoch,
+        "isr": partition.isr,
+    }
+    return _json(value)
+
+
+def decode_state(value: bytes) -> PartitionImage:
+    """Decode the state of a partition, which does not name its replicas. Raises as above."""
+    fields: _State = json.loads(value)
+    return PartitionImage(
+        leader=fields["leader"],
+        leader_epoch=fields["leader_epoch"],
+        isr=tuple(fields["isr"]),
+        replicas=(),
+    )
+
+
+def _json(value: object) -> bytes:
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
 
 
 def deleted_path(name: str) -> str:
@@ -140,7 +226,7 @@ def group_of(path: str) -> str:
 
 def encode_config(config: Mapping[str, str]) -> bytes:
     """Encode the configs of a group, or of the cluster."""
-    return json.dumps(dict(config), separators=(",", ":"), sort_keys=True).encode()
+    return _json(dict(config))
 
 
 def decode_config(value: bytes | None) -> dict[str, str]:
@@ -158,7 +244,7 @@ def directories_path(broker_id: int) -> str:
 
 def encode_directories(directory_ids: Iterable[str]) -> bytes:
     """Encode the directory ids of a broker's log directories."""
-    return json.dumps(sorted(directory_ids)).encode()
+    return _json(sorted(directory_ids))
 
 
 def decode_directories(value: bytes | None) -> frozenset[str]:
@@ -179,23 +265,18 @@ def decode_number(value: bytes | None) -> int:
 def encode_deleted(held: Mapping[TopicId, Iterable[int]]) -> bytes:
     """Encode the ids of deleted topics, each with the brokers that may still hold it."""
     value = {str(topic_id): list(brokers) for topic_id, brokers in held.items()}
-    return json.dumps(value, separators=(",", ":")).encode()
+    return _json(value)
 
 
 def decode_deleted(value: bytes) -> dict[TopicId, tuple[int, ...]]:
-    """Decode the ids of deleted topics, each with the brokers that may still hold it.
-
-    Earlier versions wrote a list of ids, without brokers: there was one.
-    """
-    found: dict[str, list[int]] | list[str] = json.loads(value)
-    if isinstance(found, list):
-        return {UUID(topic_id): () for topic_id in found}
+    """Decode the ids of deleted topics, each with the brokers that may still hold it."""
+    found: dict[str, list[int]] = json.loads(value)
     return {UUID(topic_id): tuple(brokers) for topic_id, brokers in found.items()}
 
 
 def encode_features(levels: Mapping[str, int]) -> bytes:
     """Encode the chosen levels of features."""
-    return json.dumps(dict(levels), separators=(",", ":"), sort_keys=True).encode()
+    return _json(dict(levels))
 
 
 def decode_features(value: bytes | None) -> dict[str, int]:

@@ -6,22 +6,42 @@ from collections.abc import Mapping
 
 from oncelog.controller import layout
 from oncelog.controller.decision import Put
-from oncelog.controller.image import TopicImage
+from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.core.ids import TopicId
 
-__all__ = ["deleted_writes", "group_config_writes", "topic_writes"]
+__all__ = ["deleted_writes", "group_config_writes", "topic_removal", "topic_writes"]
 
 
 def topic_writes(before: TopicImage | None, after: TopicImage) -> tuple[Put, ...]:
-    """Return the writes that make a topic of what it was (None: it is new)."""
-    if before == after:
-        return ()
-    return (Put(layout.topic_path(after.name), layout.encode_topic(after)),)
+    """Return the writes that make a topic of what it was (None: it is new).
+
+    The topic's own value comes last: without it no topic exists.
+    """
+    old = () if before is None else before.partitions
+    padded = (*old, *(None for _ in after.partitions[len(old) :]))
+    writes = [
+        Put(layout.state_path(after.name, number), layout.encode_state(partition))
+        for number, (was, partition) in enumerate(zip(padded, after.partitions, strict=True))
+        if was is not partition and (was is None or _state(was) != _state(partition))
+    ]
+    if before is None or _own(before) != _own(after):
+        writes.append(Put(layout.topic_path(after.name), layout.encode_topic(after)))
+    return tuple(writes)
+
+
+def _own(topic: TopicImage) -> tuple[TopicId, Mapping[str, str], list[tuple[int, ...]]]:
+    return topic.topic_id, topic.config, [partition.replicas for partition in topic.partitions]
+
+
+def _state(partition: PartitionImage) -> tuple[int, int, tuple[int, ...]]:
+    return partition.leader, partition.leader_epoch, partition.isr
 
 
 def topic_removal(topic: TopicImage) -> tuple[Put, ...]:
-    """Return the writes that remove a topic."""
-    return (Put(layout.topic_path(topic.name), None),)
+    """Return the writes that remove a topic and the states of its partitions."""
+    numbers = range(len(topic.partitions))
+    states = (Put(layout.state_path(topic.name, number), None) for number in numbers)
+    return (Put(layout.topic_path(topic.name), None), *states)
 
 
 def deleted_writes(name: str, held: Mapping[TopicId, tuple[int, ...]]) -> tuple[Put, ...]:

@@ -12,6 +12,7 @@ topics are few.
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +34,8 @@ CREATE TABLE IF NOT EXISTS node (
 ) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS node_by_revision ON node (revision);
 """
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
+"""2: an Oncelog of version 1 does not know the paths, and would set every log aside."""
 
 
 class SqliteStore:
@@ -138,7 +140,10 @@ class SqliteStore:
 
 def _open(path: str, syncs: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
-        path, timeout=SQLITE_BUSY_TIMEOUT_MS / 1000, isolation_level=None, check_same_thread=False
+        os.path.abspath(path),  # A name like ":memory:" would mean something else.
+        timeout=SQLITE_BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
     )
     try:
         _check_pages(db, path)

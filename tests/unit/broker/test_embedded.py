@@ -216,11 +216,12 @@ async def test_without_the_first_folder_which_holds_the_metadata_the_others_stay
 
 async def test_a_new_folder_joins_the_stores_cluster_and_no_other_later(tmp_path: Path) -> None:
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
-    for cluster_id in (b"one", b"another"):
+    for cluster_id in ("one", "another"):
         store = MemoryStore()
-        await store.write_all([Write(layout.CLUSTER_PATH, cluster_id, 0)])
+        value = layout.encode_cluster_id(cluster_id)
+        await store.write_all([Write(layout.CLUSTER_PATH, value, 0)])
         broker = Broker(BrokerConfig(settings), store=store)
-        if cluster_id == b"one":
+        if cluster_id == "one":
             await broker.start()
             assert broker.image.cluster_id == "one"
             await broker.stop()

@@ -1,23 +1,177 @@
-"""What the metadata store holds, decoded."""
+"""What the metadata store holds, decoded change by change."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
 
 import pytest
 
 from oncelog.controller import layout
-from oncelog.controller.contents import Contents
+from oncelog.controller.contents import Contents, DamagedMetadata
+from oncelog.controller.decision import Put
+from oncelog.controller.image import (
+    ImageDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+)
+from oncelog.controller.writes import topic_removal, topic_writes
+
+ID_A, ID_B = UUID(int=1), UUID(int=2)
+DAMAGE = [b"", b"{", b"\xff", b"[1]", b"null", b'"text"']
+
+
+def topic(
+    name: str = "t", topic_id: UUID = ID_A, *epochs: int, config: dict[str, str] | None = None
+) -> TopicImage:
+    partitions = tuple(PartitionImage(1, epoch, (1,), (1, 2)) for epoch in epochs or (0,))
+    return TopicImage(name, topic_id, partitions, config or {})
+
+
+class Fed(Contents):
+    """Contents that a test feeds with writes, each step as one revision."""
+
+    def __init__(self) -> None:
+        super().__init__(MetadataImage(cluster_id="c"))
+
+    def feed(self, puts: Iterable[Put | tuple[str, bytes | None]]) -> ImageDelta:
+        entries = [
+            (path, value, 0 if value is None else self.version_of(path) + 1)
+            for path, value in sorted(puts)
+        ]
+        return self.take(entries, self.image.revision + 1)
+
+    def make(self, *topics: TopicImage) -> ImageDelta:
+        return self.feed(
+            put for one in topics for put in topic_writes(self.image.topic(one.name), one)
+        )
+
+
+def test_a_topic_reads_back_as_it_was() -> None:
+    contents = Fed()
+    made = topic("t.x", ID_A, 0, 7, config={"retention.ms": "5"})
+    assert contents.make(made) == ImageDelta(created=(made,))
+    assert contents.image.topic("t.x") == contents.image.topic_by_id(ID_A) == made
+    assert contents.image.revision == 1
+
+
+def test_a_change_of_one_partition_names_it_alone() -> None:
+    contents = Fed()
+    other = topic("u", ID_B, 0)
+    contents.make(topic("t", ID_A, 0, 0, 0), other)
+    before = contents.image
+    changed = topic("t", ID_A, 0, 0, 4)
+    assert contents.make(changed) == ImageDelta(changed=(TopicDelta(changed, [2]),))
+    now = contents.image.topics["t"].partitions
+    assert now[0] is before.topics["t"].partitions[0]
+    assert contents.image.topics["u"] is before.topics["u"]
+    assert before.topics["t"].partitions[2].leader_epoch == 0
+
+
+def test_another_config_concerns_every_partition_and_writes_no_state() -> None:
+    contents = Fed()
+    contents.make(topic("t", ID_A, 0, 0))
+    changed = topic("t", ID_A, 0, 0, config={"retention.ms": "5"})
+    assert [put.path for put in topic_writes(contents.image.topic("t"), changed)] == [
+        layout.topic_path("t")
+    ]
+    assert contents.make(changed) == ImageDelta(changed=(TopicDelta(changed, range(2)),))
+
+
+def test_more_partitions_are_those_that_have_changed() -> None:
+    contents = Fed()
+    contents.make(topic("t", ID_A, 3))
+    grown = topic("t", ID_A, 3, 0, 0)
+    assert contents.make(grown) == ImageDelta(changed=(TopicDelta(grown, [1, 2]),))
+
+
+def test_a_topic_made_again_under_its_name_is_deleted_and_created() -> None:
+    contents = Fed()
+    before, again = topic("t", ID_A, 0, 0), topic("t", ID_B, 0)
+    contents.make(before)
+    steps = dict(topic_removal(before)) | dict(topic_writes(None, again))
+    assert contents.feed(steps.items()) == ImageDelta(deleted=(before,), created=(again,))
+    assert contents.image.topic_by_id(ID_A) is None
+    assert contents.image.topics == {"t": again}
+    assert contents.version_of(layout.state_path("t", 1)) == 0
+
+
+def test_without_its_own_value_no_topic_exists() -> None:
+    """The value is written last, and deleted first; what is below it may come in other steps."""
+    contents = Fed()
+    made = topic("t", ID_A, 0, 5)
+    *states, own = topic_writes(None, made)
+    for state in states:
+        assert contents.feed([state]) == ImageDelta()
+        assert contents.image.topics == {}
+    assert contents.feed([own]) == ImageDelta(created=(made,))
+    own, *states = topic_removal(made)
+    assert contents.feed([own]) == ImageDelta(deleted=(made,))
+    assert contents.feed(states) == ImageDelta()
+    assert contents.image.topics == {}
+
+
+def test_a_topic_whose_state_is_missing_is_damage_and_no_deletion() -> None:
+    contents = Fed()
+    made = topic("t", ID_A, 0, 0)
+    contents.make(made)
+    with pytest.raises(DamagedMetadata, match="/brokers/topics/t/partitions/1/state"):
+        contents.feed([(layout.state_path("t", 1), None)])
+    with pytest.raises(DamagedMetadata, match="/brokers/topics/u/partitions/0/state"):
+        contents.feed([topic_writes(None, topic("u", ID_B))[-1]])
+    assert contents.image.topics == {"t": made}
+    assert contents.image.revision == 1
+
+
+@pytest.mark.parametrize("value", DAMAGE)
+@pytest.mark.parametrize(
+    "path", [layout.topic_path("t"), layout.state_path("t", 0), layout.FEATURES_PATH]
+)
+def test_damage_names_its_path_and_changes_nothing(path: str, value: bytes) -> None:
+    contents = Fed()
+    made = topic("t", ID_A, 0)
+    contents.make(made)
+    before = contents.image
+    with pytest.raises(DamagedMetadata, match=f"the metadata at {path} is damaged"):
+        contents.feed([(layout.topic_path("a"), None), (path, value)])
+    assert contents.image is before
+    assert contents.make(topic("t", ID_A, 1)).changed[0].partitions == [0]
+
+
+def test_an_image_does_not_change_with_later_entries() -> None:
+    contents = Fed()
+    contents.feed([(layout.FEATURES_PATH, layout.encode_features({"transaction.version": 1}))])
+    before = contents.image
+    contents.feed(
+        [
+            (layout.FEATURES_PATH, layout.encode_features({"transaction.version": 2})),
+            (layout.deleted_path("t"), layout.encode_deleted({ID_A: (1, 2)})),
+            (layout.directories_path(1), layout.encode_directories({"d"})),
+        ]
+    )
+    assert before.features["transaction.version"] == 1
+    assert (before.deleted, before.directories) == ({}, {})
+    now = contents.image
+    assert now.features["transaction.version"] == 2
+    assert (now.deleted, now.directories) == ({"t": {ID_A: (1, 2)}}, {1: frozenset({"d"})})
+    contents.feed([(layout.deleted_path("t"), None)])
+    assert contents.image.deleted == {}
 
 
 @pytest.mark.parametrize("group_id", ["g", "", "a/b", "with space", "%2F", "ümlaut", "..", "\x00"])
 def test_any_group_id_can_have_settings(group_id: str) -> None:
-    contents = Contents()
+    contents = Fed()
     path = layout.group_config_path(group_id)
     assert "/" not in path.removeprefix(layout.GROUP_CONFIGS_PREFIX)
-    contents.take(path, layout.encode_config({"k": "v"}))
-    assert contents.group_configs == {group_id: {"k": "v"}}
-    contents.take(path, None)
-    assert contents.group_configs == {}
+    contents.feed([(path, layout.encode_config({"k": "v"}))])
+    assert contents.image.group_configs == {group_id: {"k": "v"}}
+    contents.feed([(path, None)])
+    assert contents.image.group_configs == {}
 
 
-@pytest.mark.parametrize("value", [b"", b"{", b"\xff", b"[1]", b"null", b'"text"'])
+@pytest.mark.parametrize("value", DAMAGE)
 def test_settings_that_are_no_mapping_are_damage(value: bytes) -> None:
-    with pytest.raises((ValueError, TypeError)):
-        Contents().take(layout.group_config_path("g"), value)
+    with pytest.raises(DamagedMetadata):
+        Fed().feed([(layout.group_config_path("g"), value)])

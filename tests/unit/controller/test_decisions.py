@@ -68,14 +68,12 @@ def image(*topics: TopicImage, brokers: int = 2, **more: Any) -> MetadataImage:
 FULL = image(TOPIC, deleted={"old": {UUID(int=9): (1, 2)}})
 
 
-def after(before: MetadataImage, writes: tuple[Put, ...]) -> Contents:
-    """What the store holds once the writes are done."""
-    contents = Contents()
-    contents.topics = dict(before.topics)
-    contents.deleted = dict(before.deleted)
-    for put in writes:
-        contents.take(put.path, put.value)
-    return contents
+def after(before: MetadataImage, writes: tuple[Put, ...]) -> MetadataImage:
+    """What the store says once the writes are done."""
+    contents = Contents(before)
+    entries = [(path, value, 0 if value is None else 1) for path, value in writes]
+    contents.take(entries, before.revision + 1)
+    return contents.image
 
 
 def test_every_event_has_its_decider_and_an_example_here() -> None:
@@ -96,21 +94,11 @@ def test_an_event_that_was_sent_elsewhere_gives_the_same_decision(
 @pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
 def test_an_event_that_is_decided_on_twice_is_written_once(event: ControllerEvent[Any]) -> None:
     """A write whose answer was lost is repeated on the image that it led to."""
-    contents = after(FULL, decide(FULL, event, CONTEXT).writes)
-    written = MetadataImage(
-        cluster_id="c",
-        topics=contents.topics.values(),
-        brokers=BROKERS,
-        deleted=contents.deleted,
-        features=contents.features,
-        group_configs=contents.group_configs,
-        directories=contents.directories,
-        cluster_config=contents.cluster_config,
-    )
+    written = after(FULL, decide(FULL, event, CONTEXT).writes)
     again = decide(written, event, CONTEXT)
     if isinstance(event, BrokerRegistered):
         # A second registration is a second life: its logs may have lost their end again.
-        assert [put.path for put in again.writes] == ["/topics/t"]
+        assert [put.path for put in again.writes] == [layout.state_path("t", 0)]
     else:
         assert again.writes == ()
 
@@ -154,7 +142,9 @@ def test_without_room_valid_topics_are_refused_and_bad_ones_for_their_own_reason
 # --- a broker registers
 
 
-def registered(before: MetadataImage, **more: Any) -> tuple[Contents, tuple[ControllerNotice, ...]]:
+def registered(
+    before: MetadataImage, **more: Any
+) -> tuple[MetadataImage, tuple[ControllerNotice, ...]]:
     decision = decide(before, replace(REGISTRATION, **more), CONTEXT)
     assert decision.reply == ChangeOutcome()
     return after(before, decision.writes), decision.notices
@@ -164,15 +154,15 @@ def test_an_unclean_registration_raises_the_epoch_where_it_leads() -> None:
     """Above the metadata's epoch and the log's; another leader's partition keeps its own."""
     other = TopicImage("u", NEW_ID, (PartitionImage(2, 4, (2, 1), (2, 1)),))
     unsure = {T0: 7, TopicPartition("u", 0): 7, TopicPartition("gone", 0): 1}
-    contents, notices = registered(image(TOPIC, other), unsure=unsure)
-    assert contents.topics["t"].partitions[0].leader_epoch == 8
-    assert contents.topics["u"] == other
+    written, notices = registered(image(TOPIC, other), unsure=unsure)
+    assert written.topics["t"].partitions[0].leader_epoch == 8
+    assert written.topics["u"] == other
     assert notices == (ControllerNotice("began a new leader epoch in 1 partitions"),)
 
 
 def test_a_clean_registration_raises_nothing() -> None:
-    contents, notices = registered(image(TOPIC))
-    assert contents.topics["t"] == TOPIC
+    written, notices = registered(image(TOPIC))
+    assert written.topics["t"] == TOPIC
     assert notices == ()
 
 
@@ -184,13 +174,13 @@ def test_a_registration_that_is_the_same_again_writes_nothing() -> None:
 
 def test_the_directories_of_a_registration_are_noted_by_broker() -> None:
     before = image(directories={1: frozenset({"a"}), 2: frozenset({"b"})})
-    contents, _ = registered(before, directory_ids=frozenset({"a", "d"}))
-    assert contents.directories == {1: frozenset({"a", "d"})}
+    written, _ = registered(before, directory_ids=frozenset({"a", "d"}))
+    assert written.directories == {1: frozenset({"a", "d"}), 2: frozenset({"b"})}
 
 
 def test_levels_that_a_broker_demands_are_finalized() -> None:
-    contents, notices = registered(image(), levels={TRANSACTION_VERSION: 1})
-    assert contents.features == {TRANSACTION_VERSION: 1}
+    written, notices = registered(image(), levels={TRANSACTION_VERSION: 1})
+    assert written.chosen_features == {TRANSACTION_VERSION: 1}
     assert notices == (ControllerNotice("the level of transaction.version is 1 from now on"),)
     decision = decide(image(), replace(REGISTRATION, levels={TRANSACTION_VERSION: 9}), CONTEXT)
     assert decision.reply.error is ErrorCode.invalid_update_version
@@ -198,19 +188,19 @@ def test_levels_that_a_broker_demands_are_finalized() -> None:
 
 
 def test_the_clusters_config_is_that_of_the_first_broker() -> None:
-    contents, _ = registered(image(brokers=0), cluster_config={MIN_ISR: "2"})
-    assert contents.cluster_config == {MIN_ISR: "2"}
+    written, _ = registered(image(brokers=0), cluster_config={MIN_ISR: "2"})
+    assert written.cluster_config == {MIN_ISR: "2"}
     stored = {MIN_ISR: "1"}
-    contents, notices = registered(image(cluster_config=stored), cluster_config={MIN_ISR: "2"})
-    assert contents.cluster_config == {}
+    written, notices = registered(image(cluster_config=stored), cluster_config={MIN_ISR: "2"})
+    assert written.cluster_config == stored
     text = f"{MIN_ISR}=2 of broker 1 has no effect: it is 1 in this cluster"
     assert notices == (ControllerNotice(text, is_warning=True),)
 
 
 def test_a_broker_that_is_alone_may_change_the_clusters_config() -> None:
     before = image(cluster_config={MIN_ISR: "1"}, brokers=1)
-    contents, notices = registered(before, cluster_config={MIN_ISR: "2"})
-    assert contents.cluster_config == {MIN_ISR: "2"}
+    written, notices = registered(before, cluster_config={MIN_ISR: "2"})
+    assert written.cluster_config == {MIN_ISR: "2"}
     assert notices == ()
 
 
@@ -247,9 +237,9 @@ def test_the_last_in_sync_replica_stays_though_its_directory_failed() -> None:
 def test_a_deletion_is_noted_with_each_broker_that_has_a_replica() -> None:
     before = image(TOPIC, deleted={"t": {NEW_ID: (2,)}})
     decision = decide(before, DeleteTopic(ID), CONTEXT)
-    contents = after(before, decision.writes)
-    assert contents.topics == {}
-    assert contents.deleted == {"t": {NEW_ID: (2,), ID: (1, 2)}}
+    written = after(before, decision.writes)
+    assert written.topics == {}
+    assert written.deleted == {"t": {NEW_ID: (2,), ID: (1, 2)}}
     assert decide(before, DeleteTopic(UUID(int=7)), CONTEXT).reply.error is (
         ErrorCode.unknown_topic_id
     )
@@ -262,12 +252,11 @@ def test_a_deletion_stays_noted_until_every_broker_has_confirmed_it() -> None:
     assert half.deleted == {"t": {ID: (2,), NEW_ID: (2,)}}
     event = DeletionsConfirmed(2, frozenset({ID, NEW_ID}))
     decision = decide(image(deleted=half.deleted), event, CONTEXT)
-    assert decision.writes == (Put("/deleted-topics/t", None),)
+    assert decision.writes == (Put(layout.deleted_path("t"), None),)
 
 
 def test_a_note_of_an_earlier_version_goes_with_the_first_confirmation() -> None:
     """It names no brokers: there was one."""
-    noted = layout.decode_deleted(f'["{ID}","{NEW_ID}"]'.encode())
-    before = image(deleted={"t": noted})
+    before = image(deleted={"t": {ID: (), NEW_ID: ()}})
     decision = decide(before, DeletionsConfirmed(1, frozenset({ID})), CONTEXT)
     assert after(before, decision.writes).deleted == {"t": {NEW_ID: ()}}

@@ -1,11 +1,13 @@
-"""What may be answered while a change is applied, and once it is."""
+"""What an image is after a change, and what may be answered while the change is applied."""
 
 from uuid import UUID
 
 from oncelog.controller.image import (
+    BrokerImage,
     ImageDelta,
     MetadataImage,
     PartitionImage,
+    TopicDelta,
     TopicImage,
     while_applying,
 )
@@ -15,22 +17,38 @@ def topic(name: str, number: int, count: int = 1) -> TopicImage:
     return TopicImage(name, UUID(int=number), (PartitionImage(1, 0, (1,), (1,)),) * count)
 
 
-def image(*topics: TopicImage) -> MetadataImage:
-    return MetadataImage(cluster_id="c", topics=topics)
+BEFORE = MetadataImage(cluster_id="c", topics=(topic("grown", 1), topic("deleted", 3)))
+DELTA = ImageDelta(
+    deleted=(topic("deleted", 3),),
+    created=(topic("new", 4), topic("deleted", 5)),
+    changed=(TopicDelta(topic("grown", 1, 2), [1]),),
+)
 
 
-APPLIED = image(topic("grown", 1), topic("failed", 2), topic("deleted", 3))
-TARGET = image(topic("grown", 1, 2), topic("failed", 2, 2), topic("new", 4), topic("lost", 5))
+def test_an_image_after_a_change_shares_what_stays() -> None:
+    after = BEFORE.after(DELTA, revision=7)
+    assert dict(after.topics) == {
+        "grown": topic("grown", 1, 2),
+        "new": topic("new", 4),
+        "deleted": topic("deleted", 5),
+    }
+    assert after.topic_by_id(UUID(int=3)) is None
+    assert after.topic_by_id(UUID(int=5)) == topic("deleted", 5)
+    assert (after.revision, BEFORE.revision) == (7, 0)
+    assert dict(BEFORE.topics) == {"grown": topic("grown", 1), "deleted": topic("deleted", 3)}
+    moved = after.after(ImageDelta(), brokers={1: BrokerImage(1, "h", 9092)})
+    assert moved.topics is after.topics
+    assert (list(moved.brokers), list(after.brokers)) == ([1], [])
 
 
-def test_a_delta_names_what_went_came_and_changed() -> None:
-    assert TARGET.delta_from(APPLIED) == ImageDelta(
-        deleted=(topic("deleted", 3),),
-        created=(topic("new", 4), topic("lost", 5)),
-        changed=(topic("grown", 1, 2), topic("failed", 2, 2)),
-    )
+def test_all_of_what_is_created_is_to_be_served_and_what_has_changed_of_the_rest() -> None:
+    found = [(change.topic.name, list(change.partitions)) for change in DELTA.assigned()]
+    assert found == [("new", [0]), ("deleted", [0]), ("grown", [1])]
 
 
 def test_while_a_change_is_applied_nothing_is_named_that_it_deletes_or_brings() -> None:
-    shown = while_applying(TARGET.delta_from(APPLIED), APPLIED)
-    assert dict(shown.topics) == {"grown": topic("grown", 1), "failed": topic("failed", 2)}
+    assert dict(while_applying(DELTA, BEFORE).topics) == {"grown": topic("grown", 1)}
+
+
+def test_an_image_from_nothing_brings_every_topic() -> None:
+    assert BEFORE.delta_from_nothing() == ImageDelta(created=tuple(BEFORE.topics.values()))

@@ -6,10 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.controller import layout
 from oncelog.controller.image import (
     BrokerImage,
-    ImageDelta,
     MetadataImage,
     PartitionImage,
     TopicImage,
@@ -120,20 +118,3 @@ def test_bad_names_have_a_reason(name: str) -> None:
 @pytest.mark.parametrize("name", ["a", "a.b_c-D9", "...", "a" * 249])
 def test_good_names_have_none(name: str) -> None:
     assert name_problem(name) is None
-
-
-def test_a_topic_reads_back_from_the_store_as_it_was() -> None:
-    made = decide(TopicToCreate("t.x", 2, 3, config={"retention.ms": "5"})).topic
-    assert made is not None
-    assert layout.decode_topic(layout.topic_path("t.x"), layout.encode_topic(made)) == made
-
-
-def test_a_topic_made_again_under_its_name_is_deleted_and_created() -> None:
-    before = image(topic("same"), topic("old", ID_B))
-    again = topic("same", UUID(int=3))
-    moved = topic("old", ID_B, leader=2)
-    after = image(again, moved)
-    assert after.delta_from(before) == ImageDelta(
-        deleted=(before.topics["same"],), created=(again,), changed=(moved,)
-    )
-    assert after.delta_from(after) == ImageDelta()

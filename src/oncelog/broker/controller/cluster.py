@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 
+from oncelog.broker.controller.upgrade import upgrade_store
 from oncelog.controller import layout
-from oncelog.metadata.store import Conflict, MetadataStore, Write
+from oncelog.metadata.store import Conflict, MetadataStore, StoreFailure, Write
 from oncelog.storage.identity import FolderMismatch
 
 __all__ = ["find_cluster"]
@@ -21,19 +22,26 @@ async def find_cluster(
     `known_id` is what the log directories say; None where they are all new. Raises `FolderMismatch`
     when they are of another cluster, or have logs that the store knows nothing of.
     """
+    await upgrade_store(store)
     stored = await store.get(layout.CLUSTER_PATH)
     if stored is None:
         if has_logs:
             raise FolderMismatch(
                 "the data folder has logs, but the metadata that names their topics is gone"
             )
-        named = (known_id or fresh_id).encode()
+        named = layout.encode_cluster_id(known_id or fresh_id)
+        layout_format = layout.encode_number(layout.FORMAT)
         try:
-            await store.write_all([Write(layout.CLUSTER_PATH, named, 0)])
+            await store.write_all(
+                [Write(layout.CLUSTER_PATH, named, 0), Write(layout.FORMAT_PATH, layout_format, 0)]
+            )
         except Conflict:
             log.debug("another broker named the cluster first")
         stored = await store.get(layout.CLUSTER_PATH)
-    cluster_id = stored.value.decode() if stored is not None else None
+    try:
+        cluster_id = None if stored is None else layout.decode_cluster_id(stored.value)
+    except (ValueError, LookupError, TypeError) as error:
+        raise StoreFailure(f"the metadata at {layout.CLUSTER_PATH} is damaged ({error})") from error
     if cluster_id is None or known_id not in (None, cluster_id):
         raise FolderMismatch(
             f"the data folder belongs to cluster {known_id}, the metadata to {cluster_id}"

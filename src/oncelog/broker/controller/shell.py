@@ -150,7 +150,7 @@ class ControllerShell:
         failures = self._feed.unmade.values()
         no_room = next(map(str, failures), None)
         context = DecisionContext(self._config, fresh_ids, no_room)
-        return decide(self._feed.known.image, event, context)
+        return decide(self._feed.known.stored, event, context)
 
     def _fresh_ids(self, event: ControllerEvent[Any]) -> tuple[TopicId, ...]:
         count = len(event.topics) if isinstance(event, CreateTopics) else 0

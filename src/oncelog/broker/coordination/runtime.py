@@ -192,9 +192,9 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         for topic in delta.deleted:
             if topic.name == self.topic and topic.topic_id in image.deleted.get(topic.name, ()):
                 self._partition_count = self._partition_count_default
-        for topic in (*delta.created, *delta.changed):
-            if topic.name == self.topic:
-                self._partition_count = len(topic.partitions)
+        for change in delta.assigned():
+            if change.topic.name == self.topic:
+                self._partition_count = len(change.topic.partitions)
         for index in sorted({*self._coordinators, *range(self._partition_count)}):
             partition = self._partitions.get(self.topic, index)
             if partition is not None and not partition.state.is_leader:

@@ -16,7 +16,13 @@ from typing import Any, TypeVar
 
 from oncelog.broker.membership.known_metadata import KnownMetadata
 from oncelog.broker.membership.store_health import StoreHealth
-from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage, while_applying
+from oncelog.controller.image import (
+    BrokerImage,
+    ImageDelta,
+    MetadataImage,
+    TopicDelta,
+    while_applying,
+)
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import (
     METADATA_FEED_WAIT_MS,
@@ -54,8 +60,6 @@ class MetadataFeed:
         self._apply = apply
         self._clock = clock
         self._has_unmade = asyncio.Event()
-        self._told = self.image
-        """The image of what is known that `apply` was called with last."""
         # Keep images in the order of revisions when a writer and the feed follow at the same time.
         self._reading = asyncio.Lock()
         self._following = asyncio.Lock()
@@ -69,11 +73,10 @@ class MetadataFeed:
 
     async def start(self, off_line: Iterable[TopicPartition]) -> None:
         """Have the broker apply what is known; those `off_line` have no leader."""
-        self.known.off_line.update(off_line)
-        self.known.renew()
+        self.known.take_off_line(off_line)
+        self.known.begin()
         # Before it is applied, because no request comes until this has returned.
         self.image = self.known.image
-        self._told = MetadataImage(cluster_id=self.image.cluster_id)
         await self.follow_known()
 
     def announce(self, broker: BrokerImage) -> None:
@@ -86,8 +89,7 @@ class MetadataFeed:
 
         Only the images change, at once. The next start finds the directory's state again.
         """
-        self.known.off_line.update(partitions)
-        self.known.renew()
+        self.known.take_off_line(partitions)
         self.image = self.known.shown(self.image)
         self._start(self._follow_known())
 
@@ -96,7 +98,8 @@ class MetadataFeed:
         async with self._following:
             topic = self.image.topic(name)
             if topic is not None:
-                self._note_unmade(await self._apply(ImageDelta(changed=(topic,))))
+                again = TopicDelta(topic, range(len(topic.partitions)))
+                self._note_unmade(await self._apply(ImageDelta(changed=(again,))))
         await self.follow_known()
 
     async def read(self) -> bool:
@@ -131,10 +134,9 @@ class MetadataFeed:
 
     async def try_unmade(self) -> None:
         """Try once to make the partitions that there was no room for."""
-        self.known.off_line.difference_update(self.unmade)
+        self.known.bring_back(self.unmade)
         self.unmade.clear()
         self._has_unmade.clear()
-        self.known.renew()
         await self.follow_known()
 
     async def close(self) -> None:
@@ -150,19 +152,16 @@ class MetadataFeed:
 
     async def _follow_known(self) -> None:
         async with self._following:
-            # It may move again meanwhile: an address is announced, a folder goes off line.
-            while self.known.image is not self._told:
-                await self._apply_known()
+            # More may come meanwhile: an address is announced, a folder goes off line.
+            while self.known.steps:
+                await self._apply_step(*self.known.steps.popleft())
 
-    async def _apply_known(self) -> None:
-        """Have the broker apply what is known, and then answer from it.
+    async def _apply_step(self, delta: ImageDelta, target: MetadataImage) -> None:
+        """Have the broker apply a change, and then answer from the image after it.
 
         What is deleted is named no more from the beginning; what is new or changed is named once
         its partitions are served and its coordinators ready.
         """
-        target, before = self.known.image, self._told
-        delta = target.delta_from(before)
-        self._told = target
         self.image = while_applying(delta, self.image)
         self._note_unmade(await self._apply(delta))
         self.image = self.known.shown(target)
@@ -171,5 +170,4 @@ class MetadataFeed:
         if unmade:
             self.unmade |= unmade
             self._has_unmade.set()
-            self.known.off_line.update(unmade)
-            self.known.renew()
+            self.known.take_off_line(unmade)

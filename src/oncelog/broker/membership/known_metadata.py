@@ -1,88 +1,151 @@
-"""Reads the metadata store's changes into an image of what the broker knows.
+"""Reads the metadata store's changes into images of what the broker knows.
 
-What is known is not in effect yet: folders have to be made first. Only the controller's shell
-decides on this image; what a broker answers comes from the image of what it has applied.
+What is known is not in effect yet: folders have to be made first. What a broker answers comes from
+the image of what it has applied.
 """
 
 from __future__ import annotations
 
-from oncelog.controller.contents import Contents
+from collections import deque
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import NamedTuple
+
+from oncelog.controller.contents import Contents, DamagedMetadata
 from oncelog.controller.epochs import without_leader
-from oncelog.controller.image import BrokerImage, MetadataImage
+from oncelog.controller.image import (
+    BrokerImage,
+    ImageDelta,
+    MetadataImage,
+    TopicDelta,
+    TopicImage,
+)
 from oncelog.core.ids import TopicPartition
 from oncelog.metadata.store import MetadataStore, StoreFailure
 
-__all__ = ["KnownMetadata"]
+__all__ = ["KnownMetadata", "MetadataStep"]
+
+
+class MetadataStep(NamedTuple):
+    """A change of what is known, and the image after it."""
+
+    delta: ImageDelta
+    image: MetadataImage
 
 
 class KnownMetadata:
-    """`image` is the newest metadata that was read; its revision only increases."""
+    """`stored` is the newest metadata that was read; its revision only increases.
+
+    `image` is `stored` as this broker shows it: partitions of a log directory that is off line have
+    no leader. Only `stored` is decided on, so that nothing shown gets into the store.
+    """
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
-        self.image = MetadataImage(cluster_id="")
-        self.contents = Contents()
-        self.off_line: set[TopicPartition] = set()
-        """Partitions whose log directory is off line; `renew` shows them without a leader."""
-        self._versions: dict[str, int] = {}
+        self.image = MetadataImage(cluster_id="", controller_id=broker_id)
+        self.steps: deque[MetadataStep] = deque()
+        """The changes that the broker has not begun to apply."""
+        self._contents = Contents(self.image)
+        self._off_line: dict[str, set[int]] = {}
         self._store = store
         self._broker_id = broker_id
-        self._brokers: tuple[BrokerImage, ...] = ()
+
+    @property
+    def stored(self) -> MetadataImage:
+        """The image of what the store says."""
+        return self._contents.image
 
     def belongs_to(self, cluster_id: str) -> None:
         """Begin with an empty image of this cluster."""
-        self.image = MetadataImage(cluster_id=cluster_id)
+        self._contents.image = self.stored.after(ImageDelta(), cluster_id=cluster_id)
+        self.image = self.stored
+
+    def begin(self) -> None:
+        """Have all that is known applied, as the first step."""
+        self.steps = deque([MetadataStep(self.image.delta_from_nothing(), self.image)])
 
     async def read(self) -> bool:
-        """Bring the image up to the store. False when it was there already."""
-        changes = await self._store.changes(self.image.revision)
-        if changes.revision == self.image.revision:
+        """Bring the images up to the store. False when they were there already."""
+        changes = await self._store.changes(self.stored.revision)
+        if changes.revision == self.stored.revision:
             return False
-        for path, value, version in changes.entries:
-            try:
-                self.contents.take(path, value)
-            except (ValueError, LookupError, TypeError) as error:
-                raise StoreFailure(
-                    f"the metadata at {path} is damaged ({error}): put back a copy of "
-                    "metadata.sqlite, or delete that row and create the topic again"
-                ) from error
-            self._versions[path] = version
-        self.renew(changes.revision)
+        try:
+            delta = self._contents.take(changes.entries, changes.revision)
+        except DamagedMetadata as damage:
+            raise StoreFailure(
+                f"{damage}: put back a copy of metadata.sqlite, or delete the topic's rows and "
+                "create it again"
+            ) from damage
+        for topic in delta.deleted:
+            # One that is created under its name has its own folders.
+            self._off_line.pop(topic.name, None)
+        self._moved(delta)
         return True
 
     def version_of(self, path: str) -> int:
         """Return the version of what is known at `path`; 0 where there is nothing."""
-        return self._versions.get(path, 0)
+        return self._contents.version_of(path)
 
     def announce(self, broker: BrokerImage) -> None:
         """Add this broker's address."""
-        self._brokers = (broker,)
-        self.renew()
+        brokers = {broker.broker_id: broker}
+        self._contents.image = self.stored.after(ImageDelta(), brokers=brokers)
+        self._moved(ImageDelta())
+
+    def is_off_line(self, partition: TopicPartition) -> bool:
+        """Whether the partition is shown without a leader."""
+        return partition.partition in self._off_line.get(partition.topic, ())
+
+    def take_off_line(self, partitions: Iterable[TopicPartition]) -> None:
+        """Show these partitions without a leader: their log directory is off line."""
+        touched = _numbers(partitions)
+        for name, numbers in touched.items():
+            self._off_line.setdefault(name, set()).update(numbers)
+        self._moved(ImageDelta(changed=_deltas(self.stored, touched)))
+
+    def bring_back(self, partitions: Iterable[TopicPartition]) -> None:
+        """Show these partitions as the store says again."""
+        touched = _numbers(filter(self.is_off_line, partitions))
+        for name, numbers in touched.items():
+            self._off_line[name] -= numbers
+            if not self._off_line[name]:
+                del self._off_line[name]
+        self._moved(ImageDelta(changed=_deltas(self.stored, touched)))
 
     def shown(self, image: MetadataImage) -> MetadataImage:
-        """Return the image with what this broker knows by itself.
-
-        That is its address, and that a partition off line has no leader.
-        """
-        if self.off_line:
-            topics = image.topics.values()
-            led = [without_leader(topic, self.off_line, self._broker_id) for topic in topics]
-            return image.copy(topics=led, brokers=self._brokers)
-        if tuple(image.brokers.values()) != self._brokers:
-            return image.copy(brokers=self._brokers)
-        return image
-
-    def renew(self, revision: int | None = None) -> None:
-        """Make the image again, of another revision if one is given."""
-        contents = self.contents
-        image = MetadataImage(
-            cluster_id=self.image.cluster_id,
-            revision=self.image.revision if revision is None else revision,
-            topics=contents.topics.values(),
-            controller_id=self._broker_id,
-            deleted=contents.deleted,
-            features=contents.features,
-            group_configs=contents.group_configs,
-            directories=contents.directories,
-            cluster_config=contents.cluster_config,
+        """Return an image with what this broker knows by itself, also of an earlier revision."""
+        led = tuple(
+            replace(one, topic=self._without_leader(one.topic))
+            for one in _deltas(image, self._off_line)
         )
-        self.image = self.shown(image)
+        if not led and image.brokers == self.stored.brokers:
+            return image
+        return image.after(ImageDelta(changed=led), brokers=self.stored.brokers)
+
+    def _without_leader(self, topic: TopicImage) -> TopicImage:
+        return without_leader(topic, self._off_line[topic.name], self._broker_id)
+
+    def _moved(self, delta: ImageDelta) -> None:
+        """Make the image again after a change, and note the step as this broker shows it."""
+        self.image = image = self.shown(self.stored)
+        created = tuple(image.topics[topic.name] for topic in delta.created)
+        changed = tuple(replace(one, topic=image.topics[one.topic.name]) for one in delta.changed)
+        self.steps.append(MetadataStep(ImageDelta(delta.deleted, created, changed), image))
+
+
+def _numbers(partitions: Iterable[TopicPartition]) -> dict[str, set[int]]:
+    found: dict[str, set[int]] = {}
+    for name, number in partitions:
+        found.setdefault(name, set()).add(number)
+    return found
+
+
+def _deltas(image: MetadataImage, numbers: Mapping[str, set[int]]) -> tuple[TopicDelta, ...]:
+    """Return these partitions of an image, as far as they are in it."""
+    found = []
+    for name in numbers:
+        topic = image.topic(name)
+        if topic is None:
+            continue
+        there = [number for number in sorted(numbers[name]) if number < len(topic.partitions)]
+        found.append(TopicDelta(topic, there))
+    return tuple(found)

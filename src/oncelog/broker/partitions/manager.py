@@ -25,7 +25,7 @@ from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals, Retained, delete_old_segments
-from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -147,18 +147,20 @@ class PartitionManager:
         unmade: dict[TopicPartition, StorageFailure] = {}
         waiting: list[_Intake] = []
         count = 0
-        for topic in (*delta.created, *delta.changed):
-            waiting.append(self._intake(topic))
-            count += len(topic.partitions)
+        for change in delta.assigned():
+            waiting.append(self._intake(change))
+            count += len(change.partitions)
             if count >= PARTITIONS_TAKEN_IN_TOGETHER_COUNT:
                 unmade |= await self._take_in(waiting)
                 waiting, count = [], 0
         return unmade | await self._take_in(waiting)
 
-    def _intake(self, topic: TopicImage) -> _Intake:
+    def _intake(self, change: TopicDelta) -> _Intake:
+        topic = change.topic
+        numbers = change.partitions
         ours = [
             (label, image)
-            for label, image in zip(topic.topic_partitions(), topic.partitions, strict=True)
+            for label, image in ((topic.label(n), topic.partitions[n]) for n in numbers)
             if self._broker_id in image.replicas and self._broker_id not in image.offline_replicas
             if label not in self._moving
         ]

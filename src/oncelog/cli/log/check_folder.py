@@ -21,7 +21,11 @@ from oncelog.cli.log.kinds import (
     RECOVERY_POINTS_NAME,
     partition_folders,
 )
-from oncelog.controller.layout import TOPICS_PREFIX, decode_topic
+from oncelog.controller import layout
+from oncelog.controller.contents import Contents
+from oncelog.controller.image import MetadataImage
+from oncelog.controller.upgrade import upgrade_writes
+from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.storage.checkpoints import parse_offsets, parse_partition_metadata, parse_properties
 from oncelog.storage.files import PARTITION_METADATA_NAME
@@ -116,7 +120,7 @@ class FolderCheck:
                     shutil.copy(self._path(name), os.path.join(scratch, name))
             try:
                 return _topic_ids(os.path.join(scratch, METADATA_NAME)), []
-            except (sqlite3.Error, ValueError, KeyError) as problem:
+            except (sqlite3.Error, ValueError, OncelogError) as problem:
                 return None, [error(path, "", f"cannot be read: {problem}")]
 
     # ---- partitions
@@ -173,17 +177,23 @@ def _partition(name: str) -> TopicPartition | None:
     return TopicPartition(topic, int(number)) if topic and number.isdigit() else None
 
 
-def _topic_ids(path: str) -> dict[str, TopicId]:
+def _topic_ids(path: str) -> dict[str, TopicId] | None:
     database = sqlite3.connect(path)
     try:
         (verdict,) = database.execute("PRAGMA integrity_check(1)").fetchone()
         if verdict != "ok":
             raise ValueError(verdict)
-        rows = database.execute(
-            "SELECT path, value FROM node WHERE substr(path, 1, ?) = ? AND value IS NOT NULL",
-            (len(TOPICS_PREFIX), TOPICS_PREFIX),
-        )
-        found = [decode_topic(path, value) for path, value in rows]
+        rows = database.execute("SELECT path, value FROM node WHERE value IS NOT NULL")
+        values: dict[str, bytes | None] = dict(rows)
     finally:
         database.close()
-    return {topic.name: topic.topic_id for topic in found}
+    found = {path: value for path, value in values.items() if value is not None}
+    if not found:
+        return None  # `oncelog.metadata.file` names another.
+    if layout.FORMAT_PATH in found:
+        layout.check_format(found[layout.FORMAT_PATH])
+    else:
+        values |= dict(upgrade_writes(found))
+    contents = Contents(MetadataImage(cluster_id=""))
+    contents.take([(path, value, 0) for path, value in values.items() if value is not None], 1)
+    return {topic.name: topic.topic_id for topic in contents.image.topics.values()}

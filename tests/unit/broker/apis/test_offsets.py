@@ -142,7 +142,7 @@ async def forget_topic(folder: Path) -> None:
     path = layout.topic_path("t")
     stored = await store.get(path)
     assert stored is not None
-    deleted = layout.encode_deleted({layout.decode_topic(path, stored.value).topic_id: (1,)})
+    deleted = layout.encode_deleted({layout.decode_topic(stored.value).topic_id: (1,)})
     writes = [Write(path, None, stored.version), Write(layout.deleted_path("t"), deleted, 0)]
     await store.write_all(writes)
     await store.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from uuid import UUID
 
 import pytest
 
@@ -11,6 +12,7 @@ from oncelog.controller import layout
 from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import AlterGroupConfigs, CreateTopics
+from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, METADATA_WRITE_ATTEMPTS_MAX
@@ -45,11 +47,10 @@ async def test_an_event_is_decided_again_when_another_writer_was_faster() -> Non
 async def test_a_topic_that_another_writer_made_refuses_only_itself() -> None:
     store = TroubledStore()
     shell = await started(store)
-    (made,) = await shell.controller.create_topics([TopicToCreate("model")])
-    assert made.topic is not None
-    store.rivals = [Write(layout.topic_path("b"), layout.encode_topic(made.topic), 0)]
+    made = TopicImage("b", UUID(int=1), ())
+    store.rivals = [Write(layout.topic_path("b"), layout.encode_topic(made), 0)]
     assert await create(shell, "a", "b", "c") == [NONE, ErrorCode.topic_already_exists, NONE]
-    assert set(shell.feed.image.topics) == {"a", "b", "c", "model"}
+    assert set(shell.feed.image.topics) == {"a", "b", "c"}
 
 
 async def test_rivals_without_end_leave_the_event_to_a_retry() -> None:
@@ -89,7 +90,10 @@ async def test_events_take_effect_in_the_order_in_which_they_came() -> None:
         [NONE],
         [ErrorCode.topic_already_exists],
     ]
-    assert store.written[before:] == [["/topics/a.b"], ["/topics/c"]]
+    assert store.written[before:] == [
+        [layout.state_path("a.b", 0), layout.topic_path("a.b")],
+        [layout.state_path("c", 0), layout.topic_path("c")],
+    ]
 
 
 async def test_an_event_is_answered_once_it_is_in_effect() -> None:

@@ -151,7 +151,7 @@ class Bench:
     def follow(self, runtime: MemoryRuntime | None = None) -> None:
         topic = TopicImage(TOPIC, TOPIC_ID, (PartitionImage(ME, 0, (ME,), (ME,)),))
         (runtime or self.runtime).apply(
-            ImageDelta(changed=(topic,)), self.image(topic), CoordinatorMetadata()
+            ImageDelta(created=(topic,)), self.image(topic), CoordinatorMetadata()
         )
 
     def elect_again(self, epoch: int = 1) -> None:

@@ -33,7 +33,7 @@ async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
     assert await create(shell, "t") is ErrorCode.none
     shown = shell.feed.image.topics["t"].partitions[0]
     assert (shown.leader, shown.offline_replicas, shown.isr) == (-1, (1,), (1,))
-    assert "/topics/t" in await shell.store.list("/topics/")
+    assert "/brokers/topics/t" in await shell.store.list("/brokers/topics/")
 
 
 async def test_while_a_partition_waits_for_room_new_topics_are_refused_unwritten() -> None:

@@ -16,7 +16,7 @@ import pytest
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import iter_headers
@@ -259,7 +259,7 @@ async def test_records_without_a_key_are_said(
         partition.append(made, now_ms=NOW_MS)
         bench.put(partition, "2")
         image = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        await bench.partitions.apply(ImageDelta(changed=(image,)))
+        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(image, (0,)),)))
         await bench.pause()
         assert values(partition) == ["2"]
         assert "first-0: 1 records without a key were removed" in caplog.text

@@ -6,13 +6,14 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta, PartitionImage, TopicImage
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import NO_PRODUCER_ID
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
@@ -182,3 +183,11 @@ class WatchedProducers(ProducerStates):
     ) -> int:
         self._asked.append(len(list(entries)))
         return 0
+
+
+async def test_a_change_of_one_partition_is_a_new_role_for_that_one_alone(tmp_path: Path) -> None:
+    async with upkeep(tmp_path, 3) as bench:
+        later = TopicImage("t", UUID(int=1), (replace(ALONE, leader_epoch=5),) * 3)
+        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(later, [1]),)))
+        epochs = [bench.partition(index).state.leader_epoch for index in range(3)]
+        assert epochs == [0, 5, 0]

@@ -228,7 +228,7 @@ async def test_a_move_that_fails_once_the_old_folder_is_renamed_is_finished_by_t
             assert await alter(client, tmp_path / "b", T0) == [NONE]
             await until(lambda: bool(context.broker.logs.off_line_directories))
             await until(lambda: not context.broker.mover.moves)
-        await until(lambda: T0 in context.broker.feed.known.off_line)
+        await until(lambda: context.broker.feed.known.is_off_line(T0))
         assert (await produce(client, 9, batch(1))).error != NONE
     async with running(tmp_path, folders(tmp_path)) as context:
         client = await context.connect()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
 
-from oncelog.controller.contents import Contents
+from oncelog.controller import layout
 from oncelog.controller.image import ImageDelta
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.metadata.store import Stored, Write
+from oncelog.metadata.sqlite import SqliteStore
+from oncelog.metadata.store import Stored, StoreFailure, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.checkpoints import format_partition_metadata
@@ -125,7 +125,7 @@ async def test_a_recorded_deletion_is_finished_after_a_crash(
         await until(lambda: named(tmp_path, "t-0*") == [])
         while context.broker.image.deleted:
             await context.broker.clock.sleep(1)
-        assert await context.broker.store.list("/deleted-topics/") == {}
+        assert await context.broker.store.list("/oncelog/deleted-topics/") == {}
     assert "kept aside" not in caplog.text
 
 
@@ -152,34 +152,38 @@ async def test_a_deletion_is_remembered_until_its_folders_are_gone(tmp_path: Pat
         logs = context.broker.logs
         context.broker.partitions._logs.delete = lambda topic_partition: None  # type: ignore[method-assign]
         assert await context.broker.controller.delete_topic(topic_id) is ErrorCode.none
-        stored = await context.broker.store.list("/deleted-topics/")
-        assert stored == {"/deleted-topics/t": Stored(f'{{"{topic_id}":[1]}}'.encode(), 1)}
+        stored = await context.broker.store.list("/oncelog/deleted-topics/")
+        assert stored == {"/oncelog/deleted-topics/t": Stored(f'{{"{topic_id}":[1]}}'.encode(), 1)}
         assert len(logs) == 1
         response = await client.ask(ApiKey.METADATA, topics=None)
         assert [topic.name for topic in response.topics] == []
 
 
-class DeafContents(Contents):
-    """Takes over nothing, so that the broker does not meet the damage before its next start."""
-
-    def take(self, path: str, value: bytes | None) -> None:
-        pass
+@pytest.mark.damages
+@pytest.mark.parametrize("value", [b"", b"{}", b'{"topic_id":"x"}', b"\xff"])
+@pytest.mark.parametrize("path", [layout.topic_path("t"), layout.state_path("t", 0)])
+async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
+    tmp_path: Path, path: str, value: bytes
+) -> None:
+    await fill(tmp_path)
+    await check_refusal(tmp_path, path, value)
 
 
 @pytest.mark.damages
-@pytest.mark.parametrize("value", [b"", b"{}", b'{"topic_id":"x"}', b"\xff"])
-async def test_damaged_metadata_of_a_topic_is_refused_in_one_sentence(
-    tmp_path: Path, value: bytes
-) -> None:
+async def test_a_partition_whose_state_is_gone_is_refused_and_not_deleted(tmp_path: Path) -> None:
+    """Absence is no deletion (D14): the topic is named, so its state is lost."""
     await fill(tmp_path)
-    before = log_bytes(tmp_path / "t-0")
-    async with running(tmp_path) as context:
-        store: Any = context.broker.store
-        context.broker.feed._apply = nobody_follows
-        context.broker.feed.known.contents = DeafContents()
-        version = (await store.get("/topics/t")).version
-        await store.write_all([Write("/topics/t", value, version)])
-    with pytest.raises(Exception, match=r"the metadata at /topics/t is damaged .*put back a copy"):
-        async with running(tmp_path):
+    await check_refusal(tmp_path, layout.state_path("t", 0), None)
+
+
+async def check_refusal(folder: Path, path: str, value: bytes | None) -> None:
+    before = log_bytes(folder / "t-0")
+    store = SqliteStore(str(folder / "metadata.sqlite"))
+    stored = await store.get(path)
+    assert stored is not None
+    await store.write_all([Write(path, value, stored.version)])
+    await store.close()
+    with pytest.raises(StoreFailure, match=rf"the metadata.*{path}.*put back a copy"):
+        async with running(folder):
             pass
-    assert log_bytes(tmp_path / "t-0") == before
+    assert log_bytes(folder / "t-0") == before
