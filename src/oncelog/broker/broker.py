@@ -377,8 +377,10 @@ class Broker:
         # Imported here because tests and the simulation never need SQLite.
         from oncelog.metadata.sqlite import SqliteStore
 
-        paths = [f"{directory}/{METADATA_FILE}" for directory in self.config.data_dirs]
-        path = next(filter(self.disk.exists, paths), paths[0])
+        path = self.config.get_str("oncelog.metadata.file")
+        if not path:
+            paths = [f"{directory}/{METADATA_FILE}" for directory in self.config.data_dirs]
+            path = next(filter(self.disk.exists, paths), paths[0])
         return SqliteStore(path, syncs=self._syncs)
 
     async def _run(self) -> None:

@@ -227,7 +227,10 @@ class BrokerConfig:
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """The data folders (`log.dirs`, else `log.dir`); the first one holds the metadata too."""
+        """The data folders (`log.dirs`, else `log.dir`).
+
+        One of them holds the metadata too, where `oncelog.metadata.file` does not say otherwise.
+        """
         return as_list(self._values["log.dirs"] or self._values["log.dir"])
 
     def broker_synonyms(self, name: str) -> tuple[SynonymValue, ...]:

@@ -214,6 +214,24 @@ async def test_without_the_first_folder_which_holds_the_metadata_the_others_stay
         assert {path: path.read_bytes() for path in kept} == kept
 
 
+@pytest.mark.parametrize("name", ["cluster.sqlite", ":memory:"])
+async def test_the_metadata_is_where_the_setting_says(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = {"log.dirs": str(tmp_path / "data"), "oncelog.metadata.file": name}
+    for is_first in (True, False):
+        async with running(tmp_path, settings) as context:
+            if is_first:
+                await context.broker.controller.create_topics([TopicToCreate("t")])
+            assert context.broker.image.topic("t") is not None
+    assert (tmp_path / name).exists()
+    assert not (tmp_path / "data" / "metadata.sqlite").exists()
+    with pytest.raises(FolderMismatch, match="metadata that names their topics is gone"):
+        async with running(tmp_path, settings | {"oncelog.metadata.file": ""}):
+            pass
+
+
 async def test_a_new_folder_joins_the_stores_cluster_and_no_other_later(tmp_path: Path) -> None:
     settings = {"log.dirs": str(tmp_path), "listeners": "PLAINTEXT://127.0.0.1:0"}
     for cluster_id in ("one", "another"):
