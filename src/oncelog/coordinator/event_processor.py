@@ -32,7 +32,7 @@ order in which they were appended.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from enum import Enum, auto
 from typing import Generic
 
@@ -49,7 +49,7 @@ from oncelog.coordinator.shard import (
     ResultT,
     Token,
 )
-from oncelog.coordinator.waiting import HeldByLoad, InFlight, Queued
+from oncelog.coordinator.waiting import HeldByLoad, InFlight, Queued, WaitingEvents
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
@@ -83,16 +83,14 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self.metadata = metadata
         """What decisions read of the metadata; the shell replaces it."""
         self._append_wait_ms_max = append_wait_ms_max
-        queue_wait_ms_max = PARKED_REQUEST_WAIT_MS_MAX
-        self._queue_wait_ms_max = min(queue_wait_ms_max, append_wait_ms_max or queue_wait_ms_max)
+        wait_ms_max = PARKED_REQUEST_WAIT_MS_MAX
+        wait_ms_max = min(wait_ms_max, append_wait_ms_max or wait_ms_max)
         self._delayed: deque[tuple[int, int]] = deque()  # (deadline, append id)
         self._next_append_id = 0
         self._in_flight: dict[int, InFlight[EventT, ResultT, EffectT]] = {}
         self._pending: dict[str, int] = {}
-        self._queues: dict[str, deque[Queued[EventT]]] = {}
-        self._by_token: dict[Token, Queued[EventT]] = {}
-        self._deadlines: deque[Queued[EventT]] = deque()
-        self._held = HeldByLoad[EventT](self._queue_wait_ms_max)
+        self._waiting = WaitingEvents[EventT](wait_ms_max)
+        self._held = HeldByLoad[EventT](wait_ms_max)
 
     # Replay: from the first record of the internal partition to the end, then activate.
 
@@ -192,7 +190,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         output.effects.extend(flight.decision.effects)
         if flight.is_answered:
             _drop_replies(output, (flight.token,))
-        if flight.decision.id in self._queues:
+        if flight.decision.id in self._waiting.queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
 
@@ -211,7 +209,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             event, token = queued.event, queued.token
             if self._decide(event, token, now_ms, output, queued, producer_id):
                 return output
-            self._finish(queued)
+            self._waiting.finish(queued)
         self._drain(id_, now_ms, output)
         return output
 
@@ -234,11 +232,11 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         flight = self._remove_in_flight(append_id)
         dropped = flight.parked is not None and flight.parked.over
         if flight.parked is not None:
-            self._finish(flight.parked)
+            self._waiting.finish(flight.parked)
         if not dropped:
             self._refuse(flight.event, flight.token, error, now_ms, output)
         _drop_replies(output, (flight.token,) if flight.is_answered else ())
-        if flight.decision.id in self._queues:
+        if flight.decision.id in self._waiting.queues:
             self._drain(flight.decision.id, now_ms, output)
         return output
 
@@ -249,7 +247,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             for event, token in self._held.take(now_ms):
                 self._refuse(event, token, self._unavailable(), now_ms, output)
             return output
-        if self._deadlines:
+        if self._waiting.by_token:
             self._refuse_overdue(now_ms, output)
         if self._delayed:
             self._time_out(now_ms, output)
@@ -264,13 +262,11 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         """
         if self.state is not CoordinatorState.ACTIVE:
             return self._held.next_deadline_ms()
-        while self._deadlines and self._deadlines[0].over:
-            self._deadlines.popleft()
         while self._delayed and self._delayed[0][1] not in self._in_flight:
             self._delayed.popleft()
         earliest_ms = self.shard.next_deadline_ms()
-        if self._deadlines:
-            earliest_ms = _earlier(earliest_ms, self._deadlines[0].deadline_ms)
+        if self._waiting.by_token:
+            earliest_ms = _earlier(earliest_ms, self._waiting.next_deadline_ms())
         if self._delayed:
             earliest_ms = _earlier(earliest_ms, self._delayed[0][0])
         return earliest_ms
@@ -280,9 +276,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         if self.state is CoordinatorState.RESIGNED:
             return
         self._held.drop(token)
-        queued = self._by_token.get(token)
+        queued = self._waiting.by_token.get(token)
         if queued is not None:
-            self._finish(queued)
+            self._waiting.finish(queued)
         self.shard.dropped(token)
 
     def resign(self, now_ms: int) -> Output[ResultT, EffectT]:
@@ -294,22 +290,22 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         if self.state is CoordinatorState.RESIGNED:
             return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
-        waiting += [(q.event, q.token) for q in self._waiting()]
+        waiting += [(q.event, q.token) for queue in self._waiting.queues.values() for q in queue]
         waiting += self._held.take()
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
         _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
         _drop_replies(output, {f.token for f in self._in_flight.values() if f.is_answered})
         self.state = CoordinatorState.RESIGNED
-        for forgotten in (self._in_flight, self._pending, self._queues, self._by_token):
-            forgotten.clear()
-        self._deadlines.clear()  # `_delayed` is about what was in flight.
+        self._in_flight.clear()  # `_delayed` is about what was in flight.
+        self._pending.clear()
+        self._waiting.clear()
         return Output([], output.replies, [])
 
     @property
     def parked_count(self) -> int:
         """Count the requests with a token that wait for a transition."""
-        return len(self._by_token)
+        return len(self._waiting.by_token)
 
     def is_pending(self, id: str) -> bool:  # noqa: A002 - the word of the shard's interface
         """Whether an append of this id is in flight."""
@@ -325,7 +321,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
     ) -> None:
         """Decide a new event, or queue it if its id is pending or others wait before it."""
         id_ = self.shard.id_of(event)
-        if id_ is None or not (id_ in self._pending or id_ in self._queues):
+        if id_ is None or not (id_ in self._pending or id_ in self._waiting.queues):
             self._decide(event, token, now_ms, output, None)
             return
         ahead = self.shard.overtakes(event)
@@ -333,13 +329,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._decide(event, token, now_ms, output, None)
             self._drain(id_, now_ms, output)
             return
-        is_full = len(self._queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX
+        is_full = len(self._waiting.queues.get(id_, ())) >= PARKED_REQUESTS_PER_ID_COUNT_MAX
         if is_full and token is not None and not ahead:
             error = ErrorCode.concurrent_transactions
             self._refuse(event, token, error, now_ms, output)
             return
         parked = self.shard.park(event, self._context(token, now_ms))
-        self._queue(parked, token, id_, now_ms, first=ahead)
+        self._waiting.add(parked, token, id_, now_ms, first=ahead)
 
     def _decide(
         self,
@@ -364,7 +360,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             resume = event if decision.resume is None else decision.resume
             if queued is None:
                 is_first = bool(decision.records) or decision.needs_producer_id
-                parked = self._queue(resume, token, id_, now_ms, first=is_first)
+                parked = self._waiting.add(resume, token, id_, now_ms, first=is_first)
             else:
                 queued.event = resume
                 parked = queued
@@ -405,55 +401,17 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def _drain(self, id_: str, now_ms: int, output: Output[ResultT, EffectT]) -> None:
         """Decide the events that waited for `id_`, oldest first, until one is pending or waits."""
-        while id_ in self._queues and id_ not in self._pending:
-            queued = self._queues[id_][0]
+        while id_ in self._waiting.queues and id_ not in self._pending:
+            queued = self._waiting.queues[id_][0]
             if self._decide(queued.event, queued.token, now_ms, output, queued):
                 return
-            self._finish(queued)
-
-    def _queue(
-        self, event: EventT, token: Token | None, id_: str, now_ms: int, first: bool
-    ) -> Queued[EventT]:
-        queued = Queued(event, token, id_, now_ms + self._queue_wait_ms_max)
-        queue = self._queues.setdefault(id_, deque())
-        if first:
-            queue.appendleft(queued)
-        else:
-            queue.append(queued)
-        if token is not None:
-            self._by_token[token] = queued
-            self._deadlines.append(queued)
-        return queued
-
-    def _finish(self, queued: Queued[EventT]) -> None:
-        """Remove a queued event that was decided, answered or dropped.
-
-        Its entry in `_deadlines` is skipped when it falls due.
-        """
-        if queued.over:
-            return
-        queued.over = True
-        queue = self._queues[queued.id]
-        queue.remove(queued)
-        if not queue:
-            del self._queues[queued.id]
-        if queued.token is not None:
-            del self._by_token[queued.token]
+            self._waiting.finish(queued)
 
     def _refuse_overdue(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
-        """Answer the parked requests past their deadline.
-
-        All have the same limit, so the oldest are due first.
-        """
-        error = ErrorCode.concurrent_transactions
-        while self._deadlines:
-            first = self._deadlines[0]
-            if not first.over and first.deadline_ms > now_ms:
-                return
-            self._deadlines.popleft()
-            if not first.over:
-                self._finish(first)
-                self._refuse(first.event, first.token, error, now_ms, output)
+        """Answer the parked requests past their deadline."""
+        for overdue in self._waiting.overdue(now_ms):
+            error = ErrorCode.concurrent_transactions
+            self._refuse(overdue.event, overdue.token, error, now_ms, output)
 
     def _time_out(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
         """Answer the requests whose appends were not committed in time."""
@@ -465,11 +423,6 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._in_flight[append_id] = flight._replace(is_answered=True)
             context = self._context(flight.token, now_ms)
             _release(output, self.shard.timed_out(flight.event, context))
-
-    def _waiting(self) -> Iterator[Queued[EventT]]:
-        """Yield the queued events, each id's in order of arrival."""
-        for queue in self._queues.values():
-            yield from queue
 
     def _refuse(
         self,

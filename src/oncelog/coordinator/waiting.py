@@ -1,12 +1,14 @@
 """Defines what waits in an `EventProcessor`: requests for the load, events for a transition."""
 
+from collections import deque
+from collections.abc import Iterator
 from typing import Generic, NamedTuple
 
 from oncelog.coordinator.output import Append
 from oncelog.coordinator.shard import Decision, EffectT, EventT, ResultT, Token
 from oncelog.core.limits import REQUESTS_HELD_BY_LOAD_COUNT_MAX
 
-__all__ = ["HeldByLoad", "InFlight", "Queued"]
+__all__ = ["HeldByLoad", "InFlight", "Queued", "WaitingEvents"]
 
 
 class Queued(Generic[EventT]):
@@ -31,6 +33,69 @@ class InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
     token: Token | None
     parked: Queued[EventT] | None
     is_answered: bool = False  # It timed out; no reply goes to `token`.
+
+
+class WaitingEvents(Generic[EventT]):
+    """The events that wait for their ids, in the order of arrival. All may wait as long."""
+
+    def __init__(self, wait_ms_max: int) -> None:
+        self._wait_ms_max = wait_ms_max
+        self.queues: dict[str, deque[Queued[EventT]]] = {}
+        """By id, to be read only."""
+        self.by_token: dict[Token, Queued[EventT]] = {}
+        """Those with a request, to be read only."""
+        self._deadlines: deque[Queued[EventT]] = deque()
+
+    def add(
+        self, event: EventT, token: Token | None, id_: str, now_ms: int, first: bool
+    ) -> Queued[EventT]:
+        """Queue an event, as the last of its id or as the first."""
+        queued = Queued(event, token, id_, now_ms + self._wait_ms_max)
+        queue = self.queues.setdefault(id_, deque())
+        if first:
+            queue.appendleft(queued)
+        else:
+            queue.append(queued)
+        if token is not None:
+            self.by_token[token] = queued
+            self._deadlines.append(queued)
+        return queued
+
+    def finish(self, queued: Queued[EventT]) -> None:
+        """Remove an event that was decided, answered or dropped.
+
+        Its entry in `_deadlines` is skipped when it falls due; without requests all are such.
+        """
+        if queued.over:
+            return
+        queued.over = True
+        queue = self.queues[queued.id]
+        queue.remove(queued)
+        if not queue:
+            del self.queues[queued.id]
+        if queued.token is not None:
+            del self.by_token[queued.token]
+            if not self.by_token:
+                self._deadlines.clear()
+
+    def overdue(self, now_ms: int) -> Iterator[Queued[EventT]]:
+        """Remove and yield the requests past their deadline, the oldest first."""
+        while self.by_token and self.next_deadline_ms() <= now_ms:
+            queued = self._deadlines.popleft()
+            self.finish(queued)
+            yield queued
+
+    def next_deadline_ms(self) -> int:
+        """Return when the oldest request has waited too long; there is one."""
+        while self._deadlines[0].over:
+            self._deadlines.popleft()
+        return self._deadlines[0].deadline_ms
+
+    def clear(self) -> None:
+        """Forget all."""
+        self.queues.clear()
+        self.by_token.clear()
+        self._deadlines.clear()
 
 
 class HeldByLoad(Generic[EventT]):

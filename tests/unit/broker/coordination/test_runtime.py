@@ -301,41 +301,6 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     assert bench.machines[1].markers == [(5, 0, True, 0)]
 
 
-async def test_every_shard_gets_the_deletion_of_a_topic(tmp_path: Path) -> None:
-    """D9: a topic made again under its name inherits nothing."""
-    bench = Bench(tmp_path)
-    bench.follow()
-    bench.delete_topic("t")
-    assert bench.machines[0].applied == [b"t"]
-    bench.follow()
-    bench.delete_topic("u")
-    assert bench.machines[0].applied == [b"t", b"u"], "each is told once"
-
-
-async def test_a_topic_that_the_metadata_does_not_show_is_not_deleted(tmp_path: Path) -> None:
-    """Nor is the internal topic: its ids stay with the partitions that they have."""
-    bench = Bench(tmp_path)
-    images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
-    topic = TopicImage(TOPIC, TOPIC_ID, images)
-    bench.runtime.apply(ImageDelta(created=(topic,)), bench.image(topic), CoordinatorMetadata())
-    of_ids = [bench.runtime.partition_of(str(number)) for number in range(50)]
-    bench.lose_topic("t")
-    bench.lose_topic(TOPIC)
-    assert not any(machine.applied for machine in bench.machines)
-    assert [bench.runtime.partition_of(str(number)) for number in range(50)] == of_ids
-
-
-async def test_a_shard_that_is_loaded_meanwhile_gets_what_it_missed(tmp_path: Path) -> None:
-    bench = Bench(tmp_path)
-    bench.follow()
-    bench.ask(Put("id", b"a"))
-    bench.elect_again()
-    bench.delete_topic("t")
-    assert bench.machines[1].applied == []
-    await bench.runtime.loaded()
-    assert bench.machines[1].applied == [b"a", b"t"]
-
-
 async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:
     bench = Bench(tmp_path, (ME, OTHER))
     bench.follow()
@@ -446,20 +411,6 @@ async def test_a_timer_that_fails_is_told_to_the_owner(tmp_path: Path) -> None:
         await asyncio.wait_for(bench.runtime.run(), 5)
 
 
-async def test_an_id_belongs_to_the_partition_that_its_topic_really_has(tmp_path: Path) -> None:
-    """The count is that of the topic as it was made; the setting is for a topic to come."""
-    bench = Bench(tmp_path)
-    images = tuple(PartitionImage(ME, 0, (ME,), (ME,)) for _ in range(3))
-    other = TopicImage("t", TOPIC_ID, images * 2)
-    created = (TopicImage(TOPIC, TOPIC_ID, images), other)
-    bench.runtime.apply(ImageDelta(created=created), bench.image(*created), CoordinatorMetadata())
-    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
-    bench.delete_topic("t")
-    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0, 1, 2}
-    bench.delete_topic(TOPIC)
-    assert {bench.runtime.partition_of(str(number)) for number in range(50)} == {0}
-
-
 async def test_a_load_ends_with_the_leadership_that_it_is_for(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -488,19 +439,3 @@ async def test_an_earlier_deadline_replaces_the_one_that_is_armed(tmp_path: Path
         while not bench.effects:  # noqa: ASYNC110 - the timer is already due
             await asyncio.sleep(0)
     assert machine.applied == [b"a", b"b", b"timer"]
-
-
-async def test_a_shard_is_missing_only_where_it_would_be_this_brokers(tmp_path: Path) -> None:
-    """Partition 0 has its shard; of partition 1 it depends who leads it, or would."""
-    bench = Bench(tmp_path)
-    bench.follow()
-    assert bench.runtime.has_shards_of(None, ME)
-    own = PartitionImage(ME, 0, (ME,), (ME,))
-    for leader, replicas, is_whole in (
-        (OTHER, (OTHER, ME), True),
-        (-1, (OTHER,), True),
-        (-1, (ME,), False),
-        (ME, (ME,), False),
-    ):
-        topic = TopicImage(TOPIC, TOPIC_ID, (own, PartitionImage(leader, 0, (), replicas)))
-        assert bench.runtime.has_shards_of(topic, ME) is is_whole, (leader, replicas)

@@ -43,14 +43,14 @@ class RepliesFirst(Processor):  # type: ignore[type-arg]
 
 class DecidesTheNewestFirst(Processor):  # type: ignore[type-arg]
     def _drain(self, id_: str, now_ms: int, output: Output) -> None:  # type: ignore[type-arg]
-        if id_ in self._queues:
-            self._queues[id_] = deque(reversed(self._queues[id_]))
+        if id_ in self._waiting.queues:
+            self._waiting.queues[id_] = deque(reversed(self._waiting.queues[id_]))
         super()._drain(id_, now_ms, output)
 
 
 class ForgetsWaitersAtTheEnd(Processor):  # type: ignore[type-arg]
     def resign(self, now_ms: int) -> Output:  # type: ignore[type-arg]
-        self._queues.clear()
+        self._waiting.queues.clear()
         return super().resign(now_ms)
 
 
