@@ -47,7 +47,7 @@ _Wish = Coroutine[Any, Any, Any] | _Dies | _Ended[Any]
 
 
 class Lockstep:
-    """Runs one function of one process on a thread. It is a `oncelog.spark.driver.Runner`."""
+    """Runs one function of one process on a thread. It is an `oncelog.spark.parties.Runner`."""
 
     def __init__(self, process: Process) -> None:
         self.process = process

@@ -1,7 +1,7 @@
 """Batch 0 of a query whose driver dies at each step of it, and rests for a week (INV-10).
 
 A step is one callback of the driver's process: between two of them lie every request and every
-reply of the start, the opening, the batch and its end. The driver is the shipped `BatchDriver` on
+reply of the start, the opening, the batch and its end. The driver is the shipped `BatchProtocol` on
 the shipped `TransactionDriver`, the broker the shipped one: a week after the death it has expired
 the group's offsets and the transactional id. The last life has no death. Its batch is written once,
 or refused where nothing can tell whether it was; then the operator looks at the output.
@@ -27,11 +27,11 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.run import undisturbed
 from oncelog.simulation.world import World
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.batch_protocol import BatchProtocol
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import ProgressLog
+from oncelog.spark.protocol_options import ProtocolOptions
 from tests.simulation.lockstep import Lockstep
 from tests.simulation.spark_checkpoint import Checkpoint
 from tests.support import evidence
@@ -209,10 +209,10 @@ class _Driver:
             rng=process.rng,
             transaction_version_max=query.case.version,
         )
-        options = DriverOptions(
+        options = ProtocolOptions(
             APPLICATION_ID, marker_partition=MARKERS if has_topic else None, accept=accept
         )
-        self._driver = BatchDriver(
+        self._driver = BatchProtocol(
             options, self._inner, self._lockstep, ProgressLog(None), now_s=self._now_s
         )
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import RENEWAL_S, BatchDriver
+from oncelog.spark.batch_protocol import RENEWAL_S, BatchProtocol
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.marker import Marker
 from tests.simulation.spark_checkpoint import Checkpoint
@@ -98,7 +98,7 @@ class Application:
         error: FailClosedError,
         checkpoint: Checkpoint,
         batch_id: int,
-        driver: BatchDriver,
+        driver: BatchProtocol,
         who: str,
     ) -> None:
         """A driver failed closed. Its operator finds the checkpoint that the marker names."""

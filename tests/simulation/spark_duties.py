@@ -1,7 +1,7 @@
 """Compares each step of a simulated driver with the protocol of a micro-batch (INV-10).
 
 Worked out from the checkpoint and from what the driver has done before, without code of
-`oncelog.spark.driver` or `oncelog.spark.marker`.
+`oncelog.spark.batch_protocol` or `oncelog.spark.marker`.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import RENEWAL_S, BatchDriver
+from oncelog.spark.batch_protocol import RENEWAL_S, BatchProtocol
 from oncelog.spark.errors import WriteStageError
 from oncelog.spark.parties import TaskReport
 from oncelog.spark.turns import Turn, Turns
@@ -48,7 +48,7 @@ class DriverDuties:
     now_s: Callable[[], float]
     application_id: str
     write_attempts: int
-    driver: BatchDriver | None = None
+    driver: BatchProtocol | None = None
     checkpoint: Checkpoint | None = None
     batch_id: int = 0
     watermark_ms: int | None = None

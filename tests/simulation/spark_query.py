@@ -1,7 +1,7 @@
 """A simulated Spark driver: one process that runs one streaming query after the other.
 
 The loop is that of Spark's micro-batch execution: plan what batch N reads, write ``offsets/N``, run
-the batch, write ``commits/N``. What a batch does is decided by the shipped `BatchDriver` with the
+the batch, write ``commits/N``. What a batch does is decided by the shipped `BatchProtocol` with the
 shipped `TransactionDriver`; the executors are `spark_stage`. The process dies at the crash points
 of `oncelog.spark.progress` and a few steps after each, and is started again over the same
 checkpoint, sometimes while a rival still lives, sometimes over another one.
@@ -23,12 +23,12 @@ from oncelog.simulation.history import (
 )
 from oncelog.simulation.history import Progress as ProgressEvent
 from oncelog.simulation.process import Process
+from oncelog.spark.batch_protocol import BatchProtocol
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import FailClosedError, PipelineError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import STEPS, CrashRow, ProgressLog, crash_row
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.source_offsets import limit_ends
 from oncelog.spark.source_options import Isolation
 from oncelog.spark.write_stage import check_one_attempt
@@ -116,7 +116,7 @@ class _TaskCrash(_DriverCrash):
 
 
 class _Batch:
-    """One micro-batch, as `oncelog.spark.micro_batch` hands it to the protocol."""
+    """One micro-batch, as `oncelog.spark.kafka_micro_batch` hands it to the protocol."""
 
     def __init__(self, life: "_Life", checkpoint: Checkpoint, batch_id: int, steps: _Steps) -> None:
         self._life = life
@@ -323,8 +323,8 @@ class _Life:
         duties = self.duties = DriverDuties(
             app.complain, app.now_s, app.application_id, write_attempts, checkpoint=checkpoint
         )
-        driver = duties.driver = BatchDriver(
-            DriverOptions(
+        driver = duties.driver = BatchProtocol(
+            ProtocolOptions(
                 app.application_id,
                 marker_partition=app.marker_partition,
                 write_attempts=write_attempts,
@@ -365,7 +365,7 @@ class _Life:
                 self.direct = None
             self.lockstep.call(self._disconnect(admin, inner))
 
-    def _renew(self, driver: BatchDriver) -> None:
+    def _renew(self, driver: BatchProtocol) -> None:
         """Between two batches; how it goes does not matter to the query."""
         before, duties = self.transactions, self.duties
         assert duties is not None

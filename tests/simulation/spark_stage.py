@@ -27,10 +27,10 @@ from oncelog.simulation.loop import ProcessLoop
 from oncelog.simulation.process import Process, ProcessDied
 from oncelog.simulation.world import World
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob, Encoder, to_arrow
 from oncelog.spark.errors import DataLossError, PipelineError, UsageError, WriteStageError
 from oncelog.spark.parties import ProducerIdentity, Runner, TaskReport
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sharing import ShareTask, merged
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_options import SourceOptions
@@ -415,7 +415,7 @@ class Stage:
         options: dict[str, Any] = {**self.client_options(self.driver), "journal": self._note}
         sink = SinkOptions(
             bootstrap_servers=self.options.bootstrap,
-            driver=DriverOptions(self.options.application_id),
+            protocol=ProtocolOptions(self.options.application_id),
             topic=None,
             topics=None,
             max_tasks=None,

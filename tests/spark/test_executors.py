@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from oncelog.spark import OncelogSource
 from oncelog.spark.direct import DRIVER_TASK
-from oncelog.spark.run import has_barrier_stages
+from oncelog.spark.kafka_run import has_barrier_stages
 from tests.spark.cluster import Cluster
 from tests.spark.crash_table import LARGE
 from tests.spark.faults import Fault, FaultSequence, Victim

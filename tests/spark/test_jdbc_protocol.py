@@ -16,8 +16,7 @@ import pytest
 
 from oncelog.client.errors import ClientError
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.batch_protocol import BatchProtocol
 from oncelog.spark.errors import FailClosedError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import CopyTask
 from oncelog.spark.jdbc.database import parse_url
@@ -33,6 +32,7 @@ from oncelog.spark.jdbc.transaction import (
 from oncelog.spark.marker import BatchIdentity, Marker
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import ProgressLog
+from oncelog.spark.protocol_options import ProtocolOptions
 from tests.support.postgres import PASSWORD, USER, PostgresProcess
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
@@ -108,14 +108,14 @@ class Driver:
         self.transaction = PostgresTransaction(
             self.database, application.name, "oncelog_markers", target
         )
-        options = DriverOptions(
+        options = ProtocolOptions(
             application.name,
             marker_partition=MARKER_PARTITION,
             has_group_markers=False,
             replaces_query=replaces,
         )
         self.runner = DirectRunner()
-        self.driver = BatchDriver(options, self.transaction, self.runner, Steps(point))
+        self.driver = BatchProtocol(options, self.transaction, self.runner, Steps(point))
 
     def process(self, batch: "Batch") -> None:
         batch.driver = self
@@ -399,7 +399,7 @@ def test_a_start_that_is_refused_fences_no_driver(application: Application) -> N
         target=Target((application.table,), ("id", "text")),
         columns=(),
         marker_table="oncelog_markers",
-        driver=DriverOptions(application.name, marker_partition=MARKER_PARTITION),
+        protocol=ProtocolOptions(application.name, marker_partition=MARKER_PARTITION),
         progress_path=None,
     )
     missing = replace(options, marker_table=f"{application.table}_markers")
@@ -409,7 +409,9 @@ def test_a_start_that_is_refused_fences_no_driver(application: Application) -> N
         with pytest.raises(FailClosedError, match="other-query"):
             refuse_another_query(options, query_id)
     refuse_another_query(options, "q")
-    refuse_another_query(replace(options, driver=replace(options.driver, replaces_query="q")), None)
+    refuse_another_query(
+        replace(options, protocol=replace(options.protocol, replaces_query="q")), None
+    )
     epoch = live.transaction.producer_id
     live.process(Batch(1))
     assert live.transaction.producer_id == epoch

@@ -20,13 +20,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-import oncelog.spark.driver_rows as driver_rows_module
-import oncelog.spark.micro_batch as micro_batch_module
-import oncelog.spark.run as run_module
+import oncelog.spark.collected_rows as driver_rows_module
+import oncelog.spark.kafka_micro_batch as micro_batch_module
+import oncelog.spark.kafka_run as run_module
 import oncelog.spark.slots as slots_module
 from oncelog.client.admin import Admin
 from oncelog.spark import exactly_once
-from oncelog.spark.driver_rows import collect_few
+from oncelog.spark.collected_rows import collect_few
 from oncelog.spark.encoder import Encoder
 from oncelog.spark.sharing import ShareTask
 from oncelog.spark.target_lookup import TargetLookup

@@ -99,7 +99,7 @@ def _taken(given: dict[str, Any], options: SinkOptions) -> SinkOptions:
         return found
 
     take("bootstrap.servers", "bootstrap_servers", options.bootstrap_servers)
-    take("transactional.id", "application_id", options.driver.application_id)
+    take("transactional.id", "application_id", options.protocol.application_id)
     take("transaction.timeout.ms", "transaction_timeout_ms", options.transaction_timeout_ms)
     return dataclasses.replace(
         options,
@@ -130,7 +130,7 @@ def _check_needed(given: dict[str, Any]) -> None:
 
 def _construct(options: SinkOptions) -> None:
     """Make each client once, as a run does, which connects to nothing; raises what that raises."""
-    servers, application_id = options.bootstrap_servers, options.driver.application_id
+    servers, application_id = options.bootstrap_servers, options.protocol.application_id
     Admin(servers, **options.client_options)
     TransactionDriver(servers, application_id, **options.client_options)
     Producer.attach(servers, application_id, 0, 0, **options.producer_options())

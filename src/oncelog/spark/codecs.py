@@ -37,7 +37,7 @@ __all__ = [
     "HEADERS_TYPE",
     "RECORD_OVERHEAD_SIZE_MAX",
     "DecodedRecords",
-    "EncodedBatch",
+    "EncodedRecordBatch",
     "decode_batches",
     "encode_batches",
     "encode_runs",
@@ -79,7 +79,7 @@ class DecodedRecords:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedBatch:
+class EncodedRecordBatch:
     """One record batch without a producer id, and how many records it holds.
 
     `data` can be written to. It may be a part of the memory that a few batches were encoded into.
@@ -254,7 +254,7 @@ def encode_batches(
     *,
     batch_size: int,
     codec: str = "none",
-) -> Iterator[EncodedBatch]:
+) -> Iterator[EncodedRecordBatch]:
     """Encode columns as record batches of at most `batch_size` bytes before compression.
 
     A larger record has a batch of its own. The rest is as in `encode_runs`.
@@ -272,7 +272,7 @@ def encode_runs(
     runs: Sequence[tuple[int, int, int]],
     *,
     codec: str = "none",
-) -> Iterator[tuple[int, EncodedBatch]]:
+) -> Iterator[tuple[int, EncodedRecordBatch]]:
     """Encode columns as record batches, none of which holds rows of two runs.
 
     A run is (first row, row after the last, bytes of a batch before compression); runs cover the
@@ -313,7 +313,7 @@ def _encode_rows(
     timestamps_ms: Int64s,
     spans: list[tuple[int, int]],
     codec: str,
-) -> Iterator[EncodedBatch]:
+) -> Iterator[EncodedRecordBatch]:
     keys, values, tails = columns
     key_sizes, value_sizes, tail_sizes = column_sizes
     firsts = np.array([first for first, _ in spans])
@@ -342,7 +342,7 @@ def _encode_rows(
         yield _frame(data[int(bounds[first]) : int(bounds[last])], timestamps_ms[first:last], codec)
 
 
-def _frame(batch: WritableBuffer, timestamps_ms: Int64s, codec: str) -> EncodedBatch:
+def _frame(batch: WritableBuffer, timestamps_ms: Int64s, codec: str) -> EncodedRecordBatch:
     """Finish a batch that has room for its header."""
     if codec != "none":
         section = batch[HEADER_SIZE:]
@@ -360,7 +360,7 @@ def _frame(batch: WritableBuffer, timestamps_ms: Int64s, codec: str) -> EncodedB
         int(timestamps_ms[0]), int(timestamps_ms.max()), -1, -1, -1, count,
     )  # fmt: skip
     renew_crc(batch, 0, len(batch))
-    return EncodedBatch(batch, count)
+    return EncodedRecordBatch(batch, count)
 
 
 def _spans(sizes: Int64s, limit: int) -> Iterator[tuple[int, int]]:

@@ -10,7 +10,7 @@ tasks of the write stage, before the transaction ended.
 The entry needs the watermark after batch N, which the marker contains. Only entries of format v1
 can be written: those of `STATE_FORMAT` 2 contain ids of state checkpoints, which are lost. With
 format 2, or without a watermark in the marker, the batch is drained instead
-(`oncelog.spark.driver`).
+(`oncelog.spark.batch_protocol`).
 """
 
 import json

@@ -66,7 +66,7 @@ class DirectWriter:
             options = self._options
             self._producer = Producer.attach(
                 options.bootstrap_servers,
-                transactional_id=options.driver.application_id,
+                transactional_id=options.protocol.application_id,
                 producer_id=identity.producer_id,
                 producer_epoch=identity.producer_epoch,
                 **options.producer_options(),

@@ -1,7 +1,7 @@
 """`write_once` writes all rows of a batch DataFrame in one Kafka transaction.
 
-The protocol is that of a micro-batch (`oncelog.spark.driver`): this is batch 0 of a query without
-any other. There is no checkpoint; only the marker shows whether the rows are written.
+The protocol is that of a micro-batch (`oncelog.spark.batch_protocol`): this is batch 0 of a query
+without any other. There is no checkpoint; only the marker shows whether the rows are written.
 """
 
 import threading
@@ -17,10 +17,10 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.batch_progress import describe_batch
 from oncelog.spark.checks import check_columns, refuse_connect
 from oncelog.spark.client_settings import settled
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
-from oncelog.spark.micro_batch import SparkBatch
-from oncelog.spark.run import Run
+from oncelog.spark.kafka_micro_batch import KafkaMicroBatch
+from oncelog.spark.kafka_run import KafkaRun
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sink_options import (
     BATCH_SIZE_BYTES,
     MARKER_TOPIC,
@@ -66,7 +66,7 @@ def write_once(
     check_columns(df, topic)
     options = SinkOptions(
         bootstrap_servers=bootstrap_servers,
-        driver=DriverOptions(
+        protocol=ProtocolOptions(
             application_id=application_id,
             marker_partition=TopicPartition(marker_topic, 0),
             commit_source_offsets=False,
@@ -89,7 +89,7 @@ def write_once(
     query = OnceQuery()
     run = start.run(query, df.sparkSession.sparkContext)
     try:
-        run.process(OnceBatch(run, df, 0))
+        run.process(OnceMicroBatch(run, df, 0))
     finally:
         query.end()
         run.close()
@@ -122,10 +122,10 @@ class OnceQuery:
         self._ended.set()
 
 
-class OnceBatch(SparkBatch):
+class OnceMicroBatch(KafkaMicroBatch):
     """The one batch of `write_once`."""
 
-    def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
+    def __init__(self, run: KafkaRun, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)
         self._begun_at_s = time.time()
 

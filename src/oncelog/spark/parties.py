@@ -1,6 +1,6 @@
-"""Interfaces that `oncelog.spark.driver` uses: a micro-batch, a transaction, a runner.
+"""Interfaces that `oncelog.spark.batch_protocol` uses: a micro-batch, a transaction, a runner.
 
-The driver knows neither Spark nor sockets. Each sink has its own implementations, and the tests
+The protocol knows neither Spark nor sockets. Each sink has its own implementations, and the tests
 have fakes.
 """
 
@@ -71,7 +71,7 @@ class MicroBatch(Protocol):
 
 
 class Transaction(Protocol):
-    """The part of `oncelog.client.TransactionDriver` that the driver uses."""
+    """The part of `oncelog.client.TransactionDriver` that the protocol uses."""
 
     @property
     def producer_id(self) -> int: ...  # noqa: D102

@@ -21,8 +21,8 @@ from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import StoppableLoop
+from oncelog.spark.batch_protocol import another_cluster
 from oncelog.spark.client_settings import TIMEOUTS
-from oncelog.spark.driver import another_cluster
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import Marker, check_query, latest
 from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
@@ -86,7 +86,7 @@ async def _examine(
     admin = Admin(options.bootstrap_servers, timeout_ms=timeout_ms, **settings)
     transaction = TransactionDriver(
         options.bootstrap_servers,
-        options.driver.application_id,
+        options.protocol.application_id,
         timeout_ms=timeout_ms,
         **settings,
     )
@@ -106,7 +106,7 @@ async def _examine(
         await transaction.close()
         await admin.close()
     if is_query_known and marker is not None:
-        check_query(marker, query_id, options.driver.replaces_query)
+        check_query(marker, query_id, options.protocol.replaces_query)
     return cluster_id
 
 
@@ -127,7 +127,7 @@ def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
 
 async def _make_marker_topic(admin: Admin, topics: Collection[str], options: SinkOptions) -> None:
     """Create the marker topic if it is missing, and refuse one that is not only compacted."""
-    place = options.driver.marker_partition
+    place = options.protocol.marker_partition
     if place is None:
         return
     if place.topic not in topics:
@@ -178,7 +178,7 @@ async def _check_sources(
 
     The offsets of Spark's own source do not name their cluster, so no later check sees it.
     """
-    if not options.driver.commit_source_offsets:
+    if not options.protocol.commit_source_offsets:
         return
     own = options.bootstrap_servers
     others = [source for source in sources if source.get("bootstrap.servers", own) != own]
@@ -251,9 +251,9 @@ async def check_carrier(
 
     When the group's offsets expired, that one would count again, and it would be too old.
     """
-    if options.driver.marker_partition is not None or MARKER_TOPIC not in topics:
+    if options.protocol.marker_partition is not None or MARKER_TOPIC not in topics:
         return
-    application_id = options.driver.application_id
+    application_id = options.protocol.application_id
     place = TopicPartition(MARKER_TOPIC, 0)
     try:
         value = await transaction.committed_value(
@@ -274,7 +274,7 @@ async def _marker(
     transaction: TransactionDriver, options: SinkOptions, on_progress: Callable[[], None]
 ) -> Marker | None:
     """Return the current marker; it is definitive only after InitProducerId."""
-    application_id, place = options.driver.application_id, options.driver.marker_partition
+    application_id, place = options.protocol.application_id, options.protocol.marker_partition
     offsets = await transaction.fetch_offsets(application_id, None, require_stable=False)
     texts: list[str | None] = [committed.metadata for committed in offsets.values()]
     if place is not None:
@@ -288,7 +288,7 @@ async def _marker(
 
 def explained(error: Exception, options: SinkOptions) -> Exception:
     """Convert a cluster's refusal or silence to an error with a remedy; return others unchanged."""
-    application_id = options.driver.application_id
+    application_id = options.protocol.application_id
     if isinstance(error, ClientError) and error.code is ErrorCode.unstable_offset_commit:
         return UsageError(
             f"the offsets of group {application_id!r} are still undecided ({error}): the next "

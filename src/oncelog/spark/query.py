@@ -1,12 +1,15 @@
-"""Common parts of the exactly-once sinks: a query's run, checkpoint and micro-batches.
+"""Common parts of the exactly-once sinks, all of them in Spark's driver.
 
-Each sink writes the rows itself: `oncelog.spark.run` and `oncelog.spark.micro_batch` to Kafka,
-`oncelog.spark.jdbc` to PostgreSQL.
+`ForeachBatch` is the function that Spark calls; it has a `QueryRun` for as long as the query runs,
+and makes a `SparkMicroBatch` per call, which `oncelog.spark.batch_protocol` takes through its
+transaction. Each sink writes the rows itself: `oncelog.spark.kafka_run` and
+`oncelog.spark.kafka_micro_batch` to Kafka, `oncelog.spark.jdbc` to PostgreSQL.
 """
 
 import logging
 import re
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, Final, Generic, Protocol, TypeVar
@@ -27,11 +30,10 @@ from oncelog.spark.progress import ProgressLog
 from oncelog.spark.write_stage import failure_of
 
 __all__ = [
+    "ForeachBatch",
     "Query",
-    "QueryBatch",
     "QueryRun",
-    "RunningSink",
-    "SinkRun",
+    "SparkMicroBatch",
     "SparkQuery",
     "described",
     "exists",
@@ -114,8 +116,11 @@ class SparkQuery:
             return None
 
 
-class QueryRun:
-    """One run of one query, and its checkpoint."""
+class QueryRun(ABC):
+    """One run of one query into a sink, from its start to its stop: Spark's ``runId``.
+
+    It lives in Spark's driver. `KafkaRun` and `JdbcRun` hold the connections of their sinks.
+    """
 
     def __init__(
         self,
@@ -134,6 +139,18 @@ class QueryRun:
         self.shares_machine = re.fullmatch(r"local(\[.*\])?", str(context.master)) is not None
         self.progress = ProgressLog(progress_path)
         _RUNS[self.run_id] = self
+
+    @abstractmethod
+    def prepare(self) -> None:
+        """Fence other runs and read the marker, before the first batch."""
+
+    @abstractmethod
+    def process(self, batch: MicroBatch) -> None:
+        """Write one micro-batch, in one transaction."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Close the connections. No transaction is open between batches."""
 
     def is_stopping(self) -> bool:
         """Whether the query is being stopped, or its JVM is gone."""
@@ -158,8 +175,8 @@ class QueryRun:
 _RUNS: Final[WeakValueDictionary[str, QueryRun]] = WeakValueDictionary()
 
 
-class QueryBatch:
-    """One micro-batch on Spark's driver; subclasses write its rows."""
+class SparkMicroBatch:
+    """One micro-batch as Spark plans it, in Spark's driver; subclasses write its rows."""
 
     def __init__(self, query: QueryRun, df: DataFrame, batch_id: int) -> None:
         self._query = query
@@ -221,20 +238,10 @@ class QueryBatch:
             raise StoppedError(f"{text}; nothing of it is committed") from None
 
 
-class SinkRun(Protocol):
-    """The part of a sink that lives as long as a run of the query."""
-
-    def process(self, batch: MicroBatch) -> None:
-        """Write one micro-batch, in one transaction."""
-
-    def close(self) -> None:
-        """Close the connections. No transaction is open between batches."""
+R = TypeVar("R", bound=QueryRun)
 
 
-R = TypeVar("R", bound=SinkRun)
-
-
-class RunningSink(Generic[R]):
+class ForeachBatch(Generic[R]):
     """The function that Spark calls per micro-batch.
 
     It has one run at a time: the writer may be started again after its query ended.

@@ -1,8 +1,8 @@
 """`exactly_once`: the sink that writes each micro-batch in one Kafka transaction (INV-10, D8).
 
-`oncelog.spark.run` has the state of a query's run, `oncelog.spark.micro_batch` writes one
-micro-batch from Spark's driver, `oncelog.spark.driver` has the protocol, and `oncelog.spark.tasks`
-the tasks on the executors.
+`oncelog.spark.kafka_run` has the state of a query's run, `oncelog.spark.kafka_micro_batch` writes
+one micro-batch from Spark's driver, `oncelog.spark.batch_protocol` has the protocol, and
+`oncelog.spark.tasks` the tasks on the executors.
 """
 
 from collections.abc import Collection, Sequence
@@ -14,10 +14,10 @@ from oncelog.client.settings import hide_secrets
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.checks import check_columns, check_configuration, refuse_connect
 from oncelog.spark.client_settings import settled
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
-from oncelog.spark.micro_batch import SparkBatch
-from oncelog.spark.query import RunningSink
+from oncelog.spark.kafka_micro_batch import KafkaMicroBatch
+from oncelog.spark.protocol_options import ProtocolOptions
+from oncelog.spark.query import ForeachBatch
 from oncelog.spark.sink_options import (
     BATCH_SIZE_BYTES,
     MARKER_TOPIC,
@@ -105,7 +105,7 @@ def exactly_once(
     check_configuration(df)
     options = SinkOptions(
         bootstrap_servers=bootstrap_servers,
-        driver=DriverOptions(
+        protocol=ProtocolOptions(
             application_id=application_id,
             marker_partition=TopicPartition(marker_topic, 0) if marker_topic else None,
             commit_source_offsets=commit_source_offsets,
@@ -127,5 +127,5 @@ def exactly_once(
     check_options(options)
 
     start = KafkaStart(df, options)
-    sink = RunningSink(df.sparkSession, start.run, SparkBatch)
+    sink = ForeachBatch(df.sparkSession, start.run, KafkaMicroBatch)
     return ExactlyOnceWriter(df, sink, start.examine, start.committed)

@@ -4,8 +4,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from oncelog.protocol.batch import CODEC_NAMES
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
+from oncelog.spark.protocol_options import ProtocolOptions
 
 TRANSACTION_TIMEOUT_MS: Final = 300_000
 BATCH_SIZE_BYTES: Final = 512 * 1024
@@ -22,7 +22,7 @@ class SinkOptions:
     """All options of `exactly_once`."""
 
     bootstrap_servers: str
-    driver: DriverOptions
+    protocol: ProtocolOptions
     topic: str | None
     topics: tuple[str, ...] | None
     max_tasks: int | None
@@ -64,12 +64,12 @@ _LEAST: Final = {
 
 def check_options(options: SinkOptions) -> None:
     """Refuse invalid values, without a request to a cluster."""
-    driver = options.driver
+    protocol = options.protocol
     for name, least in _LEAST.items():
         value = getattr(options, name)
         if value is not None and value < least:
             raise UsageError(f"{name}={value} must be at least {least}")
-    marker_topic = None if driver.marker_partition is None else driver.marker_partition.topic
+    marker_topic = None if protocol.marker_partition is None else protocol.marker_partition.topic
     if options.compression_type not in CODEC_NAMES:
         raise UsageError(
             f"compression_type {options.compression_type!r} is unknown; known are "
@@ -80,7 +80,7 @@ def check_options(options: SinkOptions) -> None:
             f"topic {marker_topic!r} holds the markers, so no rows go there: name another "
             "marker_topic"
         )
-    if marker_topic is None and not driver.commit_source_offsets:
+    if marker_topic is None and not protocol.commit_source_offsets:
         raise UsageError(
             "commit_source_offsets=False leaves nothing but a marker_topic to carry the batch "
             "marker: name one"

@@ -49,7 +49,7 @@ class TargetLookup:
         topics = await self._admin.list_topics()
         wanted = (options.topic,) if options.topic is not None else options.topics
         if wanted is None:
-            place = options.driver.marker_partition
+            place = options.protocol.marker_partition
             own = None if place is None else place.topic
             wanted = tuple(
                 sorted(n for n, topic in topics.items() if not topic.is_internal and n != own)

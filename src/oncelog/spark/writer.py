@@ -16,10 +16,10 @@ from oncelog.client.settings.names import PREFIX
 from oncelog.spark.checks import check_configuration, refuse_state
 from oncelog.spark.commit_log import complete_before_start
 from oncelog.spark.errors import UnsupportedModeError, UsageError
+from oncelog.spark.kafka_run import KafkaRun, committed_marker
 from oncelog.spark.marker import Marker
 from oncelog.spark.preflight import examine
-from oncelog.spark.query import Query, RunningSink, read_matching
-from oncelog.spark.run import Run, committed_marker
+from oncelog.spark.query import ForeachBatch, Query, read_matching
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.source_cluster import check_beginning
 from oncelog.spark.source_options import SourceOptions
@@ -46,7 +46,7 @@ class ExactlyOnceWriter(DataStreamWriter):
     def __init__(
         self,
         df: DataFrame,
-        sink: RunningSink[Any],
+        sink: ForeachBatch[Any],
         examine: Examine,
         committed: Callable[[], Marker | None] | None = None,
     ) -> None:
@@ -167,7 +167,7 @@ class KafkaStart:
     def examine(self, query_id: str | None, is_known: bool) -> None:
         """Raise `PipelineError` for each mistake that would fail the query later."""
         check_configuration(self._frame)
-        if self._options.driver.replaces_query is not None:
+        if self._options.protocol.replaces_query is not None:
             refuse_state(self._frame)
         self._cluster_id = examine(self._options, kafka_sources(self._frame), query_id, is_known)
 
@@ -175,9 +175,9 @@ class KafkaStart:
         """Return the marker of the last committed batch, and fence other drivers."""
         return committed_marker(self._options)
 
-    def run(self, query: Query, context: Any) -> Run:
+    def run(self, query: Query, context: Any) -> KafkaRun:
         """Return the run of a query that has just started."""
-        return Run(query, context, self._options, self._cluster_id)
+        return KafkaRun(query, context, self._options, self._cluster_id)
 
 
 def kafka_sources(df: DataFrame) -> Sequence[dict[str, str]]:

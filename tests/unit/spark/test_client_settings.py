@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from oncelog.spark.client_settings import settled
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sink_options import SinkOptions, check_options
 
 OPTIONS = SinkOptions(
     bootstrap_servers="host:9092",
-    driver=DriverOptions("app"),
+    protocol=ProtocolOptions("app"),
     topic="t",
     topics=None,
     max_tasks=None,

@@ -15,7 +15,7 @@ from oncelog.protocol.record import Record, build_batch, control_batch, iter_rec
 from oncelog.spark.codecs import (
     HEADERS_TYPE,
     DecodedRecords,
-    EncodedBatch,
+    EncodedRecordBatch,
     decode_batches,
     encode_batches,
 )
@@ -32,7 +32,7 @@ rows = st.lists(st.tuples(field, field, headers, st.integers(0, 2**41)), min_siz
 
 def encode(
     given_rows: list[Row], batch_size: int = 1 << 20, codec: str = "none"
-) -> list[EncodedBatch]:
+) -> list[EncodedRecordBatch]:
     keys, values, header_lists, timestamps = zip(*given_rows, strict=True)
     as_structs = [[{"key": k, "value": v} for k, v in hs] or None for hs in header_lists]
     return list(
@@ -47,7 +47,7 @@ def encode(
     )
 
 
-def records_of(batches: Iterable[EncodedBatch]) -> list[Row]:
+def records_of(batches: Iterable[EncodedRecordBatch]) -> list[Row]:
     out = []
     for batch in batches:
         for position, header in iter_headers(batch.data):

@@ -5,11 +5,11 @@ from typing import Any, cast
 
 from oncelog.spark.marker import sources_hash
 from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
-from oncelog.spark.once import OnceBatch, OnceQuery
+from oncelog.spark.once import OnceMicroBatch, OnceQuery
 
 
-def batch() -> OnceBatch:
-    return OnceBatch(cast(Any, OnceQuery()), cast(Any, None), 0)
+def batch() -> OnceMicroBatch:
+    return OnceMicroBatch(cast(Any, OnceQuery()), cast(Any, None), 0)
 
 
 def test_the_same_name_is_the_same_batch_in_every_process() -> None:

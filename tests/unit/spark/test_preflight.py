@@ -17,15 +17,15 @@ from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark import preflight
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UnsupportedModeError, UsageError
 from oncelog.spark.marker import opening
 from oncelog.spark.preflight import check_carrier, explained
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sink_options import MARKER_TOPIC, SinkOptions
 
 OPTIONS = SinkOptions(
     bootstrap_servers="host:9092",
-    driver=DriverOptions("app"),
+    protocol=ProtocolOptions("app"),
     topic="t",
     topics=None,
     max_tasks=None,
@@ -106,7 +106,7 @@ def test_an_application_that_has_used_the_marker_topic_may_not_leave_the_marker_
     with pytest.raises(UsageError, match="leave marker_topic=None out"):
         asyncio.run(check_carrier(used, [MARKER_TOPIC], OPTIONS))
     place = TopicPartition(MARKER_TOPIC, 0)
-    with_topic = replace(OPTIONS, driver=replace(OPTIONS.driver, marker_partition=place))
+    with_topic = replace(OPTIONS, protocol=replace(OPTIONS.protocol, marker_partition=place))
     asyncio.run(check_carrier(used, [MARKER_TOPIC], with_topic))
 
 
@@ -179,7 +179,7 @@ def long_topic(monkeypatch: pytest.MonkeyPatch) -> type[LongMarkerTopic]:
 
 def examine() -> str | None:
     place = TopicPartition(MARKER_TOPIC, 0)
-    options = replace(OPTIONS, driver=replace(OPTIONS.driver, marker_partition=place))
+    options = replace(OPTIONS, protocol=replace(OPTIONS.protocol, marker_partition=place))
     return asyncio.run(preflight._examine(options, [], "q", is_query_known=True))
 
 
@@ -214,8 +214,8 @@ def clusters() -> Iterator[tuple[str, str]]:
 
 def check_source(sink: str, source: Mapping[str, str], commits_offsets: bool = True) -> None:
     """Ask the sink's cluster for its id, and check one source with these settings of Kafka's."""
-    driver = replace(OPTIONS.driver, commit_source_offsets=commits_offsets)
-    options = replace(OPTIONS, bootstrap_servers=sink, driver=driver)
+    protocol = replace(OPTIONS.protocol, commit_source_offsets=commits_offsets)
+    options = replace(OPTIONS, bootstrap_servers=sink, protocol=protocol)
 
     async def check() -> None:
         async with Admin(sink) as admin:

@@ -12,7 +12,8 @@ from py4j.protocol import Py4JError
 
 from oncelog.spark import query
 from oncelog.spark.errors import DrainError, StoppedError, WriteStageError
-from oncelog.spark.query import QueryBatch, RunningSink, described, read_text
+from oncelog.spark.parties import MicroBatch
+from oncelog.spark.query import ForeachBatch, SparkMicroBatch, described, read_text
 
 
 @pytest.mark.parametrize("name", ["check point", "run#1", "a?b", "dt=2026%2D11", "100%"])
@@ -25,6 +26,19 @@ def test_a_checkpoint_is_read_by_the_path_that_spark_gives(
     folder.mkdir()
     (folder / "0").write_text("v1")
     assert read_text(None, f"{prefix}{folder}/0") == "v1"
+
+
+class IdleRun(query.QueryRun):
+    """A run of a sink that writes nothing."""
+
+    def prepare(self) -> None:
+        pass
+
+    def process(self, batch: MicroBatch) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 @pytest.mark.parametrize(
@@ -41,7 +55,7 @@ def test_a_checkpoint_is_read_by_the_path_that_spark_gives(
 )
 def test_tasks_are_in_the_drivers_jvm_in_a_local_spark_only(master: str, shares: bool) -> None:
     found = SimpleNamespace(run_id="r", query_id="q", checkpoint="")
-    run = query.QueryRun(found, SimpleNamespace(master=master), None)
+    run = IdleRun(found, SimpleNamespace(master=master), None)
     assert run.shares_machine is shares
 
 
@@ -91,20 +105,20 @@ def run_of_a_query(*, is_stopping: bool = False) -> Any:
 
 
 @pytest.fixture
-def batch() -> QueryBatch:
+def batch() -> SparkMicroBatch:
     frame: Any = Frame()
-    return QueryBatch(run_of_a_query(), frame, 7)
+    return SparkMicroBatch(run_of_a_query(), frame, 7)
 
 
 def test_a_committed_batch_without_state_needs_no_records_any_more(
-    batch: QueryBatch, monkeypatch: pytest.MonkeyPatch
+    batch: SparkMicroBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query, "exists", lambda context, path: False)
     batch.drain()
 
 
 def test_a_committed_batch_whose_state_cannot_be_made_again_says_so(
-    batch: QueryBatch, monkeypatch: pytest.MonkeyPatch
+    batch: SparkMicroBatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
     with pytest.raises(DrainError, match=r"batch 7 is committed.*no longer has offset 3") as failed:
@@ -117,7 +131,7 @@ def test_a_drain_that_a_stop_cancels_is_no_lost_state(monkeypatch: pytest.Monkey
     monkeypatch.setattr(query, "exists", lambda context, path: path == "/c/state")
     frame: Any = Frame()
     with pytest.raises(StoppedError, match="batch 7 again for its state; the batch is committed"):
-        QueryBatch(run_of_a_query(is_stopping=True), frame, 7).drain()
+        SparkMicroBatch(run_of_a_query(is_stopping=True), frame, 7).drain()
 
 
 def call_sink(process: Callable[[object], None], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,7 +139,7 @@ def call_sink(process: Callable[[object], None], monkeypatch: pytest.MonkeyPatch
     run: Any = SimpleNamespace(process=process)
     spark = SimpleNamespace(streams=SimpleNamespace(get=lambda query_id: None))
     batch: Any = object()
-    sink: RunningSink[Any] = RunningSink(spark, lambda *_: run, lambda *_: batch)
+    sink: ForeachBatch[Any] = ForeachBatch(spark, lambda *_: run, lambda *_: batch)
     monkeypatch.setattr(sink, "run_of", lambda query, context: run)
     context = SimpleNamespace(getLocalProperty=lambda name: "q")
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(sparkContext=context))

@@ -12,10 +12,10 @@ from oncelog.client.values import RecordMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.direct import DRIVER_TASK, DirectWriter
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.encoder import Blob
 from oncelog.spark.errors import TooLargeError, WriteStageError
 from oncelog.spark.parties import ProducerIdentity, TaskReport
+from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sending import Deliveries
 from oncelog.spark.sink_options import SinkOptions
 from oncelog.spark.targets import Targets
@@ -99,7 +99,7 @@ class Loop:
 def writer(monkeypatch: pytest.MonkeyPatch) -> DirectWriter:
     FakeProducer.made = []
     monkeypatch.setattr(direct_module, "Producer", FakeProducer)
-    driver = DriverOptions("app")
+    driver = ProtocolOptions("app")
     options = SinkOptions("host:1", driver, None, None, None, 1000, "none", 5_000, None)
     return DirectWriter(options, Loop())
 

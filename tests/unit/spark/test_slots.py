@@ -9,7 +9,7 @@ import pytest
 from py4j.protocol import Py4JError
 
 from oncelog.spark import slots
-from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.kafka_micro_batch import KafkaMicroBatch
 from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.targets import Targets
 
@@ -78,7 +78,7 @@ def test_a_task_sends_to_several_targets_where_slots_are_few(
     )
     conf = SimpleNamespace(get=lambda name: shuffles)
     frame: Any = SimpleNamespace(sparkSession=SimpleNamespace(conf=conf))
-    batch = SparkBatch(run, frame, 0)
+    batch = KafkaMicroBatch(run, frame, 0)
     assert batch._task_count(Targets(("t",), (targets,))) == tasks
 
 

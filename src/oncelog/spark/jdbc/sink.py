@@ -12,10 +12,9 @@ from pyspark.sql import DataFrame
 
 from oncelog.client.errors import ClientError, RetriableError
 from oncelog.core.ids import TopicPartition
+from oncelog.spark.batch_protocol import BatchProtocol
 from oncelog.spark.checks import refuse_connect, refuse_state
 from oncelog.spark.dead_workers import replace_dead_workers
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import PipelineError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.jdbc.copying import REPORT_DDL, CopyTask
 from oncelog.spark.jdbc.database import Database, parse_url
@@ -26,7 +25,8 @@ from oncelog.spark.jdbc.types import TargetColumn
 from oncelog.spark.marker import Marker, check_query
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, TaskReport
 from oncelog.spark.progress import ProgressLog
-from oncelog.spark.query import Query, QueryBatch, QueryRun, RunningSink, described
+from oncelog.spark.protocol_options import ProtocolOptions
+from oncelog.spark.query import ForeachBatch, Query, QueryRun, SparkMicroBatch, described
 from oncelog.spark.write_stage import check_one_attempt, failure_of, tagged
 from oncelog.spark.writer import ExactlyOnceWriter
 
@@ -74,7 +74,7 @@ def exactly_once_jdbc(
         raise UsageError("exactly_once_jdbc needs a streaming DataFrame (spark.readStream)")
     if replaces_query is not None:
         refuse_state(df)
-    driver = DriverOptions(
+    protocol = ProtocolOptions(
         application_id=application_id,
         marker_partition=MARKER_PARTITION,
         has_group_markers=False,
@@ -92,7 +92,7 @@ def exactly_once_jdbc(
         target=target,
         columns=columns,
         marker_table=marker_table,
-        driver=driver,
+        protocol=protocol,
         progress_path=progress_path,
     )
 
@@ -107,7 +107,9 @@ def exactly_once_jdbc(
     def committed() -> Marker | None:
         return committed_marker(options)
 
-    return ExactlyOnceWriter(df, RunningSink(df.sparkSession, start, JdbcBatch), examine, committed)
+    return ExactlyOnceWriter(
+        df, ForeachBatch(df.sparkSession, start, JdbcMicroBatch), examine, committed
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class JdbcOptions:
     target: Target
     columns: tuple[TargetColumn, ...]
     marker_table: str
-    driver: DriverOptions
+    protocol: ProtocolOptions
     progress_path: str | None
 
 
@@ -131,7 +133,7 @@ def refuse_another_query(options: JdbcOptions, query_id: str | None) -> None:
     with _said():
         marker = Marker.decode(runner.call(transaction.current_marker()))
     if marker is not None:
-        check_query(marker, query_id, options.driver.replaces_query)
+        check_query(marker, query_id, options.protocol.replaces_query)
 
 
 def committed_marker(options: JdbcOptions) -> Marker | None:
@@ -139,21 +141,21 @@ def committed_marker(options: JdbcOptions) -> Marker | None:
     runner, transaction = DirectRunner(), _transaction(options)
     try:
         with _said():
-            driver = BatchDriver(options.driver, transaction, runner, ProgressLog(None))
-            driver.prepare()
-            return driver.marker
+            protocol = BatchProtocol(options.protocol, transaction, runner, ProgressLog(None))
+            protocol.prepare()
+            return protocol.marker
     finally:
         runner.call(transaction.close())
 
 
 def _transaction(options: JdbcOptions) -> PostgresTransaction:
     return PostgresTransaction(
-        options.database, options.driver.application_id, options.marker_table, options.target
+        options.database, options.protocol.application_id, options.marker_table, options.target
     )
 
 
 class JdbcRun(QueryRun):
-    """One run of one query: its connection and its protocol driver."""
+    """One run of one query: its connection and its protocol."""
 
     def __init__(self, query: Query, context: Any, options: JdbcOptions) -> None:
         super().__init__(query, context, options.progress_path)
@@ -163,7 +165,9 @@ class JdbcRun(QueryRun):
         # A connection is closed only when no call uses it: a query may be stopped during a batch.
         self._in_use = threading.Lock()
         self._is_closed = False
-        self._driver = BatchDriver(options.driver, self.transaction, self._runner, self.progress)
+        self._protocol = BatchProtocol(
+            options.protocol, self.transaction, self._runner, self.progress
+        )
         self.call_at_end(self.close)
 
     def prepare(self) -> None:
@@ -172,12 +176,12 @@ class JdbcRun(QueryRun):
             if not self._is_closed:
                 # A query that has ended already raises the reason itself.
                 with suppress(StoppedError):
-                    self._driver.prepare()
+                    self._protocol.prepare()
 
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
         with self._in_use, _said():
-            self._driver.process(batch)
+            self._protocol.process(batch)
 
     def close(self) -> None:
         """Close the connection. No transaction is open between batches."""
@@ -186,8 +190,8 @@ class JdbcRun(QueryRun):
             self._runner.close()
 
 
-class JdbcBatch(QueryBatch):
-    """One micro-batch, as an `oncelog.spark.driver.MicroBatch`."""
+class JdbcMicroBatch(SparkMicroBatch):
+    """One micro-batch, as an `oncelog.spark.batch_protocol.MicroBatch`."""
 
     def __init__(self, run: JdbcRun, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)

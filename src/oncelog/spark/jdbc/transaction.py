@@ -116,7 +116,7 @@ class StagedRows:
 
 
 class PostgresTransaction:
-    """An `oncelog.spark.driver.Transaction` in PostgreSQL.
+    """An `oncelog.spark.batch_protocol.Transaction` in PostgreSQL.
 
     `producer_id` is the application's epoch, `producer_epoch` the number of the write attempt in
     it. `staged` is set by the batch, after its tasks ended and before the driver commits.

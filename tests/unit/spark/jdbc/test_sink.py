@@ -8,7 +8,7 @@ import pytest
 import oncelog.spark.jdbc.sink as sink_module
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import StoppedError, WriteStageError
-from oncelog.spark.jdbc.sink import JdbcBatch
+from oncelog.spark.jdbc.sink import JdbcMicroBatch
 from oncelog.spark.jdbc.transaction import StagedRows
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 
@@ -31,7 +31,7 @@ class Status:
         return self.stage
 
 
-class CopiedBatch(JdbcBatch):
+class CopiedBatch(JdbcMicroBatch):
     """Its one task has copied three rows."""
 
     def __init__(self, status: Status, *, is_stopping: bool = False) -> None:

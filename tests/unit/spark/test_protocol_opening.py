@@ -9,7 +9,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.marker import Marker, opened_query
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from tests.unit.spark.driver_fakes import (
+from tests.unit.spark.protocol_fakes import (
     HOUR_S,
     MARKERS,
     WEEK_S,

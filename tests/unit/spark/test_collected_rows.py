@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.spark.driver_rows import DriverRows
+from oncelog.spark.collected_rows import CollectedRows
 from oncelog.spark.sink_options import MAX_DRIVER_ROWS
 
 
@@ -20,11 +20,11 @@ from oncelog.spark.sink_options import MAX_DRIVER_ROWS
     ],
 )
 def test_the_limit_of_a_partition(max_rows: int, expected: int | None, limit: int) -> None:
-    assert DriverRows(max_rows).limit(expected) == limit
+    assert CollectedRows(max_rows).limit(expected) == limit
 
 
 def test_batches_collected_in_vain_are_followed_by_twice_as_many_that_are_not() -> None:
-    rows = DriverRows(MAX_DRIVER_ROWS)
+    rows = CollectedRows(MAX_DRIVER_ROWS)
     pauses = []
     for _ in range(9):
         rows.collected(is_whole=False)

@@ -2,20 +2,20 @@
 
 import pytest
 
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import UsageError
+from oncelog.spark.protocol_options import ProtocolOptions
 
 
 def test_an_empty_application_id_is_refused() -> None:
     with pytest.raises(UsageError, match="application_id is empty"):
-        DriverOptions("")
+        ProtocolOptions("")
 
 
 def test_a_sink_that_may_not_try_once_is_refused() -> None:
     with pytest.raises(UsageError, match="write_attempts=0 must be at least 1"):
-        DriverOptions("app", write_attempts=0)
+        ProtocolOptions("app", write_attempts=0)
 
 
 def test_an_unknown_override_is_refused_and_the_known_ones_are_named() -> None:
     with pytest.raises(UsageError, match=r"accept=\['anything'\] is unknown.*'other-start'"):
-        DriverOptions("app", accept=frozenset({"anything", "other-start"}))
+        ProtocolOptions("app", accept=frozenset({"anything", "other-start"}))

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.errors import PySparkException
 
-import oncelog.spark.micro_batch as micro_batch_module
-from oncelog.spark.driver_rows import DriverRows
+import oncelog.spark.kafka_micro_batch as micro_batch_module
+from oncelog.spark.collected_rows import CollectedRows
 from oncelog.spark.errors import (
     AdjustedError,
     PipelineError,
@@ -16,14 +16,14 @@ from oncelog.spark.errors import (
     UnknownTargetError,
     WriteStageError,
 )
-from oncelog.spark.micro_batch import SparkBatch
+from oncelog.spark.kafka_micro_batch import KafkaMicroBatch
 from oncelog.spark.parties import ProducerIdentity
 from oncelog.spark.targets import Targets
 
 IDENTITY = ProducerIdentity(7, 1)
 
 
-class FailingBatch(SparkBatch):
+class FailingBatch(KafkaMicroBatch):
     """Its rows fail to be written, with one error after the other."""
 
     def __init__(self, *errors: PipelineError, is_stopping: bool = False) -> None:
@@ -126,7 +126,7 @@ def test_tasks_send_themselves_where_they_are_few_and_reach_the_driver(
     batch._run.options = SimpleNamespace(  # type: ignore[assignment]
         topic="out", batch_size=9, compression_type="none", max_tasks=max_tasks
     )
-    SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
+    KafkaMicroBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
     assert ways == ["shared" if shares else "stage"]
 
 
@@ -156,13 +156,13 @@ def test_rows_whose_collecting_failed_are_not_collected_again(
     batch._df.sparkSession = None  # type: ignore[misc, assignment]
     batch._run.run_id = "run"
     batch._run.shares_machine = False
-    batch._run.driver_rows = DriverRows(10)
+    batch._run.driver_rows = CollectedRows(10)
     batch._run.records_since = lambda read_to: 7  # type: ignore[method-assign]
     batch._run.options = SimpleNamespace(  # type: ignore[assignment]
         topic="out", batch_size=9, compression_type="none", max_tasks=None
     )
     with pytest.raises(WriteStageError, match="Total size"):
-        SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
-    assert SparkBatch._write(batch, IDENTITY, Targets(("out",), (1,))) == []
+        KafkaMicroBatch._write(batch, IDENTITY, Targets(("out",), (1,)))
+    assert KafkaMicroBatch._write(batch, IDENTITY, Targets(("out",), (1,))) == []
     assert len(tries) == 1
     assert batch._run.driver_rows.limit(7) == 0, "nor are those of the next batch"

@@ -6,11 +6,11 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import UsageError
 from oncelog.spark.marker import ACCEPTABLE
 
-__all__ = ["DriverOptions"]
+__all__ = ["ProtocolOptions"]
 
 
 @dataclass(frozen=True, slots=True)
-class DriverOptions:
+class ProtocolOptions:
     """Settings of the protocol; `oncelog.spark.sink.exactly_once` documents them.
 
     `marker_partition` is of a compacted topic; None leaves the marker to the group's offsets.

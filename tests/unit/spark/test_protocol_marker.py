@@ -9,7 +9,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import FailClosedError, StoppedError, UsageError, WriteStageError
 from oncelog.spark.marker import BatchIdentity, Marker, sources_hash
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from tests.unit.spark.driver_fakes import (
+from tests.unit.spark.protocol_fakes import (
     HOUR_S,
     MARKERS,
     SOURCE,

@@ -8,10 +8,10 @@ from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_options import DriverOptions
+from oncelog.spark.batch_protocol import BatchProtocol
 from oncelog.spark.parties import ProducerIdentity, TaskReport
 from oncelog.spark.progress import ProgressLog
+from oncelog.spark.protocol_options import ProtocolOptions
 
 SOURCE = TopicPartition("in", 0)
 OUT = TopicPartition("out", 0)
@@ -205,7 +205,7 @@ class Batch:
         return self.stopping
 
 
-Start = Callable[..., BatchDriver]
+Start = Callable[..., BatchProtocol]
 
 
 def starting(cluster: Coordinator) -> Start:
@@ -215,9 +215,9 @@ def starting(cluster: Coordinator) -> Start:
         faults: dict[str, ClientError] | None = None,
         progress: ProgressLog | None = None,
         **options: Any,
-    ) -> BatchDriver:
-        return BatchDriver(
-            DriverOptions("app", **options),
+    ) -> BatchProtocol:
+        return BatchProtocol(
+            ProtocolOptions("app", **options),
             Transaction(cluster, faults),
             Runner(),
             progress or ProgressLog(None),

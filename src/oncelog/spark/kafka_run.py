@@ -1,4 +1,4 @@
-"""One run of a query: its connections, its protocol driver, its target partitions."""
+"""One run of a query into Kafka: its connections, its protocol, its target partitions."""
 
 import dataclasses
 import logging
@@ -13,9 +13,9 @@ from oncelog.client.errors import ClientError
 from oncelog.client.transactions import TransactionDriver
 from oncelog.core.ids import TopicPartition
 from oncelog.spark.background import StoppableLoop
+from oncelog.spark.batch_protocol import BatchProtocol
+from oncelog.spark.collected_rows import CollectedRows
 from oncelog.spark.direct import DirectWriter
-from oncelog.spark.driver import BatchDriver
-from oncelog.spark.driver_rows import DriverRows
 from oncelog.spark.errors import PipelineError, StoppedError, TooLargeError
 from oncelog.spark.marker import Marker
 from oncelog.spark.parties import MicroBatch
@@ -28,7 +28,7 @@ from oncelog.spark.targets import Targets
 from oncelog.spark.turn_server import TurnServer
 
 RENEWAL_LOOK_S: Final = 60.0
-"""How often an idle query checks its marker; `oncelog.spark.driver` decides when it is due."""
+"""How often an idle query checks its marker; `BatchProtocol.renew` decides when it is due."""
 
 METADATA_AGE_S_MAX: Final = 30.0
 """Partition counts of the target topics are requested again after this time."""
@@ -38,8 +38,8 @@ T = TypeVar("T")
 log = logging.getLogger("oncelog.spark")
 
 
-class Run(QueryRun):
-    """One run of one query: its connections, its driver, and state across micro-batches."""
+class KafkaRun(QueryRun):
+    """One run of one query: its connections, its protocol, and state across micro-batches."""
 
     def __init__(
         self, query: Query, context: Any, options: SinkOptions, cluster_id: str | None
@@ -49,17 +49,17 @@ class Run(QueryRun):
         self.has_barriers = has_barrier_stages(context)
         self._targets: Targets | None = None
         self._targets_at = 0.0
-        self._loop = StoppableLoop(f"oncelog-{options.driver.application_id}")
+        self._loop = StoppableLoop(f"oncelog-{options.protocol.application_id}")
         self._admin, self._transaction = self.call(self._connect())
         self._lookup = TargetLookup(options, self._admin)
-        self._driver = BatchDriver(
-            dataclasses.replace(options.driver, cluster_id=cluster_id),
+        self._protocol = BatchProtocol(
+            dataclasses.replace(options.protocol, cluster_id=cluster_id),
             self._transaction,
             self,
             self.progress,
         )
         self.direct = DirectWriter(options, self)
-        self.driver_rows = DriverRows(options.max_driver_rows)
+        self.driver_rows = CollectedRows(options.max_driver_rows)
         self._read_to: Mapping[TopicPartition, int] | None = None
         self._written_count = 0
         self._closing = threading.Event()
@@ -92,7 +92,7 @@ class Run(QueryRun):
                 return
             try:
                 is_planned = exists(self.context, f"{self.checkpoint}/offsets/0")
-                self._driver.prepare(None if is_planned else self.query_id)
+                self._protocol.prepare(None if is_planned else self.query_id)
             except StoppedError:
                 # The query has ended already, and raises the reason.
                 return
@@ -102,7 +102,7 @@ class Run(QueryRun):
     def process(self, batch: MicroBatch) -> None:
         """Write one micro-batch, in one transaction."""
         try:
-            self._driver.process(batch)
+            self._protocol.process(batch)
         except ClientError as error:
             raise explained(error, self.options) from error
 
@@ -116,7 +116,7 @@ class Run(QueryRun):
                 if self._closing.is_set():
                     return
                 try:
-                    self._driver.renew()
+                    self._protocol.renew()
                 except (ClientError, PipelineError) as error:
                     log.warning("the batch marker could not be renewed: %s", error)
 
@@ -194,9 +194,9 @@ def committed_marker(options: SinkOptions) -> Marker | None:
 
     transaction = loop.call(connect())
     try:
-        driver = BatchDriver(options.driver, transaction, loop, ProgressLog(None))
-        driver.prepare()
-        return driver.marker
+        protocol = BatchProtocol(options.protocol, transaction, loop, ProgressLog(None))
+        protocol.prepare()
+        return protocol.marker
     except ClientError as error:
         raise explained(error, options) from error
     finally:
@@ -207,7 +207,7 @@ def committed_marker(options: SinkOptions) -> Marker | None:
 def _transaction_driver(options: SinkOptions) -> TransactionDriver:
     return TransactionDriver(
         options.bootstrap_servers,
-        options.driver.application_id,
+        options.protocol.application_id,
         transaction_timeout_ms=options.transaction_timeout_ms,
         **options.running_options(),
     )

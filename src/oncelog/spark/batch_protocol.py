@@ -1,8 +1,8 @@
 """The protocol of one micro-batch: output, source offsets and marker in one transaction (INV-10).
 
-`BatchDriver.process` is called once per micro-batch, on Spark's driver. It knows neither Spark nor
-sockets: the batch is a `MicroBatch`, the transaction a `Transaction`, and both have fakes in the
-tests. The protocol for batch N, where the marker names the last committed batch:
+`BatchProtocol.process` is called once per micro-batch, on Spark's driver. It knows neither Spark
+nor sockets: the batch is a `MicroBatch`, the transaction a `Transaction`, and both have fakes in
+the tests. The protocol for batch N, where the marker names the last committed batch:
 
 1. At the start InitProducerId ends the transaction of an earlier run. Then the marker is final: it
    is the newer one of the marker topic's and of that in the group's stable offsets.
@@ -21,8 +21,8 @@ tests. The protocol for batch N, where the marker names the last committed batch
    has to write (smaller record batches, newer metadata) does not count.
 8. Between batches, `renew` commits marker and offsets again once an hour, by 3 and 5 without 4. So
    neither the group's offsets nor the transactional id of an idle query expires.
-9. A marker that is missing, though this driver committed or read it less than a day ago, was
-   deleted: no rival's marker can have been written and expired since. The driver's copy is trusted.
+9. A marker that is missing, though this run committed or read it less than a day ago, was
+   deleted: no rival's marker can have been written and expired since. This run's copy is trusted.
 10. Before batch 0 is written the marker topic gets the query's opening, in a transaction of its
    own. Without a marker, an old batch 0 runs only if the opening is there (`marker.opening`).
 """
@@ -37,7 +37,6 @@ from oncelog.client.errors import ClientError, RetriableError
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.spark.driver_options import DriverOptions
 from oncelog.spark.errors import (
     AdjustedError,
     DataLossError,
@@ -60,8 +59,9 @@ from oncelog.spark.marker import (
 from oncelog.spark.offsets_log import cluster_ids, kafka_offsets
 from oncelog.spark.parties import MicroBatch, ProducerIdentity, Runner, TaskReport, Transaction
 from oncelog.spark.progress import ProgressLog
+from oncelog.spark.protocol_options import ProtocolOptions
 
-__all__ = ["BatchDriver", "another_cluster"]
+__all__ = ["BatchProtocol", "another_cluster"]
 
 T = TypeVar("T")
 
@@ -71,13 +71,13 @@ RENEWAL_S: Final = 3600.0
 """Age of marker and offsets at which an idle query commits them again."""
 
 LOOK_S: Final = 30.0
-"""The driver looks for deleted source partitions again after this time, and at each `_open`."""
+"""Deleted source partitions are looked for again after this time, and at each `_open`."""
 
 PREPARED_LOOK_S: Final = 0.05
 """How often `prepare` looks whether a batch that runs meanwhile has opened the transaction."""
 
 MEMORY_TRUST_S: Final = UNMARKED_AGE_S_MAX
-"""For so long after it read or wrote a marker the driver trusts it, if the cluster has none."""
+"""For so long after a run read or wrote a marker it trusts it, if the cluster has none."""
 
 ADJUSTMENTS_COUNT_MAX: Final = 64
 """So many attempts of a batch may end with an adjustment; then they count as failed.
@@ -115,15 +115,15 @@ class _InDoubtError(Exception):
         self.reason = reason
 
 
-class BatchDriver:
-    """Drives the micro-batches of one run of one query.
+class BatchProtocol:
+    """Takes the micro-batches of one run of one query through their transactions.
 
     Spark runs one micro-batch at a time; `renew` may be called from any thread meanwhile.
     """
 
     def __init__(
         self,
-        options: DriverOptions,
+        options: ProtocolOptions,
         transaction: Transaction,
         runner: Runner,
         progress: ProgressLog,
@@ -148,7 +148,7 @@ class BatchDriver:
 
     @property
     def marker(self) -> Marker | None:
-        """The last committed batch, as far as this driver knows."""
+        """The last committed batch, as far as this run knows."""
         return self._marker
 
     def process(self, batch: MicroBatch) -> None:

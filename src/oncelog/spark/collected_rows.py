@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from oncelog.spark.codecs import HEADERS_TYPE
 from oncelog.spark.versions import collected_batches
 
-__all__ = ["DriverRows", "collect_few"]
+__all__ = ["CollectedRows", "collect_few"]
 
 FEW_ROWS_COUNT_MAX: Final = 500
 """At most so many rows are collected as Python objects, which is quicker than Arrow for a few."""
@@ -34,7 +34,7 @@ evaluated; so each one stands where Spark evaluates it for every row."""
 _OVER: Final = "__oncelog_over"
 
 
-class DriverRows:
+class CollectedRows:
     """Decides whether the driver collects a micro-batch, from its expected size and the past."""
 
     def __init__(self, max_rows: int) -> None:

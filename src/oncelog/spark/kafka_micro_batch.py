@@ -16,8 +16,8 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 
+from oncelog.spark.collected_rows import collect_few
 from oncelog.spark.dead_workers import replace_dead_workers
-from oncelog.spark.driver_rows import collect_few
 from oncelog.spark.encoder import BLOB_DDL, TASK_COLUMN, Encoder
 from oncelog.spark.errors import (
     AdjustedError,
@@ -25,10 +25,10 @@ from oncelog.spark.errors import (
     UnknownTargetError,
     WriteStageError,
 )
+from oncelog.spark.kafka_run import KafkaRun
 from oncelog.spark.offsets_log import kafka_offsets
 from oncelog.spark.parties import ProducerIdentity, TaskReport
-from oncelog.spark.query import QueryBatch, described
-from oncelog.spark.run import Run
+from oncelog.spark.query import SparkMicroBatch, described
 from oncelog.spark.sharing import ShareTask, merged
 from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.spark_hash import partition_keys
@@ -50,10 +50,10 @@ SHARING_TASKS_PER_SLOT_COUNT_MAX: Final = 4
 """So many tasks with rows for each slot send them themselves; more have them shuffled."""
 
 
-class SparkBatch(QueryBatch):
-    """One micro-batch, as an `oncelog.spark.driver.MicroBatch`."""
+class KafkaMicroBatch(SparkMicroBatch):
+    """One micro-batch, as an `oncelog.spark.batch_protocol.MicroBatch`."""
 
-    def __init__(self, run: Run, df: DataFrame, batch_id: int) -> None:
+    def __init__(self, run: KafkaRun, df: DataFrame, batch_id: int) -> None:
         super().__init__(run, df, batch_id)
         self._run = run
         self._lines: tuple[str, ...] | None = None
@@ -199,7 +199,7 @@ class SparkBatch(QueryBatch):
             encoder=encoder,
             turns=turns,
             bootstrap_servers=options.bootstrap_servers,
-            transactional_id=options.driver.application_id,
+            transactional_id=options.protocol.application_id,
             identity=identity,
             producer_options=options.producer_options(),
             progress_path=options.progress_path,
@@ -209,7 +209,7 @@ class SparkBatch(QueryBatch):
         run, options = self._run, self._run.options
         return WriteTask(
             bootstrap_servers=options.bootstrap_servers,
-            transactional_id=options.driver.application_id,
+            transactional_id=options.protocol.application_id,
             identity=identity,
             batch_id=self.batch_id,
             targets=targets,

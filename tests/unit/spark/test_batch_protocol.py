@@ -5,7 +5,7 @@ import pytest
 from oncelog.client.errors import AbortableError, ClientError, ConnectionLostError, FencedError
 from oncelog.core.errors import ErrorCode
 from oncelog.spark.batch_progress import describe_batch
-from oncelog.spark.driver import ADJUSTMENTS_COUNT_MAX
+from oncelog.spark.batch_protocol import ADJUSTMENTS_COUNT_MAX
 from oncelog.spark.errors import (
     AdjustedError,
     FailClosedError,
@@ -16,7 +16,15 @@ from oncelog.spark.errors import (
 )
 from oncelog.spark.parties import TaskReport
 from oncelog.spark.progress import ProgressLog
-from tests.unit.spark.driver_fakes import MARKERS, OUT, SOURCE, Batch, Coordinator, Start, starting
+from tests.unit.spark.protocol_fakes import (
+    MARKERS,
+    OUT,
+    SOURCE,
+    Batch,
+    Coordinator,
+    Start,
+    starting,
+)
 
 FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
 LOST = ConnectionLostError("no answer")
