@@ -4,8 +4,9 @@ A run has one application: a driver, sometimes a rival over the same checkpoint,
 clients that write into the source in transactions, some of which abort. Broker, network and
 processes are struck by the faults of a profile of `oncelog.simulation.faults`; besides, drivers die
 at the crash points, and executors die, freeze and are run twice. The shipped code is
-`BatchProtocol`, `TransactionDriver`, the write task, the reading task and the sink's check that a stage ran once; in
-about half of the plans also the tasks that send in turns, with their turn server.
+`BatchProtocol`, `TransactionDriver`, the write task, the reading task and the sink's check that a
+stage ran once; in about half of the plans also the tasks that send in turns, with their turn
+server.
 Some applications keep their marker in a compacted topic as well; then the group's offsets and the
 transactional id may expire.
 

@@ -120,7 +120,8 @@ async def _connect(admin: Admin) -> str | None:
 
 
 def _check_topics(topics: Collection[str], options: SinkOptions) -> None:
-    for name in (options.topic,) if options.topic is not None else options.topics or ():
+    names = options.topics or () if options.topic is None else (options.topic,)
+    for name in names:
         if name not in topics:
             raise UsageError(f"topic {name!r} does not exist; create it before the query starts")
 

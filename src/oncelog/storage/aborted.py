@@ -108,6 +108,7 @@ def parse_aborted(data: bytes | None) -> list[AbortedTxn] | None:
     entries: list[AbortedTxn] = []
     for version, *fields in _ENTRY.iter_unpack(data):
         entry = AbortedTxn(*fields)
+        # Kafka's TransactionIndex.sanityCheck: offsets in order, or the file is another segment's.
         if version != _VERSION or entry.first_offset >= entry.last_offset:
             return None
         if entries and entry.last_offset <= entries[-1].last_offset:

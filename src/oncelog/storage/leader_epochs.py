@@ -57,6 +57,7 @@ class LeaderEpochs:
 
         The latest ends at the log's end.
         """
+        # A newer epoch than any here has no end that could be told (KIP-101).
         if not self._entries or epoch < 0 or epoch > self.latest:
             return EpochEnd(-1, -1)
         if epoch == self.latest:
@@ -84,6 +85,7 @@ class LeaderEpochs:
 
         The epoch that contains it then begins there.
         """
+        # The newest of the epochs before the start is kept: it wrote what begins there (KIP-320).
         slot = bisect_right(self._entries, start_offset, key=lambda entry: entry[1])
         if slot > 1 or (slot == 1 and self._entries[0][1] < start_offset):
             self._entries[:slot] = [(self._entries[slot - 1][0], start_offset)]

@@ -84,6 +84,7 @@ class LocalLog:
         try:
             active = self.segments.active
             if not active.fits(last, len(data), config, now_ms):
+                # A leader's log that was compacted has gaps: the name is the first batch's offset.
                 active = self.roll(max(active.end_offset, placed[0].base_offset))
             if not active.size:
                 active.begun_ms = now_ms
@@ -121,6 +122,7 @@ class LocalLog:
         """
         with self.lock:
             active = self.segments.active
+            # One that ends right there may have been sealed, unsynced, after the last sync.
             dirty = [s for s in self.segments if s.end_offset >= from_offset]
             names_changed, self._names_changed = self._names_changed, False
             syncs = [(segment, segment.kept.sync_plan()) for segment in dirty]

@@ -157,17 +157,20 @@ class PartitionLog:
             )
         if rewritten is not None:
             batches = rewritten
-        for _, header in headers if origin is not Origin.REPLICATION else ():
-            if header.producer_id >= 0 and not header.attributes & CONTROL_MASK:
-                rejection = state.producers.check_batch(header, origin, transaction_version)
-                if rejection is not None:
-                    return self._rejected(rejection)
+        is_leader = origin is not Origin.REPLICATION
         log_append_time_ms = -1
-        if config.message_timestamp_type == LOG_APPEND_TIME and origin is not Origin.REPLICATION:
-            headers = apply_log_append_time(batches, headers, now_ms)
-            log_append_time_ms = now_ms
+        if is_leader:
+            # A follower takes what its leader decided; a second opinion could only diverge.
+            for _, header in headers:
+                if header.producer_id >= 0 and not header.attributes & CONTROL_MASK:
+                    rejection = state.producers.check_batch(header, origin, transaction_version)
+                    if rejection is not None:
+                        return self._rejected(rejection)
+            if config.message_timestamp_type == LOG_APPEND_TIME:
+                headers = apply_log_append_time(batches, headers, now_ms)
+                log_append_time_ms = now_ms
         with local.lock:
-            if origin is not Origin.REPLICATION:
+            if is_leader:
                 placed = assign_offsets(batches, headers, self.log_end_offset, leader_epoch)
             elif headers[0][1].base_offset >= self.log_end_offset:
                 placed = keep_offsets(headers)
@@ -303,6 +306,7 @@ class PartitionLog:
         first = producers.first_unstable_offset(high_watermark)
         if first is None or first >= high_watermark:
             return high_watermark
+        # DeleteRecords may pass an open transaction; readers start no lower (KIP-107).
         return max(first, self.log_start_offset)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:

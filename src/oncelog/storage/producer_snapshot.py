@@ -73,6 +73,7 @@ def parse_snapshot(data: bytes | None) -> list[ProducerEntry] | None:
         producer_id, epoch, sequence, offset, delta, timestamp_ms, coordinator_epoch, txn = fields
         batches = []
         if offset >= 0:
+            # Sequences wrap from 2^31 - 1 to 0 (DefaultRecordBatch.decrementSequence).
             first = (sequence - delta) % SEQUENCE_MODULUS if sequence >= 0 else sequence
             batches = [CachedBatch(first, sequence, offset - delta, offset, timestamp_ms)]
         producers.append(

@@ -223,6 +223,8 @@ class ProducerStates:
         entry = self._producers.get(header.producer_id)
         is_client = origin is Origin.CLIENT
         if entry is None:
+            # Its state may have expired, or gone with old segments, and the producer cannot know:
+            # any first sequence is taken (KIP-360), but for what the rules below prove wrong.
             limit = self.producer_limit
             if is_client and limit is not None and not limit.admits():
                 return Rejection(ErrorCode.policy_violation, limit.refusal)
@@ -244,6 +246,7 @@ class ProducerStates:
                 return Rejection(ErrorCode.duplicate_sequence_number, message, duplicate)
         if epoch < entry.epoch:
             return _stale_epoch(header.producer_id, epoch, entry.epoch)
+        # A coordinator's batches have no sequences, and a follower's were checked by its leader.
         if is_client:
             sequence, last = header.base_sequence, entry.last_sequence
             if epoch != entry.epoch:
@@ -251,6 +254,7 @@ class ProducerStates:
                     return _out_of_order(header, f"expected 0 for an epoch above {entry.epoch}")
             elif sequence != last + 1 and not (sequence == 0 and last == INT32_MAX):
                 return _out_of_order(header, f"the last one in the log is {last}")
+        # Readers skip an aborted transaction by its producer id: the batch would vanish with it.
         if entry.transaction_first_offset != NO_OFFSET and not header.is_transactional:
             return Rejection(
                 ErrorCode.invalid_txn_state,
@@ -282,6 +286,7 @@ class ProducerStates:
             entry.epoch = epoch
             entry.batches.clear()  # Sequences restart.
         batches = entry.batches
+        # A client has at most five requests in flight (KAFKA-5494), so it repeats none older.
         if len(batches) == CACHED_BATCHES_PER_PRODUCER_COUNT:
             del batches[0]
         batches.append(
@@ -342,6 +347,7 @@ class ProducerStates:
         if entry is None:
             entry = self._producers[producer_id] = ProducerEntry(producer_id)
         if epoch > entry.epoch:
+            # The coordinator fences by a marker with the next epoch: under TV2, and at a timeout.
             entry.epoch = epoch
             entry.batches.clear()
         entry.coordinator_epoch = max(coordinator_epoch, entry.coordinator_epoch)
@@ -354,6 +360,8 @@ class ProducerStates:
         if first_offset not in self.undecided:
             raise InvariantViolation("INV-3: a transaction ends that is not open")
         del self.undecided[first_offset]
+        # Until the marker is replicated a next leader may lack it (ProducerStateManager's
+        # unreplicatedTxns): the last stable offset, which must not move back, waits for it.
         self.unreplicated[first_offset] = offset
         stable = next(iter(self.undecided), offset + 1)
         return CompletedTransaction(producer_id, first_offset, offset, committed, stable)

@@ -197,7 +197,9 @@ def replay_headers(
     count = 0
     for segment in segments:
         found = segment.find(from_offset) if segment.end_offset > from_offset else None
-        for position, header in segment.walk(found[0]) if found else ():
+        if found is None:
+            continue
+        for position, header in segment.walk(found[0]):
             body = segment.read_batch(position, header) if header.is_control else b""
             if body and not check_crc(body, 0, header):
                 offset = header.base_offset

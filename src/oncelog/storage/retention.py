@@ -28,14 +28,18 @@ def expired_segments_count(
     count = 0
     for segment in segments:
         is_active = count == len(segments) - 1
+        # A follower may still need what is not below the high watermark, and an empty active
+        # segment would be replaced by another empty one at each check.
         if segment.end_offset > high_watermark or (is_active and segment.size == 0):
             break
+        # Deleted records go whatever the policy is (KIP-107), compacted topics included.
         passed = not is_active and segment.end_offset <= log_start_offset
         aged = (
             by_policy
             and config.retention_ms >= 0
             and segment.newest_ms() < now_ms - config.retention_ms
         )
+        # Only whole segments: at least `retention.bytes` always remain.
         oversized = by_policy and config.retention_bytes >= 0 and excess >= segment.size
         if not (passed or aged or oversized):
             break

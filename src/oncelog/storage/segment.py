@@ -14,8 +14,6 @@ their files open.
 """
 
 import threading
-from array import array
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from oncelog.core.crc import crc32c
@@ -33,6 +31,7 @@ from oncelog.storage.header_walk import (
 from oncelog.storage.kept_file import KeptFile, Pread
 from oncelog.storage.offset_index import OFFSET_INDEX_ENTRY_SIZE_BYTES, OffsetIndex
 from oncelog.storage.placement import PlacedBatch
+from oncelog.storage.recent_batches import RecentBatches
 from oncelog.storage.reindex import reindex
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment_register import SealedSegment
@@ -54,10 +53,7 @@ class Segment:
     __slots__ = (
         "_disk",
         "_offset_index",
-        "_recent_bases",
-        "_recent_floor",
-        "_recent_lasts",
-        "_recent_positions",
+        "_recent",
         "_time_index",
         "base_offset",
         "begun_ms",
@@ -197,12 +193,15 @@ class Segment:
         """Whether `size` bytes ending with `batch` belong here, or the log must roll first.
 
         A segment is as old as its first batch; if that has no timestamp (-1), as its first append.
+        The conditions are those of Kafka's `LogSegment.shouldRoll`.
         """
         if self.size == 0:
+            # Indexes have offsets relative to the base as int32; else one batch always fits.
             return batch.last_offset - self.base_offset <= INT32_MAX
         offset_index, time_index = self._offset_index, self._time_index
         if offset_index is None or time_index is None:
             offset_index, time_index = self._indexes()
+        # The seal adds one entry to the time index, with the largest timestamp: hence the -1 below.
         index_bytes = config.segment_index_bytes
         if self.first_timestamp_ms >= 0:
             age_ms = batch.max_timestamp_ms - self.first_timestamp_ms
@@ -256,13 +255,12 @@ class Segment:
         self.bytes_since_index_entry += batch.length
         self.end_offset = last_offset + 1
         self.indexes_on_disk = False
-        self._recent_bases.append(batch.base_offset)
-        self._recent_lasts.append(last_offset)
-        self._recent_positions.append(position)
-        if len(self._recent_bases) >= 2 * RECENT_BATCHES_COUNT_MAX:
-            self._recent_floor = self._recent_lasts[RECENT_BATCHES_COUNT_MAX - 1] + 1
-            for recent in (self._recent_bases, self._recent_lasts, self._recent_positions):
-                del recent[:RECENT_BATCHES_COUNT_MAX]
+        recent = self._recent
+        recent.bases.append(batch.base_offset)
+        recent.lasts.append(last_offset)
+        recent.positions.append(position)
+        if len(recent.bases) >= 2 * RECENT_BATCHES_COUNT_MAX:
+            recent.forget_older_half()
 
     def note_damage(self, place: DamagedPlace) -> None:
         """Record a place without sound batches after the batches indexed so far.
@@ -278,6 +276,7 @@ class Segment:
         """The time for retention by age: the largest timestamp, else the file's last write."""
         if self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
+        # Records without timestamps count as old as their file, as in Kafka (KIP-33).
         return self._disk.modified_ms(self.path)
 
     def read(
@@ -293,39 +292,21 @@ class Segment:
         At most `size_max` bytes, but with `min_one` at least the first batch. Empty when no batch
         qualifies. With `cached_only` it raises `NotCached` rather than wait for the disk.
         """
-        if offset >= self._recent_floor:
-            return self._read_recent(offset, size_max, upper_bound, min_one, cached_only)
-        return self.read_indexed(offset, size_max, upper_bound, min_one, cached_only)
-
-    def _read_recent(
-        self, offset: int, size_max: int, upper_bound: int, min_one: bool, cached_only: bool
-    ) -> Read:
-        positions = self._recent_positions
-        first = bisect_left(self._recent_lasts, offset)
-        if first == len(positions):
+        recent = self._recent
+        if offset < recent.floor:
+            return self.read_indexed(offset, size_max, upper_bound, min_one, cached_only)
+        end = (self.end_offset, self.size)
+        start, stop = recent.span(offset, size_max, upper_bound, min_one, end)
+        if start == stop:
             return b""
-        start = positions[first]
-        if upper_bound >= self.end_offset:
-            last = len(positions)
-        else:
-            last = bisect_left(self._recent_bases, upper_bound)
-        if last <= first:
-            return b""
-        end = positions[last] if last < len(positions) else self.size
-        if end - start > size_max:
-            end = positions[bisect_right(positions, start + size_max) - 1]
-            if end <= start:
-                if not min_one:
-                    return b""
-                end = positions[first + 1] if first + 1 < len(positions) else self.size
-        if cached_only and self.size - start > TAIL_READ_BYTES_MAX:
-            return self.kept.reader(cached_only=True)(end - start, start)
         kept = self.kept
+        if cached_only and self.size - start > TAIL_READ_BYTES_MAX:
+            return kept.reader(cached_only=True)(stop - start, start)
         kept.recently_used = True
         file = kept.held
         if file is None:
             file = kept.file
-        return file.pread(end - start, start)
+        return file.pread(stop - start, start)
 
     def read_indexed(
         self,
@@ -491,7 +472,4 @@ class Segment:
 
     def forget_recent(self) -> None:
         """Find batches by the index again: not all that were noted are in the order of the file."""
-        self._recent_bases = array("q")
-        self._recent_lasts = array("q")
-        self._recent_positions = array("q")
-        self._recent_floor = self.end_offset
+        self._recent = RecentBatches(self.end_offset)

@@ -33,7 +33,9 @@ class TimeIndex:
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
         """Add an entry if the timestamp is above the last one's."""
-        if timestamp_ms > (self._timestamps[-1] if self._timestamps else -1):
+        # Timestamps of producers go back and forth; the index needs rising ones to be searched.
+        latest_ms = self._timestamps[-1] if self._timestamps else -1
+        if timestamp_ms > latest_ms:
             # In this order: a reader in another thread finds an entry by its timestamp.
             self.offsets.append(offset - self.base_offset)
             self._timestamps.append(timestamp_ms)

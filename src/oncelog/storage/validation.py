@@ -90,6 +90,7 @@ def check_batches(
         headers = [(0, first)] if first.length == size else list(iter_headers(batches))
     except ProtocolError as error:
         return Checked([], error.code, error.message)
+    # Kafka's LogValidator takes no second one since v2.
     if is_client and len(headers) != 1:
         return _refuse("a produce request carries exactly one batch per partition")
     next_offset = -1
@@ -106,6 +107,8 @@ def check_batches(
             or (header.attributes & ~_ATTRIBUTES_MASK and not header.attributes & CONTROL_MASK)
         ):
             return _bad_header(header, config)
+        # The header's count alone says how far offsets and sequences reach (INV-2), so a leader
+        # never believes one that differs from them. A compacted batch comes by replication only.
         # A coordinator's batch was built here, with its CRC, from values in this process.
         if origin is not Origin.COORDINATOR and not check_crc(batches, position, header):
             return Checked([], ErrorCode.corrupt_message, "the CRC does not match the batch")
@@ -137,6 +140,7 @@ def _check_client(
 ) -> Checked | None:
     """Check the one batch of a client; None if it may be written as it is."""
     attributes = header.attributes
+    # The leader assigns offsets; Kafka refuses others here, as the CRC does not cover them.
     if header.base_offset != 0:
         return _refuse(f"base offset {header.base_offset} in a produce request; it must be 0")
     if attributes & CONTROL_MASK:
@@ -157,6 +161,8 @@ def _check_client(
     if header.record_count * RECORD_SIZE_MIN > payload_size:
         return _refuse(f"{header.record_count} records in {payload_size} bytes")
     wanted = config.compression_type
+    # Kafka looks into every batch. Here only where a topic's config needs more than the header: a
+    # key per record (compaction), another codec, or a bound on the age of each record (KIP-937).
     if (
         COMPACT in config.cleanup_policy
         or (wanted != _PRODUCER_CODEC and codec_id != _CODEC_IDS[wanted])
