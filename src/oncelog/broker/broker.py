@@ -37,11 +37,11 @@ from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, unsure_epochs
+from oncelog.controller.cluster_config import CLUSTER_KEYS
 from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.group_configs import group_config_warnings
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
-from oncelog.controller.registration import CLUSTER_KEYS
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
@@ -306,6 +306,7 @@ class Broker:
         Partitions follow first, then the coordinators that live on them. Returns the partitions
         that could not be made.
         """
+        self.partitions.cluster_config = self.feed.known.image.cluster_config
         unmade = await self.partitions.apply(delta)
         image = self.feed.known.image
         self._markers.apply(image)

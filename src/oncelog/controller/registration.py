@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Final
 
 from oncelog.controller import layout
 from oncelog.controller.decision import (
@@ -24,10 +23,7 @@ from oncelog.controller.image import MetadataImage
 from oncelog.controller.writes import topic_writes
 from oncelog.core.ids import TopicPartition
 
-__all__ = ["CLUSTER_KEYS", "fail_directory", "register_broker"]
-
-CLUSTER_KEYS: Final = ("min.insync.replicas",)
-"""The configs that are one value of the cluster's store, never a broker's own file's."""
+__all__ = ["fail_directory", "register_broker"]
 
 
 def register_broker(

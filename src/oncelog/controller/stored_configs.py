@@ -13,12 +13,16 @@ __all__ = ["stored_config_problem"]
 
 
 def stored_config_problem(image: MetadataImage) -> str | None:
-    """Return which stored config of a topic or a group cannot be used; None if all can."""
+    """Return which stored config cannot be used, and whose it is; None if all can."""
     for topic in image.topics.values():
         try:
             check_topic_overrides(topic.config)
         except ConfigError as error:
             return _problem(f"topic {topic.name}", error)
+    try:
+        check_topic_overrides(image.cluster_config)
+    except ConfigError as error:
+        return _problem("the cluster", error)
     for group_id, config in image.group_configs.items():
         try:
             for name, text in config.items():

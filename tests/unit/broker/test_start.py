@@ -127,3 +127,12 @@ async def test_a_damaged_config_in_the_metadata_is_refused_before_any_file_chang
             async with running(tmp_path):
                 pass
         assert before.items() <= contents(tmp_path).items()
+
+
+async def test_a_lone_brokers_setting_becomes_the_clusters(tmp_path: Path) -> None:
+    for value in (None, 2, 3):
+        settings = {} if value is None else {"min.insync.replicas": value}
+        async with running(tmp_path, settings) as context:
+            stored = context.broker.image.cluster_config
+            assert stored == {"min.insync.replicas": str(value or 1)}
+            assert context.broker.partitions.cluster_config == stored

@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
@@ -25,6 +25,7 @@ from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals, Retained, delete_old_segments
+from oncelog.controller.cluster_config import min_insync_replicas
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -89,6 +90,8 @@ class PartitionManager:
         self.disk = disk
         self.meters = TopicMeters()
         self._producer_limit = ProducerLimit(PRODUCERS_COUNT_MAX, self._count_producers)
+        self.cluster_config: Mapping[str, str] = {}
+        """The configs that are the cluster's, as the metadata has them when it is applied."""
         self._partitions: dict[tuple[str, int], Partition] = {}
         self._high_watermarks = logs.read_high_watermarks()
         self._flushed_ms: dict[TopicPartition, int] = {}
@@ -251,7 +254,7 @@ class PartitionManager:
             image.leader_epoch,
             frozenset(image.isr),
             image.replicas,
-            self._config.topic_int(topic.config, "min.insync.replicas"),
+            min_insync_replicas(topic.config, self.cluster_config),
         )
         partition.assign(given, self.clock.monotonic_ms())
 

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import pytest
+
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
@@ -191,3 +193,17 @@ async def test_a_change_of_one_partition_is_a_new_role_for_that_one_alone(tmp_pa
         await bench.partitions.apply(ImageDelta(changed=(TopicDelta(later, [1]),)))
         epochs = [bench.partition(index).state.leader_epoch for index in range(3)]
         assert epochs == [0, 5, 0]
+
+
+@pytest.mark.parametrize(("own", "cluster", "is_enough"), [(None, 2, False), (1, 2, True)])
+async def test_the_cluster_says_how_many_replicas_an_append_needs(
+    tmp_path: Path, own: int | None, cluster: int, is_enough: bool
+) -> None:
+    """Not this broker's own file, which says 1."""
+    async with upkeep(tmp_path) as bench:
+        shrunk = PartitionImage(ME, 1, (ME,), (ME, ME + 1))
+        config = {} if own is None else {"min.insync.replicas": str(own)}
+        topic = replace(bench.topic, partitions=(shrunk,), config=config)
+        bench.partitions.cluster_config = {"min.insync.replicas": str(cluster)}
+        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(topic, range(1)),)))
+        assert bench.partition().state.has_enough_replicas is is_enough
