@@ -13,6 +13,7 @@ from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.core.limits import MACHINE_IMPORT_DELAY_MS
+from oncelog.storage.identity import FolderMismatch
 from tests.unit.broker.context import running
 
 MODULES_PER_PIECE_COUNT_MAX = 12
@@ -136,3 +137,32 @@ async def test_a_lone_brokers_setting_becomes_the_clusters(tmp_path: Path) -> No
             stored = context.broker.image.cluster_config
             assert stored == {"min.insync.replicas": str(value or 1)}
             assert context.broker.partitions.cluster_config == stored
+
+
+def leave_only(folder: Path, kept: tuple[str, ...]) -> None:
+    for path in folder.iterdir():
+        if not path.name.startswith(kept):
+            path.unlink()
+
+
+@pytest.mark.parametrize("kept", [("oncelog.format",), ("oncelog.format", "metadata.sqlite")])
+async def test_a_first_start_that_died_is_begun_again_in_the_stores_cluster(
+    tmp_path: Path, kept: tuple[str, ...]
+) -> None:
+    """The folder is marked, then the store made and named, then the folder claimed."""
+    async with running(tmp_path) as context:
+        before = context.broker.image.cluster_id
+    leave_only(tmp_path, kept)
+    async with running(tmp_path) as context:
+        assert (context.broker.image.cluster_id == before) is (len(kept) > 1)
+        assert context.broker.logs.cluster_id == context.broker.image.cluster_id
+
+
+@pytest.mark.damages
+async def test_a_folder_with_logs_whose_identity_is_gone_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        await context.broker.controller.create_topics([TopicToCreate("t")])
+    (tmp_path / "meta.properties").unlink()
+    with pytest.raises(FolderMismatch, match=r"meta\.properties is gone"):
+        async with running(tmp_path):
+            pass
