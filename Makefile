@@ -44,10 +44,10 @@ test: $(STAMP) ## unit, interop, crash and Spark tests (under 10 minutes with JO
 	@$(BIN)/python -m tests.support.suite --jobs $(JOBS) $(ARGS)
 
 test-pythons: $(STAMP) ## the tests on each Python from 3.11 on that is here (ARGS="tests/unit tests/scenarios")
-	@$(BIN)/python -m tests.support.pythons $(ARGS)
+	@$(BIN)/nox -s pythons -- $(ARGS)
 
 test-sparks: $(STAMP) ## the pipeline's tests on each PySpark that is taken, and the refusal of older ones
-	@$(BIN)/python -m tests.support.sparks $(ARGS)
+	@$(BIN)/nox -s sparks refused_spark -- $(ARGS)
 
 interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetched from Maven Central)
 	@$(BIN)/python -m pytest -q tests/interop --peer kafka $(ARGS)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.support import copied, quickstart
+from tests.support import quickstart
 
 
 @pytest.mark.slow
@@ -25,9 +25,3 @@ def test_the_loop_of_the_quickstart_is_short() -> None:
 @pytest.mark.timeout(600)
 def test_the_quickstart_takes_less_than_a_minute_from_an_empty_folder() -> None:
     assert quickstart.timed(Console())
-
-
-@pytest.mark.soak
-@pytest.mark.timeout(900)
-def test_the_tests_of_the_page_pass_with_each_python() -> None:
-    assert copied.run_all(Console())

@@ -1,7 +1,7 @@
 """Embedded brokers started and stopped many times, in a process of their own: what do they leave?
 
-``python -m tests.support.cycles 500`` prints the figures; with ``--evidence`` it does so on each
-Python that is here and keeps them, which is a step of `make test-full`.
+``python -m tests.support.cycles 500`` prints the figures; ``nox -s cycles`` judges them on each
+Python that is here.
 
 What a cycle leaves in Python's own memory is counted in allocated blocks, which is exact. Resident
 memory is looked at as well, for what libraries keep; it moves in steps, since allocators take and
@@ -18,17 +18,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-import tomllib
 from array import array
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from rich.console import Console
-
 from oncelog import EmbeddedBroker
-from tests.support import evidence, pythons
 from tests.support.evidence import ROOT
-from tests.support.fresh_python import FreshPython, StepFailed
 
 CYCLES_COUNT = 500
 CYCLE_TIMEOUT_S = 5
@@ -94,15 +89,6 @@ def measure_cycles(count: int, python: str = sys.executable) -> Cycles:
     return Cycles(**figures | samples)
 
 
-def measure_cycles_of(python: Path) -> Cycles:
-    """Those of an interpreter, with the libraries of the base install. Raises `StepFailed`."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    with tempfile.TemporaryDirectory(prefix="oncelog-cycles-") as folder:
-        fresh = FreshPython.made(Path(folder) / "environment", python)
-        fresh.install(*project["dependencies"])
-        return measure_cycles(CYCLES_COUNT, str(fresh.command("python")))
-
-
 def run_cycles(count: int) -> Cycles:
     """The cycles themselves, in this process."""
     _cycle(WARM_UP_COUNT)
@@ -144,35 +130,18 @@ def _memory_kib() -> int:
 
 
 def main() -> int:
-    """Exit code 0 when nothing was left on any Python that pyproject.toml claims."""
-    console = Console()
-    found: dict[str, Cycles] = {}
-    missing: dict[str, str] = {}
-    for version in pythons.VERSIONS:
-        python = pythons.interpreter(version)
-        if isinstance(python, str):
-            missing[version] = python
-            continue
-        try:
-            found[version] = measure_cycles_of(python)
-        except StepFailed as failed:
-            missing[version] = str(failed).strip()[-300:]
-            continue
-        console.print(f"Python {version}: {found[version]}", highlight=False)
-    passed = bool(found) and all(cycles.is_flat for cycles in found.values())
-    for version, reason in missing.items():
-        console.print(f"Python {version}: {reason}", markup=False, highlight=False)
-    count = ", ".join(f"{cycles.count} starts on Python {v}" for v, cycles in found.items())
-    how = "python -m tests.support.cycles --evidence"
-    evidence.note("embedded", "flat" if passed else "not flat", count, how)
-    return 0 if passed else 1
+    """Exit code 0 when `--check` finds that nothing was left, and without it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("count", type=int, nargs="?", default=CYCLES_COUNT)
+    parser.add_argument("--check", action="store_true", help="say in words whether it is flat")
+    options = parser.parse_args()
+    if not options.check:
+        print(json.dumps(asdict(run_cycles(options.count))))
+        return 0
+    found = measure_cycles(options.count)
+    print(f"{found.count} starts" if found.is_flat else found)
+    return 0 if found.is_flat else 1
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("count", type=int, nargs="?", default=CYCLES_COUNT)
-    parser.add_argument("--evidence", action="store_true", help="on each Python, and keep it")
-    options = parser.parse_args()
-    if options.evidence:
-        sys.exit(main())
-    print(json.dumps(asdict(run_cycles(options.count))))
+    sys.exit(main())

@@ -145,7 +145,7 @@ def main() -> int:
     if arguments.only in (None, "fuzz"):
         passed = fuzz(FUZZ_FRAMES, arguments.seed, console) and passed
     if arguments.only in (None, "embedded"):
-        command = [sys.executable, "-m", "tests.support.cycles", "--evidence"]
+        command = [sys.executable, "-m", "nox", "-s", "cycles", "docs"]
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "spark"):
         for module in ("tests.simulation.marker_points", "tests.spark.matrix"):

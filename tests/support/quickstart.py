@@ -23,7 +23,6 @@ from tests.support import evidence
 from tests.support.broker import BrokerProcess
 from tests.support.documents.blocks import ROOT, Block, blocks
 from tests.support.fresh_python import FreshPython, StepFailed, environment, run
-from tests.support.newcomer import warm
 from tests.support.release import build
 
 PAGE: Final = "docs/quickstart.md"
@@ -146,7 +145,7 @@ def timed(console: Console) -> bool:
     with tempfile.TemporaryDirectory(prefix="oncelog-quickstart-") as name:
         folder = Path(name)
         _, wheel = build(ROOT, folder)
-        warm(wheel, folder / "warm")
+        FreshPython.made(folder / "warm").install(wheel)
         empty = folder / "empty"
         empty.mkdir()
         outcome, seconds = walk(wheel, empty)
