@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable
 from pathlib import Path
 
-STORES: dict[str, list[tuple[str, str | None, int, int]]] = json.loads(
+Row = tuple[str, str | None, int, int]
+
+STORES: dict[str, list[Row]] = json.loads(
     Path(__file__).with_name("earlier_stores.json").read_text()
 )
 COMMITS = sorted(STORES)
@@ -26,12 +29,17 @@ PRAGMA user_version=1;
 
 def write_store(commit: str, path: Path) -> None:
     """Write the store as that commit's broker left it."""
+    write_rows(STORES[commit], path)
+
+
+def write_rows(stored: Iterable[Row], path: Path) -> None:
+    """Write a store of format 1."""
     database = sqlite3.connect(path)
     database.execute("PRAGMA journal_mode=WAL")
     database.executescript(_SCHEMA)
     rows = [
         (name, None if value is None else value.encode(), version, revision)
-        for name, value, version, revision in STORES[commit]
+        for name, value, version, revision in stored
     ]
     database.executemany("INSERT INTO node VALUES (?, ?, ?, ?)", rows)
     database.commit()

@@ -16,11 +16,21 @@ from oncelog.broker.membership.known_metadata import KnownMetadata
 from oncelog.cli.log.check_folder import FolderCheck
 from oncelog.controller import layout
 from oncelog.controller.image import MetadataImage
-from oncelog.core.errors import OncelogError
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import MetadataStore, StoreFailure, Write
-from tests.unit.broker.controller.earlier import COMMITS, STORES, value_of, write_store
+from tests.unit.broker.context import running
+from tests.unit.broker.controller.earlier import (
+    COMMITS,
+    STORES,
+    value_of,
+    write_rows,
+    write_store,
+)
+from tests.unit.broker.raw import fetch, produce
+from tests.unit.broker.support import batch
 
 NEWEST = "7d979bc7"
 
@@ -246,3 +256,39 @@ async def test_a_check_of_a_folder_knows_the_topics_of_either_format(
     said = [finding.text for finding in FolderCheck(str(tmp_path)).run()]
     assert "the metadata knows no topic unknown" in said
     assert "the metadata knows no topic plain" not in said
+
+
+async def test_a_broker_serves_what_it_had_before_the_upgrade(tmp_path: Path) -> None:
+    """Ids and records are the same, and what was deleted stays so."""
+    async with running(tmp_path) as context:
+        controller = context.broker.controller
+        await controller.create_topics([TopicToCreate("t"), TopicToCreate("gone")])
+        client = await context.connect()
+        assert (await produce(client, 9, batch(3))).error == ErrorCode.none
+        before = (await fetch(client)).records
+        gone = context.broker.image.topics["gone"].topic_id
+        assert await controller.delete_topic(gone) is ErrorCode.none
+        image = context.broker.image
+    write_earlier(image, tmp_path / "metadata.sqlite")
+    async with running(tmp_path) as context:
+        assert context.broker.image.topics == image.topics
+        assert set(context.broker.image.deleted["gone"]) == {gone}
+        client = await context.connect()
+        assert bytes((await fetch(client)).records) == bytes(before)
+        assert (await produce(client, 9, batch(1))).error == ErrorCode.none
+
+
+def write_earlier(image: MetadataImage, path: Path) -> None:
+    """Replace a store by one that says the same in format 1."""
+    rows: dict[str, str] = {
+        "/cluster": image.cluster_id,
+        "/controller/epoch": "1",
+        "/directories/1": json.dumps(sorted(image.directories[1])),
+    }
+    for name, topic in told(image).items():
+        rows[f"/topics/{name}"] = json.dumps(topic)
+    for name, ids in image.deleted.items():
+        rows[f"/deleted-topics/{name}"] = json.dumps([str(topic_id) for topic_id in ids])
+    for file in path.parent.glob(f"{path.name}*"):
+        file.unlink()
+    write_rows([(name, value, 1, index) for index, (name, value) in enumerate(rows.items())], path)
