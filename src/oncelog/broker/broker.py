@@ -14,6 +14,7 @@ import asyncio
 import logging
 import random
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker import apis
@@ -30,11 +31,11 @@ from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
 from oncelog.broker.coordination.metadata import metadata_of
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
-from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.manager import FolderWork, PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, unsure_epochs
 from oncelog.controller.cluster_config import CLUSTER_KEYS
@@ -227,9 +228,7 @@ class Broker:
             self.meters.groups,
         )
         exits.callback(self.groups.close)
-        self.mover = PartitionMover(
-            self.partitions, self.logs, self.disk, lambda: self.image, self.feed.tell_again
-        )
+        self.mover = PartitionMover(self.partitions, self.logs, self.disk, self.feed.tell_again)
         self.server = Server(config, self.network, self.clock)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
@@ -300,20 +299,27 @@ class Broker:
         exits.push_async_callback(self.metrics.stop)
         await self.metrics.start(address)
 
-    async def _follow(self, delta: ImageDelta) -> dict[TopicPartition, StorageFailure]:
-        """Apply a step of the metadata.
+    async def _follow(self, delta: ImageDelta) -> FolderTask | None:
+        """Apply a step of the metadata, and return what it leaves to do in the folders.
 
-        Partitions follow first, then the coordinators that live on them. Returns the partitions
-        that could not be made.
+        Partitions follow first, then the coordinators that live on them.
         """
-        self.partitions.cluster_config = self.feed.known.image.cluster_config
-        unmade = await self.partitions.apply(delta)
+        work = await self.partitions.take_roles(delta, self.feed.known.image)
+        self._coordinators_follow(delta)
+        return None if work.is_empty else FolderTask(work.wanted, partial(self._make_folders, work))
+
+    async def _make_folders(self, work: FolderWork) -> dict[TopicPartition, StorageFailure]:
+        """Carry out a step in the folders; coordinators on new partitions are loaded then."""
+        unmade = await self.partitions.make_folders(work)
+        self._coordinators_follow(ImageDelta())
+        return unmade
+
+    def _coordinators_follow(self, delta: ImageDelta) -> None:
         image = self.feed.known.image
         self._markers.apply(image)
         metadata = metadata_of(image, self.config)
         self.transactions.apply(delta, image, metadata)
         self.groups.apply(delta, image, metadata)
-        return unmade
 
     def _take_folders(self) -> LogManager:
         return LogManager.take(self.disk, self.config.data_dirs, node_id=self.broker_id)
@@ -365,6 +371,8 @@ class Broker:
         before: frozenset[TopicId] = frozenset()
         while True:
             gone = confirmable(self.logs, self.image, self.broker_id)
+            if not self.feed.is_settled:
+                gone = frozenset()  # A folder of one may still be made, and deleted after.
             if gone:
                 named = still_named(self.transactions, self.groups, self.image, self.broker_id)
                 gone -= {one for name in named for one in self.image.deleted.get(name, ())}
@@ -392,6 +400,7 @@ class Broker:
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())
                 tasks.create_task(self.feed.run())
+                tasks.create_task(self.feed.watch())
                 tasks.create_task(self.feed.make_unmade())
                 tasks.create_task(self.server.run())
                 tasks.create_task(self._confirm_deletions())

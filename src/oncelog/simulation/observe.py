@@ -13,6 +13,8 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Never
 
 from oncelog.broker.broker import Broker
+from oncelog.broker.membership.feed import FolderTask
+from oncelog.broker.partitions.manager import FolderWork
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
 from oncelog.coordinator.shard import (
@@ -457,13 +459,16 @@ class ObservedBroker(Broker):
         await super()._start_serving(exits)
         self.dispatcher.serve_by(find_watched)
 
-    async def _follow(self, delta: ImageDelta) -> dict[TopicPartition, StorageFailure]:
-        # A death in between leaves it set, and no step follows.
-        self.watch.deleting = bool(delta.deleted)
+    async def _follow(self, delta: ImageDelta) -> FolderTask | None:
         # Before it listens, no client is answered.
         if self.server.port:
             warn_of_unserved(self.image, self.partitions, self.broker_id)
-        unmade = await super()._follow(delta)
+        return await super()._follow(delta)
+
+    async def _make_folders(self, work: FolderWork) -> dict[TopicPartition, StorageFailure]:
+        # A death in between leaves it set, and no work follows.
+        self.watch.deleting = bool(work.deleted)
+        unmade = await super()._make_folders(work)
         self.watch.deleting = False
         return unmade
 

@@ -1,12 +1,14 @@
 """Fakes for the broker's parts: a loop that runs by hand, and partitions over real logs."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from uuid import UUID
 
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
+from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import ImageDelta, MetadataImage, TopicImage
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.record import Record, build_batch
 from oncelog.replication.replica import Assignment, OfflineState
@@ -75,6 +77,21 @@ def make_partition(
     )
     made.assign(assignment(isr), 0)
     return made
+
+
+def naming(deleted: Iterable[TopicImage]) -> MetadataImage:
+    """An image that names these topics deleted."""
+    return MetadataImage(
+        cluster_id="c", deleted={topic.name: {topic.topic_id: (ME,)} for topic in deleted}
+    )
+
+
+async def apply(
+    partitions: PartitionManager, delta: ImageDelta, image: MetadataImage | None = None
+) -> dict[TopicPartition, StorageFailure]:
+    """Apply a step, folders and all; `image` names what it deletes unless another is given."""
+    work = await partitions.take_roles(delta, image or naming(delta.deleted))
+    return await partitions.make_folders(work)
 
 
 def assignment(

@@ -193,9 +193,9 @@ async def test_a_folder_that_failed_in_the_background_goes_off_line(tmp_path: Pa
         failure = StorageFailure("fsync", f"{tmp_path}/b/u-0/x.log", "for the test")
         partitions.folder_failed(failure)
         await until(lambda: b.broker.image.topics["u"].partitions[0].leader == -1)
-        partitions._checkpoint()()
-        assert partitions._retain()().failures == []
-        partitions._note_high_watermarks()()
+        partitions._upkeep._checkpoint()()
+        assert partitions._upkeep._retain()().failures == []
+        partitions._upkeep.note_high_watermarks()()
         assert await b.produce("t") is NONE
 
 

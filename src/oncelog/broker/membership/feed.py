@@ -3,6 +3,9 @@
 `known.image` is what the store says; its revision only increases. `image` is what the broker has
 applied, and the only source of what it answers: a leader or coordinator that it names serves.
 
+Roles are applied at once and in order, folders are made after: a disk that hangs never keeps this
+broker from hearing that it leads or no longer does. What waits for a folder is shown as before.
+
 Absence of room on this broker's disks changes no metadata: a partition that cannot be made here is
 shown without a leader, and tried again.
 """
@@ -12,7 +15,8 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, TypeVar
 
 from oncelog.broker.membership.known_metadata import KnownMetadata
 from oncelog.broker.membership.store_health import StoreHealth
@@ -21,9 +25,10 @@ from oncelog.controller.image import (
     ImageDelta,
     MetadataImage,
     TopicDelta,
+    TopicImage,
     while_applying,
 )
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import (
     METADATA_FEED_WAIT_MS,
     UNMADE_RETRY_INTERVAL_MS,
@@ -32,12 +37,42 @@ from oncelog.metadata.store import MetadataStore, StoreFailure
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import StorageFailure
 
-__all__ = ["Apply", "MetadataFeed"]
+__all__ = ["Apply", "FolderTask", "MetadataFeed"]
 
 T = TypeVar("T")
 
-Apply = Callable[[ImageDelta], Awaitable[Mapping[TopicPartition, StorageFailure]]]
-"""Applies a step; returns the partitions that no log directory of this broker has room for."""
+
+class FolderTask(NamedTuple):
+    """What a step leaves to do in this broker's folders."""
+
+    new: Mapping[TopicId, frozenset[int]]
+    """The numbers of the partitions of each topic whose folders are to be made."""
+    carry_out: Callable[[], Awaitable[Mapping[TopicPartition, StorageFailure]]]
+    """Returns the partitions that no log directory has room for."""
+
+
+Apply = Callable[[ImageDelta], Awaitable[FolderTask | None]]
+"""Applies a step but for the folders, and without waiting for a disk."""
+
+
+@dataclass(slots=True)
+class _Unserved:
+    """A topic with partitions whose folders are being made."""
+
+    before: TopicImage | None
+    """What was shown of it; None: nothing."""
+    numbers: set[int] = field(default_factory=set)
+    tasks_count: int = 0
+
+    def shown(self, topic: TopicImage) -> TopicImage | None:
+        """Return what to show of its newest state: new partitions last, and all at once."""
+        if self.before is None:
+            return None
+        pairs = zip(self.before.partitions, topic.partitions, strict=False)
+        kept = tuple(
+            old if number in self.numbers else new for number, (old, new) in enumerate(pairs)
+        )
+        return replace(topic, partitions=kept)
 
 
 class MetadataFeed:
@@ -60,10 +95,15 @@ class MetadataFeed:
         self._apply = apply
         self._clock = clock
         self._has_unmade = asyncio.Event()
+        self._applied = self.image
+        """The last one that was applied but for the folders."""
+        self._unserved: dict[TopicId, _Unserved] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
         # Keep images in the order of revisions when a writer and the feed follow at the same time.
         self._reading = asyncio.Lock()
         self._following = asyncio.Lock()
         self._steps: set[asyncio.Task[Any]] = set()
+        self._bug: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
 
     async def load(self, cluster_id: str) -> None:
         """Read the metadata without applying it. Raises `StoreFailure`."""
@@ -99,7 +139,7 @@ class MetadataFeed:
             topic = self.image.topic(name)
             if topic is not None:
                 again = TopicDelta(topic, range(len(topic.partitions)))
-                self._note_unmade(await self._apply(ImageDelta(changed=(again,))))
+                self._begin(await self._apply(ImageDelta(changed=(again,))))
         await self.follow_known()
 
     async def read(self) -> bool:
@@ -110,9 +150,21 @@ class MetadataFeed:
         return has_moved
 
     async def follow_known(self) -> None:
-        """Return when what is known now is in effect."""
+        """Return when what is known now is in effect, folders and all."""
+        await self._follow_roles()
+        for task in tuple(self._tasks):
+            await asyncio.shield(task)
+        if self._bug.done() and not self._bug.cancelled():
+            raise self._bug.result()
+
+    async def _follow_roles(self) -> None:
         # Once what is known has moved, all must follow it, also if the caller is cancelled.
         await asyncio.shield(self._start(self._follow_known()))
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing is left to do in the folders for what was applied."""
+        return not self._tasks
 
     async def run(self) -> None:
         """Follow the feed until cancelled. While the store fails, it is asked again and again."""
@@ -123,7 +175,11 @@ class MetadataFeed:
             except StoreFailure as failure:
                 self.health.failed(failure)
                 await self._clock.sleep(self.health.pause_ms)
-            await self.follow_known()
+            await self._follow_roles()
+
+    async def watch(self) -> None:
+        """Raise what ended a step or a work in the folders, which is a bug. Never return."""
+        raise await self._bug
 
     async def make_unmade(self) -> None:
         """Try again, until cancelled, to make the partitions that there was no room for."""
@@ -141,20 +197,30 @@ class MetadataFeed:
 
     async def close(self) -> None:
         """Wait for steps that are under way. None is started after this."""
-        if self._steps:
+        while self._steps:
             await asyncio.wait(self._steps)
+        self._bug.cancel()
 
     def _start(self, step: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(step)
         self._steps.add(task)
-        task.add_done_callback(self._steps.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        self._steps.discard(task)
+        bug = None if task.cancelled() else task.exception()
+        if bug is not None and not self._bug.done():
+            self._bug.set_result(bug)
 
     async def _follow_known(self) -> None:
         async with self._following:
-            # More may come meanwhile: an address is announced, a folder goes off line.
-            while self.known.steps:
-                await self._apply_step(*self.known.steps.popleft())
+            await self._apply_steps()
+
+    async def _apply_steps(self) -> None:
+        # More may come meanwhile: an address is announced, a folder goes off line.
+        while self.known.steps:
+            await self._apply_step(*self.known.steps.popleft())
 
     async def _apply_step(self, delta: ImageDelta, target: MetadataImage) -> None:
         """Have the broker apply a change, and then answer from the image after it.
@@ -163,8 +229,56 @@ class MetadataFeed:
         its partitions are served and its coordinators ready.
         """
         self.image = while_applying(delta, self.image)
-        self._note_unmade(await self._apply(delta))
-        self.image = self.known.shown(target)
+        task = await self._apply(delta)
+        for topic in delta.deleted:
+            self._unserved.pop(topic.topic_id, None)
+        self._begin(task)
+        self._applied = target
+        self._show()
+
+    def _begin(self, task: FolderTask | None) -> None:
+        """Have the folders made, and hold back meanwhile what waits for them."""
+        if task is None:
+            return
+        for topic_id, numbers in task.new.items():
+            if topic_id not in self._unserved:
+                self._unserved[topic_id] = _Unserved(self.image.topic_by_id(topic_id))
+            self._unserved[topic_id].numbers |= numbers
+            self._unserved[topic_id].tasks_count += 1
+        running = self._start(self._carry_out(task))
+        self._tasks.add(running)
+        running.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, task: FolderTask) -> None:
+        unmade = await task.carry_out()
+        async with self._following:
+            for topic_id in task.new:
+                # One that was deleted since is held back no more.
+                unserved = self._unserved.get(topic_id)
+                if unserved is not None:
+                    unserved.tasks_count -= 1
+                    if not unserved.tasks_count:
+                        del self._unserved[topic_id]
+            self._note_unmade(unmade)
+            self._show()
+            await self._apply_steps()
+
+    def _show(self) -> None:
+        """Answer from what is applied, without what waits for its folder."""
+        hidden: list[TopicImage] = []
+        held_back: list[TopicDelta] = []
+        for topic_id, unserved in self._unserved.items():
+            topic = self._applied.topic_by_id(topic_id)
+            if topic is None:
+                continue
+            shown = unserved.shown(topic)
+            if shown is None:
+                hidden.append(topic)
+            else:
+                held_back.append(TopicDelta(shown, ()))
+        delta = ImageDelta(deleted=tuple(hidden), changed=tuple(held_back))
+        image = self._applied.after(delta) if self._unserved else self._applied
+        self.image = self.known.shown(image)
 
     def _note_unmade(self, unmade: Mapping[TopicPartition, StorageFailure]) -> None:
         if unmade:

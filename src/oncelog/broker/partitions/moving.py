@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 
 from oncelog.broker.partitions.manager import PartitionManager
-from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
@@ -34,7 +33,6 @@ class PartitionMover:
         partitions: PartitionManager,
         logs: LogManager,
         disk: Disk,
-        image: Callable[[], MetadataImage],
         tell_again: Callable[[str], Awaitable[None]],
     ) -> None:
         self.moves: dict[TopicPartition, LogMove] = {}
@@ -42,7 +40,6 @@ class PartitionMover:
         self._partitions = partitions
         self._logs = logs
         self._disk = disk
-        self._image = image
         self._tell_again = tell_again
         self._asked = asyncio.Event()
 
@@ -117,10 +114,9 @@ class PartitionMover:
             raise
 
     async def _rejoin(self, move: LogMove) -> None:
-        """Lead the partition again, or finish its deletion if the topic was deleted meanwhile."""
+        """Lead the partition again, or finish its deletion if the metadata has named it deleted."""
         topic_partition = move.topic_partition
-        topic = self._image().topic(topic_partition.topic)
-        if topic is None or topic.topic_id != move.topic_id:
+        if not self._partitions.has_topic(move.topic_id):
             doomed = await self._disk.run(partial(self._logs.delete, topic_partition))
             self._partitions.removals.add([doomed] if doomed is not None else [], 0)
         elif self._logs.get(topic_partition) is None:

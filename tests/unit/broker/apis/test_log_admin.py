@@ -82,7 +82,7 @@ async def test_without_a_cleanup_policy_only_records_deleted_by_hand_go(
         partition.log.config = replace(partition.log.config, segment_bytes=100)
         for _ in range(4):
             await produce(client, 9, batch(1))
-        retain = context.broker.partitions._retain
+        retain = context.broker.partitions._upkeep._retain
         retain()()
         assert partition.log.segment_base_offsets == [0, 1, 2, 3]
         assert await delete(client, 2) == (NONE, 2)

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from oncelog.broker.controller.shell import ControllerShell
-from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.controller.events import BrokerRegistered
 from oncelog.controller.image import BrokerImage, ImageDelta
 from oncelog.core.config import BrokerConfig
@@ -71,11 +71,14 @@ class TroubledStore(MemoryStore):
 
 
 class Shell:
-    """A shell with its feed; `gate` holds up what is applied."""
+    """A shell with its feed; `gate` holds up what is made in the folders."""
 
     def __init__(self, store: MemoryStore) -> None:
         self.store = store
         self.deltas: list[ImageDelta] = []
+        self.served: dict[str, int] = {}
+        """How many partitions of a topic have their folders; of others none."""
+        self.bug: Exception | None = None
         self.unmade: dict[TopicPartition, StorageFailure] = {}
         self.gate = asyncio.Event()
         self.gate.set()
@@ -84,9 +87,18 @@ class Shell:
         self.feed = MetadataFeed(store, 1, self._apply, self.clock, rng)
         self.controller = ControllerShell(BrokerConfig({}), store, self.feed, rng)
 
-    async def _apply(self, delta: ImageDelta) -> Mapping[TopicPartition, StorageFailure]:
-        await self.gate.wait()
+    async def _apply(self, delta: ImageDelta) -> FolderTask | None:
         self.deltas.append(delta)
+        new = {
+            one.topic.topic_id: frozenset(one.partitions[self.served.get(one.topic.name, 0) :])
+            for one in delta.assigned()
+        }
+        return FolderTask(new, self._make) if new or delta.deleted else None
+
+    async def _make(self) -> Mapping[TopicPartition, StorageFailure]:
+        await self.gate.wait()
+        if self.bug is not None:
+            raise self.bug
         unmade, self.unmade = self.unmade, {}
         return unmade
 

@@ -7,8 +7,10 @@ import logging
 
 import pytest
 
+from oncelog.controller.events import CreatePartitions
+from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicToCreate
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
@@ -21,6 +23,11 @@ FULL = StorageFailure("create", "/a/t-0", "no space is left")
 async def create(shell: Shell, name: str) -> ErrorCode:
     (outcome,) = await shell.controller.create_topics([TopicToCreate(name)])
     return outcome.error
+
+
+def made(shell: Shell, name: str) -> TopicImage:
+    """A topic as the store says."""
+    return shell.feed.known.image.topics[name]
 
 
 def leader(shell: Shell, name: str = "t") -> int:
@@ -82,3 +89,55 @@ async def test_the_feed_outlives_a_store_that_is_away(caplog: pytest.LogCaptureF
         "no metadata can be read or changed until the store answers"
     ]
     assert len(lines) == 2
+
+
+async def test_a_hung_disk_holds_up_no_later_step() -> None:
+    shell = await started()
+    shell.gate.clear()
+    making = asyncio.create_task(create(shell, "t"))
+    await until(lambda: any(delta.created for delta in shell.deltas))
+    deleting = asyncio.create_task(shell.controller.delete_topic(made(shell, "t").topic_id))
+    await until(lambda: any(delta.deleted for delta in shell.deltas))
+    assert "t" not in shell.feed.image.topics
+    assert not shell.feed.is_settled
+    shell.gate.set()
+    await making
+    assert await deleting is ErrorCode.none
+    assert "t" not in shell.feed.image.topics
+
+
+async def test_a_growing_topic_is_shown_as_it_is_but_for_its_new_partitions() -> None:
+    shell = await started()
+    await create(shell, "t")
+    shell.served["t"] = 1
+    shell.gate.clear()
+    growing = asyncio.create_task(shell.controller.submit(CreatePartitions("t", 3)))
+    await until(lambda: len(made(shell, "t").partitions) == 3)
+    shell.feed.take_off_line([T0])
+    await until(lambda: leader(shell) == -1)
+    assert len(shell.feed.image.topics["t"].partitions) == 1
+    shell.gate.set()
+    await growing
+    assert [p.leader for p in shell.feed.image.topics["t"].partitions] == [-1, 1, 1]
+
+
+async def test_a_partition_that_is_tried_again_has_no_leader_before_it_is_made() -> None:
+    shell = await started()
+    shell.unmade = {T0: FULL}
+    await create(shell, "t")
+    shell.gate.clear()
+    trying = asyncio.create_task(shell.feed.try_unmade())
+    await until(lambda: made(shell, "t").partitions[0].leader == 1)
+    assert leader(shell) == -1
+    shell.gate.set()
+    await trying
+    assert leader(shell) == 1
+
+
+async def test_a_bug_in_the_folders_ends_the_broker() -> None:
+    shell = await started()
+    shell.bug = InvariantViolation("INV-9")
+    with pytest.raises(InvariantViolation, match="INV-9"):
+        await create(shell, "t")
+    with pytest.raises(InvariantViolation, match="INV-9"):
+        await shell.feed.watch()

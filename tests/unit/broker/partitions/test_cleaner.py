@@ -26,7 +26,7 @@ from oncelog.runtime.disk import Lane
 from oncelog.storage.checkpoints import parse_offsets
 from tests.support.folders import open_logs
 from tests.unit.broker.partitions.test_manager import Clock
-from tests.unit.broker.support import ME, NOW_MS
+from tests.unit.broker.support import ME, NOW_MS, apply
 
 T = TypeVar("T")
 ALONE = PartitionImage(ME, 0, (ME,), (ME,))
@@ -68,7 +68,7 @@ class Bench:
     async def create(self, name: str, settings: Mapping[str, str] | None = None) -> Partition:
         self.ids += 1
         topic = TopicImage(name, UUID(int=self.ids), (ALONE,), {**COMPACTED, **(settings or {})})
-        await self.partitions.apply(ImageDelta(created=(topic,)))
+        await apply(self.partitions, ImageDelta(created=(topic,)))
         found = self.partitions.get(name, 0)
         assert found is not None
         return found
@@ -212,7 +212,7 @@ async def test_a_topic_created_again_is_dirty_from_its_start(tmp_path: Path) -> 
         bench.put(partition, "1", "2", "3")
         await bench.pause()
         topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        await bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        await apply(bench.partitions, ImageDelta(deleted=(topic,)))
         partition = await bench.create("first")
         bench.put(partition, "1", "2", "3")
         await bench.pause()
@@ -243,8 +243,9 @@ async def test_damage_is_named_and_the_other_logs_go_on(
         )
         assert bench.clean_offsets() == {"good-0": 2}
         assert len(bench.cleaner.uncleanable) == 1
-        await bench.partitions.apply(
-            ImageDelta(deleted=(TopicImage("bad", UUID(int=1), (ALONE,), COMPACTED),))
+        await apply(
+            bench.partitions,
+            ImageDelta(deleted=(TopicImage("bad", UUID(int=1), (ALONE,), COMPACTED),)),
         )
         await bench.pause()
         assert not bench.cleaner.uncleanable
@@ -259,7 +260,7 @@ async def test_records_without_a_key_are_said(
         partition.append(made, now_ms=NOW_MS)
         bench.put(partition, "2")
         image = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(image, (0,)),)))
+        await apply(bench.partitions, ImageDelta(changed=(TopicDelta(image, (0,)),)))
         await bench.pause()
         assert values(partition) == ["2"]
         assert "first-0: 1 records without a key were removed" in caplog.text
@@ -381,7 +382,7 @@ async def test_a_topic_may_be_deleted_while_it_is_cleaned(tmp_path: Path) -> Non
         bench.put(partition, *["x" * 90] * 5)
         await bench.pause()
         topic = TopicImage("first", UUID(int=1), (ALONE,), COMPACTED)
-        await bench.partitions.apply(ImageDelta(deleted=(topic,)))
+        await apply(bench.partitions, ImageDelta(deleted=(topic,)))
         for _ in range(20):
             await bench.clock.advance(1000)
         assert bench.cleaner.cleanings_count == 0

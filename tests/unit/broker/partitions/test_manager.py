@@ -15,14 +15,20 @@ import pytest
 
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from oncelog.controller.image import (
+    ImageDelta,
+    MetadataImage,
+    PartitionImage,
+    TopicDelta,
+    TopicImage,
+)
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import NO_PRODUCER_ID
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX
 from oncelog.runtime import Lane
 from oncelog.storage.producer_state import ProducerEntry, ProducerStates
 from tests.support.folders import open_logs
-from tests.unit.broker.support import ME, NOW_MS, batch
+from tests.unit.broker.support import ME, NOW_MS, apply, batch
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -95,7 +101,7 @@ class Bench:
 @asynccontextmanager
 async def upkeep(folder: Path, partitions_count: int = 1) -> AsyncIterator[Bench]:
     bench = Bench(folder, partitions_count)
-    await bench.partitions.apply(ImageDelta(created=(bench.topic,)))
+    await apply(bench.partitions, ImageDelta(created=(bench.topic,)))
     task = asyncio.create_task(bench.partitions.run())
     await bench.clock.advance(0)
     yield bench
@@ -190,7 +196,7 @@ class WatchedProducers(ProducerStates):
 async def test_a_change_of_one_partition_is_a_new_role_for_that_one_alone(tmp_path: Path) -> None:
     async with upkeep(tmp_path, 3) as bench:
         later = TopicImage("t", UUID(int=1), (replace(ALONE, leader_epoch=5),) * 3)
-        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(later, [1]),)))
+        await apply(bench.partitions, ImageDelta(changed=(TopicDelta(later, [1]),)))
         epochs = [bench.partition(index).state.leader_epoch for index in range(3)]
         assert epochs == [0, 5, 0]
 
@@ -204,6 +210,6 @@ async def test_the_cluster_says_how_many_replicas_an_append_needs(
         shrunk = PartitionImage(ME, 1, (ME,), (ME, ME + 1))
         config = {} if own is None else {"min.insync.replicas": str(own)}
         topic = replace(bench.topic, partitions=(shrunk,), config=config)
-        bench.partitions.cluster_config = {"min.insync.replicas": str(cluster)}
-        await bench.partitions.apply(ImageDelta(changed=(TopicDelta(topic, range(1)),)))
+        image = MetadataImage(cluster_id="c", cluster_config={"min.insync.replicas": str(cluster)})
+        await apply(bench.partitions, ImageDelta(changed=(TopicDelta(topic, range(1)),)), image)
         assert bench.partition().state.has_enough_replicas is is_enough

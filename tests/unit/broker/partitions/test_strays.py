@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
@@ -13,11 +13,9 @@ from oncelog.controller import layout
 from oncelog.controller.image import ImageDelta
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicPartition
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import Stored, StoreFailure, Write
 from oncelog.protocol.api import ApiKey
-from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.checkpoints import format_partition_metadata
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import fetch, produce, until, values
@@ -103,8 +101,8 @@ async def test_a_note_that_power_took_does_not_make_a_stray(tmp_path: Path) -> N
     assert named(tmp_path, "*-stray") == []
 
 
-async def nobody_follows(delta: ImageDelta) -> Mapping[TopicPartition, StorageFailure]:
-    return {}
+async def nobody_follows(delta: ImageDelta) -> None:
+    return None
 
 
 async def delete_without_folders(context: Running, topic_id: UUID) -> None:

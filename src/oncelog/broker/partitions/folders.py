@@ -1,0 +1,60 @@
+"""Finds or makes the folders of new partitions. Blocking, for the executor."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from typing import NamedTuple, TypeAlias
+
+from oncelog.controller.image import TopicImage
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.disk import StorageFailure
+from oncelog.storage import LogConfig, PartitionLog
+from oncelog.storage.log_manager import LogManager
+
+__all__ = ["Intake", "Made", "make_logs"]
+
+Made: TypeAlias = dict[TopicPartition, PartitionLog]
+
+
+class Intake(NamedTuple):
+    """A topic with partitions that are to be served here."""
+
+    topic: TopicImage
+    config: LogConfig
+    new: list[TopicPartition]
+
+
+def make_logs(
+    logs: LogManager, intakes: Iterable[Intake], now_ms: int
+) -> list[Made | StorageFailure]:
+    """Return the logs of each topic's new partitions, or why they are not made."""
+    results: list[Made | StorageFailure] = []
+    for one in intakes:
+        try:
+            results.append(_of_topic(logs, one, now_ms))
+        except StorageFailure as failure:
+            results.append(failure)
+    return results
+
+
+def _of_topic(logs: LogManager, intake: Intake, now_ms: int) -> Made:
+    """Find or create the logs of the partitions: all of them, or none."""
+    topic_id = intake.topic.topic_id
+    made: Made = {}
+    fresh: list[TopicPartition] = []
+    try:
+        for label in intake.new:
+            held = logs.get(label)
+            if held is not None and logs.topic_id(label) not in (None, topic_id):
+                logs.set_aside(label, f"it is of another topic, {logs.topic_id(label)}")
+                held = None
+            if held is None:
+                fresh.append(label)
+            made[label] = logs.create(label, topic_id, intake.config, now_ms)
+    except StorageFailure:
+        for label in fresh:
+            with contextlib.suppress(StorageFailure):
+                logs.undo(label)
+        raise
+    return made

@@ -1,0 +1,178 @@
+"""How steps of the metadata are applied: roles at once, folders after, and only named deletions."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.runtime import Lane
+from tests.support.folders import open_logs
+from tests.unit.broker.partitions.test_manager import Clock
+from tests.unit.broker.support import ME, NOW_MS, apply, batch, naming
+
+OTHER = 2
+LED = PartitionImage(ME, 0, (ME,), (ME,))
+TOPIC = TopicImage("t", UUID(int=1), (LED,))
+ANOTHER = TopicImage("u", UUID(int=2), (LED,))
+AGAIN = TopicImage("t", UUID(int=3), (LED,))
+"""Another topic of the same name."""
+NAMES_NONE = naming(())
+
+
+class Disk:
+    """The executor's: work begins when the disk does not hang, and is done at once."""
+
+    def __init__(self) -> None:
+        self.is_moving = asyncio.Event()
+        self.is_moving.set()
+        self.waiting_count = 0
+
+    async def run(self, work: Any, lane: Lane = Lane.UPKEEP) -> Any:
+        self.waiting_count += 1
+        await self.is_moving.wait()
+        self.waiting_count -= 1
+        return work()
+
+
+class Bench:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.disk = Disk()
+        self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS)
+        disk: Any = self.disk
+        rng: Any = None
+        self.partitions = PartitionManager(ME, BrokerConfig(), self.logs, disk, Clock(), rng)
+
+    async def hang(self, delta: ImageDelta) -> asyncio.Task[Any]:
+        """Apply a step on a disk that does not answer; returns what waits for it."""
+        self.disk.is_moving.clear()
+        work = await self.partitions.take_roles(delta, naming(delta.deleted))
+        making = asyncio.create_task(self.partitions.make_folders(work))
+        await asyncio.sleep(0)
+        return making
+
+    def folders(self) -> list[str]:
+        return sorted(path.name for path in self.folder.glob("*-*") if path.is_dir())
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    made = Bench(tmp_path)
+    yield made
+    made.partitions.close()
+    made.logs.close()
+
+
+async def test_a_topic_that_a_read_does_not_show_keeps_its_folder_and_its_role(
+    bench: Bench, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D14: a lagging server, or a store restored from an older copy, deletes nothing."""
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    await apply(bench.partitions, ImageDelta(deleted=(TOPIC,)), NAMES_NONE)
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    assert held.append(batch(), now_ms=NOW_MS).error is ErrorCode.none
+    assert bench.folders() == ["t-0"]
+    (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert "names no deletion of it: its partitions are kept" in said.getMessage()
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    assert bench.partitions.get("t", 0) is held
+    assert held.log.log_end_offset == 1
+
+
+async def test_a_deletion_that_the_metadata_names_removes_the_folder(bench: Bench) -> None:
+    await apply(bench.partitions, ImageDelta(created=(TOPIC, ANOTHER)))
+    await apply(bench.partitions, ImageDelta(deleted=(TOPIC,)))
+    assert bench.partitions.get("t", 0) is None
+    assert [name for name in bench.folders() if not name.endswith("-delete")] == ["u-0"]
+    assert len(bench.partitions.removals) == 1
+
+
+async def test_a_missing_topic_is_deleted_once_its_deletion_is_named(bench: Bench) -> None:
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    await apply(bench.partitions, ImageDelta(deleted=(TOPIC,)), NAMES_NONE)
+    await apply(bench.partitions, ImageDelta(), naming([TOPIC]))
+    assert bench.partitions.get("t", 0) is None
+    assert [name for name in bench.folders() if not name.endswith("-delete")] == []
+
+
+async def test_the_folder_of_a_missing_topic_outlives_another_of_its_name(bench: Bench) -> None:
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    first = bench.partitions.get("t", 0)
+    assert first is not None
+    first.append(batch(), now_ms=NOW_MS)
+    await apply(bench.partitions, ImageDelta(deleted=(TOPIC,), created=(AGAIN,)), NAMES_NONE)
+    second = bench.partitions.get("t", 0)
+    assert second is not None
+    assert (second.state.topic_id, second.log.log_end_offset) == (AGAIN.topic_id, 0)
+    assert first.state.leader_error() is ErrorCode.not_leader_or_follower
+    assert bench.folders() == ["t-0", f"t-0.{TOPIC.topic_id.hex}-stray"]
+
+
+async def test_a_deletion_named_late_spares_the_topic_made_under_the_name(bench: Bench) -> None:
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    await apply(bench.partitions, ImageDelta(deleted=(TOPIC,), created=(AGAIN,)), NAMES_NONE)
+    await apply(bench.partitions, ImageDelta(), naming([TOPIC]))
+    assert bench.partitions.get("t", 0) is not None
+    assert "t-0" in bench.folders()
+
+
+async def test_a_hung_disk_keeps_no_broker_from_hearing_of_its_roles(bench: Bench) -> None:
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    making = await bench.hang(ImageDelta(created=(ANOTHER,)))
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    for leader, epoch in ((OTHER, 1), (ME, 2)):
+        elsewhere = PartitionImage(leader, epoch, (ME, OTHER), (ME, OTHER))
+        changed = replace(TOPIC, partitions=(elsewhere,))
+        work = await bench.partitions.take_roles(
+            ImageDelta(changed=(TopicDelta(changed, (0,)),)), NAMES_NONE
+        )
+        assert work.is_empty
+        assert (held.state.is_leader, held.state.leader_epoch) == (leader == ME, epoch)
+    await bench.partitions.take_roles(ImageDelta(deleted=(TOPIC,)), naming([TOPIC]))
+    assert held.state.leader_error() is ErrorCode.not_leader_or_follower
+    assert bench.partitions.get("t", 0) is None
+    assert bench.partitions.get("u", 0) is None
+    bench.disk.is_moving.set()
+    assert await making == {}
+    assert bench.partitions.get("u", 0) is not None
+
+
+async def test_a_new_partition_is_served_by_the_newest_state_of_its_topic(bench: Bench) -> None:
+    making = await bench.hang(ImageDelta(created=(TOPIC,)))
+    newer = replace(TOPIC, partitions=(replace(LED, leader_epoch=7),))
+    later = await bench.hang(ImageDelta(changed=(TopicDelta(newer, (0,)),)))
+    bench.disk.is_moving.set()
+    assert await making == {} == await later
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    assert (held.state.is_leader, held.state.leader_epoch) == (True, 7)
+
+
+async def test_a_topic_deleted_while_its_folder_is_made_leaves_none(bench: Bench) -> None:
+    making = await bench.hang(ImageDelta(created=(TOPIC,)))
+    assert bench.disk.waiting_count == 1
+    deleting = await bench.hang(ImageDelta(deleted=(TOPIC,)))
+    again = await bench.hang(ImageDelta(created=(AGAIN,)))
+    bench.disk.is_moving.set()
+    assert await making == {}
+    assert bench.partitions.get("t", 0) is None
+    await deleting
+    await again
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    assert held.state.topic_id == AGAIN.topic_id
+    assert [name for name in bench.folders() if not name.endswith("-delete")] == ["t-0"]
+    assert bench.logs.topic_id(held.topic_partition) == AGAIN.topic_id
