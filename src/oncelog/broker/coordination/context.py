@@ -144,9 +144,12 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
             self._arm(deadline_ms)
 
+    def hear_markers(self) -> None:
+        """Apply each marker that is appended from now on once it is committed."""
+        self.partition.on_marker = self._marker_committed
+
     def activate(self, first: EventT | None = None) -> None:
         """Serve after the load: the event `first`, then the requests that came meanwhile."""
-        self.partition.on_marker = self._marker_committed
         now_ms = self._host.clock.now_ms()
         self._run(self.processor.activate(now_ms, first), now_ms)
 
@@ -163,7 +166,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
     ) -> None:
         """Apply a committed marker: it makes the transaction's offsets visible (INV-6)."""
-        if self.processor.state is CoordinatorState.ACTIVE:
+        if self.processor.state is not CoordinatorState.RESIGNED:
             self.processor.replay_end_transaction_marker(
                 ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
             )

@@ -1,5 +1,9 @@
 """Loads a coordinator: its partition is read from start to end and replayed into its shard.
 
+What was read counts once the high watermark has passed it: a next leader may not have a record
+above, so that no marker, reply or offset may rest on one (`committed`). Kafka sends markers before
+that, and a transaction can end both ways.
+
 The executor reads; the event loop parses and applies, a bounded piece per turn, so that other
 clients are served meanwhile. Of each stretch only the records that still count are decoded and
 applied (`oncelog.coordinator.replay`).
@@ -19,7 +23,7 @@ from typing import TYPE_CHECKING, Generic
 
 from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
 from oncelog.coordinator.shard import EffectT, EventT, ResultT, UnknownKind
-from oncelog.core.errors import OncelogError, ProtocolError
+from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import (
     COORDINATOR_LOAD_BYTES,
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from oncelog.coordinator.event_processor import EventProcessor
     from oncelog.runtime.disk import Disk
 
-__all__ = ["load"]
+__all__ = ["committed", "load"]
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +52,8 @@ async def load(
     partition: Partition,
     disk: Disk,
     now_ms: int,
-) -> None:
-    """Replay the partition into the shard, up to its end.
+) -> int:
+    """Replay the partition into the shard, up to its end, which is returned.
 
     A record whose timestamp is later than `now_ms` was written before the wall clock was set back;
     it counts as written now.
@@ -74,6 +78,20 @@ async def load(
             for _ in loading.apply():
                 await asyncio.sleep(0)
     loading.tell(partition)
+    return offset
+
+
+async def committed(partition: Partition, end_offset: int) -> ErrorCode:
+    """Return once the high watermark has reached `end_offset`; an error if leadership is lost."""
+    settled: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+
+    def settle(error: ErrorCode) -> None:
+        # The wait may have been cancelled.
+        if not settled.done():
+            settled.set_result(error)
+
+    partition.on_committed(end_offset, settle)
+    return await settled
 
 
 class _Loading(Generic[EventT, ResultT, EffectT]):

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.context import CoordinatorContext
-from oncelog.broker.coordination.loading import load
+from oncelog.broker.coordination.loading import committed, load
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
@@ -218,7 +218,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             self, partition, self.make_shard(partition)
         )
         log_ = partition.log
-        if log_.log_start_offset == log_.log_end_offset:
+        if log_.log_start_offset == log_.log_end_offset <= partition.state.high_watermark:
+            coordinator.hear_markers()
             coordinator.activate()
         else:
             task = self._loads[index] = self.loop.create_task(self._load(coordinator))
@@ -262,7 +263,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             self._failure.set_result(error)
 
     async def _load(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
-        """Replay the log, then serve.
+        """Replay the log, then serve once what was replayed is committed.
 
         A damaged log is not served, and none of it is dropped: the shard resigns, so that its ids
         have no coordinator until the log is repaired.
@@ -270,7 +271,9 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         async with self._load_turn:
             try:
                 now_ms, begun_ms = self.wall_clock.now_ms(), self.wall_clock.monotonic_ms()
-                await load(coordinator.processor, coordinator.partition, self._disk, now_ms)
+                end = await load(coordinator.processor, coordinator.partition, self._disk, now_ms)
+                # In the same turn, as markers behind the end are not read.
+                coordinator.hear_markers()
                 self.load_times_ms.append(self.wall_clock.monotonic_ms() - begun_ms)
             except StorageFailure as failure:
                 # D12: not this log but its log directory fails.
@@ -281,11 +284,14 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
                 coordinator.resign()
                 _tell_of_damage(coordinator.partition, error)
                 return
-            deleted = self._image.deleted
-            if deleted and self._topics_deleted is not None:
-                coordinator.activate(self._topics_deleted(self._image, deleted))
-            else:
-                coordinator.activate()
+        # Outside of the turn: a partition whose replicas lag holds up no other.
+        if await committed(coordinator.partition, end) is not ErrorCode.none:
+            return  # Leadership is lost, and `apply` resigns.
+        deleted = self._image.deleted
+        if deleted and self._topics_deleted is not None:
+            coordinator.activate(self._topics_deleted(self._image, deleted))
+        else:
+            coordinator.activate()
 
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:
