@@ -339,9 +339,16 @@ class LogFolders:
         self._same(partition, "its offsets", result[1:3], (last.base_offset, last.last_offset))
 
     def _end(self, partition: TopicPartition) -> None:
+        """End the transactions of one producer or of all, in any order.
+
+        Of all, because only then several markers stand above a high watermark.
+        """
+        for producer_id in self._rng.sample((1, 2, 3), self._rng.choice((1, 1, 3))):
+            self._end_of(producer_id, partition)
+
+    def _end_of(self, producer_id: int, partition: TopicPartition) -> None:
         """End the transaction of a producer in this log; under TV2 with the next epoch."""
         rng, log, raw = self._rng, self._log(partition), self._read(partition)
-        producer_id = rng.choice((1, 2, 3))
         known = raw.state.producers.get(producer_id)
         if known is None or log.producers.entry(producer_id) is None:
             return
