@@ -10,11 +10,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.simulation.client import ClientNode
+from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.disk import FaultKind
 from oncelog.simulation.history import Event, Fault, Polled
+from oncelog.simulation.node import POWER, BrokerNode
 from oncelog.simulation.plan import PlannedFault
 from oncelog.simulation.process import Process, ProcessDied
-from oncelog.simulation.world import POWER, World
+from oncelog.simulation.world import World
 
 __all__ = ["Injector"]
 
@@ -27,8 +29,11 @@ AT_ONCE_S: Final = 0.0015
 class Injector:
     """Injects faults into one world."""
 
-    def __init__(self, world: World, clients: Sequence[ClientNode]) -> None:
+    def __init__(
+        self, world: World, cluster: SimulatedCluster, clients: Sequence[ClientNode]
+    ) -> None:
         self._world = world
+        self._cluster = cluster
         self._clients = {client.id: client for client in clients}
         self._rng = world.plan.rng("injector")
         self._healed = False
@@ -47,22 +52,18 @@ class Injector:
         self._healed = True
         world = self._world
         world.network.heal()
-        world.broker.disk.faults.heal()
+        for node in world.nodes:
+            node.disk.faults.heal()
         for process in self._processes():
             process.thaw()
             process.disarm()
-        world.broker.start()
+        for node in world.nodes:
+            node.start()
 
-    def restart(self, kind: str) -> None:
-        """Restart the broker at the end of a run, after a "stop", "kill" or "power"."""
-        node = self._world.broker
-        self._note({"power": "power-loss"}.get(kind, kind), node.name, {})
-        if kind == "stop":
-            node.request_stop()
-        elif kind == "kill":
-            node.kill()
-        else:
-            node.lose_power()
+    def restart(self, kind: str, broker: int) -> None:
+        """Restart a broker at the end of a run, by a "stop", "kill" or "power"."""
+        self._note({"power": "power-loss"}.get(kind, kind), self._world.nodes[broker].name, {})
+        self._cluster.restart(broker, kind)
 
     def _note(self, kind: str, target: str, parameters: Parameters) -> None:
         now_s = self._world.now_s
@@ -71,12 +72,20 @@ class Injector:
         self._world.record(Fault(now_s, "", kind, target, detail, until_s))
 
     def _processes(self) -> list[Process]:
-        found = [self._world.broker.process, *(c.process for c in self._clients.values())]
+        brokers = [node.process for node in self._world.nodes]
+        found = [*brokers, *(client.process for client in self._clients.values())]
         return [process for process in found if process is not None]
 
     def _client(self, parameters: Parameters) -> ClientNode | None:
         client = self._clients.get(str(parameters.get("client")))
         return client if client is not None and client.process is not None else None
+
+    def _index(self, parameters: Parameters) -> int:
+        """Return the broker that a fault meets. Plans of one broker name none."""
+        return int(parameters.get("broker", 0))
+
+    def _node(self, parameters: Parameters) -> BrokerNode:
+        return self._world.nodes[self._index(parameters)]
 
     # --- the network
 
@@ -86,7 +95,7 @@ class Injector:
         until_s = self._world.now_s + float(parameters["for_s"])
         self._world.network.delay(
             client.host,
-            self._world.broker.host,
+            self._node(parameters).host,
             extra_s=float(parameters["extra_s"]),
             jitter_s=float(parameters["jitter_s"]),
             until_s=until_s,
@@ -98,7 +107,7 @@ class Injector:
             return None
         self._world.network.throttle(
             client.host,
-            self._world.broker.host,
+            self._node(parameters).host,
             bytes_per_s=float(parameters["bytes_per_s"]),
             until_s=self._world.now_s + float(parameters["for_s"]),
         )
@@ -113,19 +122,26 @@ class Injector:
     def _part(self, parameters: Parameters, *, both: bool) -> str | None:
         if (client := self._client(parameters)) is None:
             return None
-        ends = [client.host, self._world.broker.host]
+        ends = [client.host, self._node(parameters).host]
         self._rng.shuffle(ends)
-        self._world.network.partition(
-            ends[0], ends[1], both=both, until_s=self._world.now_s + float(parameters["for_s"])
-        )
+        self._cluster.cut(ends[0], ends[1], float(parameters["for_s"]), both=both)
         return client.id
+
+    def _cut_brokers(self, parameters: Parameters) -> str:
+        """Cut a broker from the next one."""
+        nodes, index = self._world.nodes, self._index(parameters)
+        one, other = nodes[index], nodes[(index + 1) % len(nodes)]
+        self._cluster.cut(
+            one.host, other.host, float(parameters["for_s"]), both=bool(parameters["both"])
+        )
+        return f"{one.name}|{other.name}"
 
     def _drop(self, parameters: Parameters) -> str | None:
         if (client := self._client(parameters)) is None:
             return None
         network = self._world.network
         dropped = network.drop_connection(
-            self._rng, network.between(client.host, self._world.broker.host)
+            self._rng, network.between(client.host, self._node(parameters).host)
         )
         return None if dropped is None else client.id
 
@@ -140,7 +156,7 @@ class Injector:
             return None
         network = self._world.network
         network.arm_drop(
-            network.between(client.host, self._world.broker.host),
+            network.between(client.host, self._node(parameters).host),
             int(parameters["bytes"]),
             "to server" if parameters["to_broker"] else "to client",
             half_open,
@@ -150,21 +166,21 @@ class Injector:
     # --- processes
 
     def _kill(self, parameters: Parameters) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         if node.living is None:
             return None
         node.kill()
         return node.name
 
     def _stop(self, parameters: Parameters) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         if not node.is_serving:
             return None
         node.request_stop()
         return node.name
 
     def _kill_at_await(self, parameters: Parameters) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         if node.living is None:
             return None
         node.living.kill_after_steps(int(parameters["steps"]), "kill")
@@ -172,7 +188,7 @@ class Injector:
 
     def _kill_while_starting(self, parameters: Parameters) -> str | None:
         """Kill the broker now, and again during its next start."""
-        node = self._world.broker
+        node = self._node(parameters)
         steps = int(parameters["steps"])
 
         def arm(process: Process) -> None:
@@ -192,7 +208,7 @@ class Injector:
         return self._die_at_operation(parameters, POWER)
 
     def _die_at_operation(self, parameters: Parameters, cause: str) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         if node.living is None:
             return None
         node.disk.arm_kill(
@@ -207,24 +223,24 @@ class Injector:
 
     def _kill_at_event(self, parameters: Parameters) -> str | None:
         """Kill the broker shortly after the next time that a client records the named event."""
-        node, delay_s = self._world.broker, float(parameters["delay_s"])
+        node, delay_s = self._node(parameters), float(parameters["delay_s"])
 
         def strike(_: Process, __: Event) -> None:
             if delay_s < AT_ONCE_S:
                 # Before the client's next action, which may be in the same callback.
-                self._kill_unless_healed()
+                self._kill_unless_healed(node)
             else:
-                self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed)
+                self._world.scheduler.call_after(delay_s, None, self._kill_unless_healed, node)
 
         self._world.watch(str(parameters["event"]), strike)
         return node.name
 
-    def _kill_unless_healed(self) -> None:
+    def _kill_unless_healed(self, node: BrokerNode) -> None:
         if not self._healed:
-            self._world.broker.kill()
+            node.kill()
 
     def _power_loss(self, parameters: Parameters) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         node.lose_power()
         return node.name
 
@@ -233,7 +249,7 @@ class Injector:
 
         The reader freezes meanwhile, so that others may write at the offsets behind which it is.
         """
-        node, for_s = self._world.broker, float(parameters["for_s"])
+        node, for_s = self._node(parameters), float(parameters["for_s"])
 
         def strike(process: Process, event: Event) -> None:
             if self._healed:
@@ -243,7 +259,7 @@ class Injector:
             ):
                 self._world.watch("Polled", strike)
                 return
-            self._note("power-loss-at-read", process.name, parameters)
+            self._note("power-loss-at-read", node.name, parameters)
             node.lose_power()
             if not process.frozen:
                 self._freeze_for(process, for_s)
@@ -252,11 +268,11 @@ class Injector:
         return None
 
     def _freeze(self, parameters: Parameters) -> str | None:
-        process = self._world.broker.living
-        if process is None or process.frozen:
+        node = self._node(parameters)
+        if node.living is None or node.living.frozen:
             return None
-        self._freeze_for(process, float(parameters["for_s"]))
-        return self._world.broker.name
+        self._cluster.pause(self._index(parameters), float(parameters["for_s"]))
+        return node.name
 
     def _zombie_client(self, parameters: Parameters) -> str | None:
         if (client := self._client(parameters)) is None or client.process is None:
@@ -293,12 +309,15 @@ class Injector:
     # --- clocks
 
     def _wall_jump_forward(self, parameters: Parameters) -> str | None:
-        self._world.broker.jump_wall_clock(float(parameters["ms"]))
-        return self._world.broker.name
+        return self._jump(parameters, 1.0)
 
     def _wall_jump_back(self, parameters: Parameters) -> str | None:
-        self._world.broker.jump_wall_clock(-float(parameters["ms"]))
-        return self._world.broker.name
+        return self._jump(parameters, -1.0)
+
+    def _jump(self, parameters: Parameters, sign: float) -> str:
+        node = self._node(parameters)
+        node.jump_wall_clock(sign * float(parameters["ms"]))
+        return node.name
 
     def _client_wall_jump(self, parameters: Parameters) -> str | None:
         if (client := self._client(parameters)) is None:
@@ -319,28 +338,29 @@ class Injector:
         return self._fail(FaultKind.FSYNC, parameters)
 
     def _fail(self, kind: FaultKind, parameters: Parameters) -> str | None:
-        node = self._world.broker
+        node = self._node(parameters)
         node.disk.faults.fail(
             kind, self._rng, count=int(parameters["count"]), after=int(parameters["after"])
         )
         return node.name
 
     def _disk_full(self, parameters: Parameters) -> str | None:
-        faults = self._world.broker.disk.faults
-        faults.fill(self._rng)
-        self._world.scheduler.call_after(float(parameters["for_s"]), None, faults.drain)
-        return self._world.broker.name
+        node = self._node(parameters)
+        node.disk.faults.fill(self._rng)
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, node.disk.faults.drain)
+        return node.name
 
     def _slow_disk(self, parameters: Parameters) -> str | None:
-        faults = self._world.broker.disk.faults
-        faults.slow = True
+        node = self._node(parameters)
+        node.disk.faults.slow = True
         self._world.scheduler.call_after(
-            float(parameters["for_s"]), None, setattr, faults, "slow", False
+            float(parameters["for_s"]), None, setattr, node.disk.faults, "slow", False
         )
-        return self._world.broker.name
+        return node.name
 
     def _flip_bit(self, parameters: Parameters) -> str | None:
         """Flip a bit of a file while the broker is down, then start the broker."""
-        node = self._world.broker
+        node = self._node(parameters)
         node.kill()
-        return node.disk.flip_bit(self._rng)
+        flipped = node.disk.flip_bit(self._rng)
+        return None if flipped is None else f"{node.name} {flipped}"

@@ -32,11 +32,15 @@ def part_rng(seed: int, part: str) -> random.Random:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic that is created at the start."""
+    """A topic that is created at the start.
+
+    One that `is_spread` has partitions on all brokers, any other on the first.
+    """
 
     name: str
     partitions: int
     configs: Settings = field(default_factory=dict)
+    is_spread: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,8 @@ class Plan:
     """How brokers are restarted before the last look: "stop", "kill" or "power"."""
     components: tuple[str, ...] = ()
     """What is simulated by itself as well: names of `oncelog.simulation.components`."""
+    brokers: int = 1
+    """How many brokers there are, of one metadata store."""
 
     @property
     def flush_every_message(self) -> bool:

@@ -78,15 +78,15 @@ async def read_final_state(
     context: ClientContext,
     topics: Iterable[str],
     groups: Iterable[str] = (),
-    archive: Archive | None = None,
+    *archives: Archive,
 ) -> FinalState:
-    """Read these topics and the offsets of these groups; `archive` holds replaced batches.
+    """Read these topics and the offsets of these groups; `archives` hold replaced batches.
 
     A topic that does not exist is in neither `partitions` nor `unread`. A topic whose partitions
     are unknown is unread under its partition -1, a group under the partition -1 of "group <name>".
     No answer of a broker raises an exception.
     """
-    reading = _Reading(context, archive)
+    reading = _Reading(context, archives)
     try:
         return await reading.state(sorted(set(topics)), sorted(set(groups)))
     finally:
@@ -94,8 +94,8 @@ async def read_final_state(
 
 
 class _Reading:
-    def __init__(self, context: ClientContext, archive: Archive | None) -> None:
-        self._archive = archive
+    def __init__(self, context: ClientContext, archives: Sequence[Archive]) -> None:
+        self._archives = archives
         host, port = context.bootstrap
         options: dict[str, Any] = {
             "client_id": context.name,
@@ -342,7 +342,7 @@ class _Reading:
 
         Without those that were cut off after that: a later epoch stands before or in their place.
         """
-        archived = {} if self._archive is None else self._archive.of(tp)
+        archived = dict(row for archive in self._archives for row in archive.of(tp).items())
         if not archived:
             return log
         written = {chunk.header.base_offset: chunk for chunk in log}

@@ -23,15 +23,19 @@ from oncelog.simulation.agreement.metadata import differences
 from oncelog.simulation.audit_ending import unfinished_in
 from oncelog.simulation.checkers import Anomaly, Promise, judge
 from oncelog.simulation.client import ClientNode, RoleRun
+from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.components import look_at_components
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import ComponentFailed, Fault, History, Progress, TopicChanging
 from oncelog.simulation.injector import Injector
-from oncelog.simulation.plan import Plan
+from oncelog.simulation.node import DATA_DIR, BrokerNode
+from oncelog.simulation.peers.flavors import FLAVORS
+from oncelog.simulation.peers.wire import GROUP, TRANSACTION, PeerWire
+from oncelog.simulation.plan import Plan, PlannedTopic
 from oncelog.simulation.reading import read_final_state
-from oncelog.simulation.world import DATA_DIR, HistoryLog, World
+from oncelog.simulation.world import HistoryLog, World
 
 __all__ = ["RunResult", "SimulationRun", "execute", "undisturbed"]
 
@@ -101,7 +105,8 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
         final = run.play()
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     run.world.coverage.add_run(run.world.history, run.world.crashes)
-    run.world.coverage.add_compactions(run.world.broker.archive)
+    for node in run.world.nodes:
+        run.world.coverage.add_compactions(node.archive)
     return run.result(final, anomalies, time.perf_counter() - began)
 
 
@@ -124,7 +129,8 @@ class SimulationRun:
             )
             for planned in plan.clients
         ]
-        self.injector = Injector(self.world, self.clients)
+        self.cluster = SimulatedCluster(self.world)
+        self.injector = Injector(self.world, self.cluster, self.clients)
         self.started_s = 0.0
         self.healed_s = 0.0
 
@@ -137,8 +143,8 @@ class SimulationRun:
         self._settle()
         self._dismiss()
         self._look_for_leftovers()
-        for kind in self.plan.final_restarts:
-            self._restart(kind)
+        for index, kind in enumerate(self.plan.final_restarts):
+            self._restart(kind, index % len(self.world.nodes))
         self._outlive_retention()
         final = self._take_stock()
         self._outlive_ids()
@@ -146,11 +152,18 @@ class SimulationRun:
         return final
 
     def begin(self) -> None:
-        """Start the broker, create the topics, and schedule clients and faults."""
+        """Start the brokers, create the topics, and schedule clients and faults."""
         world, plan = self.world, self.plan
-        world.broker.start()
-        world.run_until(lambda: world.broker.is_serving, START_BOUND_S)
-        self._ask(_make_topics(self._context("setup"), plan), "setup")
+        first, *others = world.nodes
+        self._start(first)
+        here = [topic for topic in plan.topics if not topic.is_spread]
+        spread = [topic for topic in plan.topics if topic.is_spread]
+        # Coordinators and what takes part in transactions stay on the first broker.
+        self._ask(_make_topics(self._context("setup"), here, internal=bool(others)), "setup")
+        for node in others:
+            self._start(node)
+        if spread:
+            self._ask(_make_topics(self._context("spread"), spread), "spread")
         world.start_probing()
         world.start_auditing(world.now_s + plan.duration_s)
         start_s = self.started_s = world.now_s
@@ -158,6 +171,10 @@ class SimulationRun:
             world.scheduler.call_at(start_s + planned.start_s, None, client.start)
         for fault in plan.faults:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
+
+    def _start(self, node: BrokerNode) -> None:
+        node.start()
+        self.world.run_until(lambda: node.is_serving, START_BOUND_S)
 
     def promise(self) -> Promise:
         """Return what the configuration and the faults still promise."""
@@ -212,7 +229,10 @@ class SimulationRun:
             # continue.
             quiet_s = world.now_s + QUIET_S
             world.scheduler.run_until(world.now_s + CALM_S)
-            world.run_until(world.broker.has_no_open_transaction, quiet_s - world.now_s)
+            world.run_until(self._has_no_open_transaction, quiet_s - world.now_s)
+
+    def _has_no_open_transaction(self) -> bool:
+        return all(node.has_no_open_transaction() for node in self.world.nodes)
 
     def _outlive_retention(self) -> None:
         """Let retention delete what is due: no log may lose records while it is read."""
@@ -228,7 +248,7 @@ class SimulationRun:
         if self.plan.rng("expiry of ids").random() >= EXPIRY_CHANCE:
             return
         self.world.broker.change_settings(EXPIRY)
-        self._restart("stop")
+        self._restart("stop", 0)
         self.world.scheduler.run_until(self.world.now_s + EXPIRED_AFTER_S)
         self.world.broker.audit_all()
 
@@ -246,11 +266,11 @@ class SimulationRun:
                 world.record(Progress(world.now_s, process.name, text))
             client.dismiss()
 
-    def _restart(self, kind: str) -> None:
-        world, node = self.world, self.world.broker
+    def _restart(self, kind: str, broker: int) -> None:
+        world, node = self.world, self.world.nodes[broker]
         before = node.describe() if kind == "stop" else {}
         named = None if node.broker is None else node.broker.image
-        self.injector.restart(kind)
+        self.injector.restart(kind, broker)
         world.run_until(lambda: not node.is_serving, START_BOUND_S)
         world.run_until(lambda: node.is_serving, START_BOUND_S)
         node.compare_with(before)
@@ -259,36 +279,44 @@ class SimulationRun:
             node.find_fault("what a broker names after a restart", found)
 
     def _look_a_week_later(self) -> None:
-        """Suspend the machine for a week, and see whether all that expires is gone."""
-        world, node = self.world, self.world.broker
-        process = node.living
-        if process is None or not node.is_serving:
+        """Suspend all machines for a week, and see whether all that expires is gone."""
+        world = self.world
+        serving = [node for node in world.nodes if node.is_serving]
+        processes = [node.living for node in serving if node.living is not None]
+        if len(processes) < len(world.nodes):
             return
         world.is_over = True
-        still_unfinished = unfinished_in(node.disk, DATA_DIR)
-        process.freeze()
+        unfinished = [unfinished_in(node.disk, DATA_DIR) for node in world.nodes]
+        for process in processes:
+            process.freeze()
         world.scheduler.run_until(world.now_s + WEEK_S)
-        process.thaw()
+        for process in processes:
+            process.thaw()
         # A name may come again: the cleaner begins at the same segment each time.
         for _ in range(LOOKS_COUNT):
             world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
-            still_unfinished &= unfinished_in(node.disk, DATA_DIR)
-        node.audit_late(still_unfinished)
+            for index, node in enumerate(world.nodes):
+                unfinished[index] &= unfinished_in(node.disk, DATA_DIR)
+        for node, still in zip(world.nodes, unfinished, strict=True):
+            node.audit_late(still)
 
     def _look_for_leftovers(self) -> None:
         """Let what clients have asked for come to its end, and see whether anything is left."""
-        world, node = self.world, self.world.broker
+        world = self.world
         world.scheduler.run_until(world.now_s + LEFTOVER_S)
-        if node.broker is not None and node.is_serving:
-            node.find_fault("what is left of requests", leftovers(node.broker))
+        for node in world.nodes:
+            if node.broker is not None and node.is_serving:
+                node.find_fault("what is left of requests", leftovers(node.broker))
+        world.broker.find_fault("what brokers name", self.cluster.report())
 
     def _take_stock(self) -> FinalState | None:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
         groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
-        archive = self.world.broker.archive
-        self.world.broker.audit_all(with_files=True)
-        found = self._ask(read_final_state(context, topics, groups, archive), "stock")
+        archives = [node.archive for node in self.world.nodes]
+        for node in self.world.nodes:
+            node.audit_all(with_files=True)
+        found = self._ask(read_final_state(context, topics, groups, *archives), "stock")
         return found if isinstance(found, FinalState) else None
 
     def _topics_made(self) -> set[str]:
@@ -327,7 +355,15 @@ def _all_settled(clients: Sequence[ClientNode]) -> bool:
     return all(client.is_settled for client in clients)
 
 
-async def _make_topics(context: ClientContext, plan: Plan) -> None:
+async def _make_topics(
+    context: ClientContext, topics: Sequence[PlannedTopic], *, internal: bool = False
+) -> None:
+    """Create topics; with `internal` those of the coordinators first."""
+    wire = PeerWire(context, FLAVORS["java"])
+    for kind in (GROUP, TRANSACTION) if internal else ():
+        while await wire.coordinator(kind, "any") is None:
+            await context.back_off()
+    wire.close()
     host, port = context.bootstrap
     async with Admin(
         f"{host}:{port}",
@@ -336,7 +372,7 @@ async def _make_topics(context: ClientContext, plan: Plan) -> None:
         rng=context.rng,
         first_contact_ms=None,
     ) as admin:
-        for topic in plan.topics:
+        for topic in topics:
             await admin.create_topics([NewTopic(topic.name, topic.partitions, 1, topic.configs)])
 
 

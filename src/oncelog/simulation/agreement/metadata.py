@@ -12,9 +12,12 @@ __all__ = ["differences"]
 def differences(before: MetadataImage, after: MetadataImage, *, was_stopped: bool) -> Iterator[str]:
     """Say what a restart has changed.
 
-    After a stop in order leader epochs are the same; else one more may have begun.
+    After a stop in order leader epochs are the same; else one more may have begun. The controller
+    is the broker that started last.
     """
-    for what in ("cluster_id", "features", "group_configs", "controller_id", "brokers"):
+    if after.controller_id not in after.brokers:
+        yield f"{after.controller_id} is the controller and no broker"
+    for what in ("cluster_id", "features", "group_configs", "brokers"):
         old, new = getattr(before, what), getattr(after, what)
         if old != new:
             yield f"{what} was {old}, is {new}"
