@@ -272,12 +272,12 @@ def failed_requests(evidence: Evidence) -> Iterator[Anomaly]:
     The client sees a lost connection, which faults cause too, so the broker's log tells.
     Excused: after a storage failure or damage.
     """
-    promise = evidence.promise
+    excuses, promise = Excuses(evidence), evidence.promise
     for event in evidence.of(Logged):
         if event.level != "ERROR" or not event.message.startswith(_FAILED_REQUEST):
             continue
         struck = [*promise.storage_failures_s, *promise.damage_s]
-        allowed = any(at_s <= event.at_s for at_s in struck)
+        allowed = excuses.storage_failed(struck, event.who, event.at_s) is not None
         yield found(
             "failed-request",
             "a request ended with an exception",
@@ -294,7 +294,7 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
     Excused: a cause that names the storage, after a storage failure or damage; and a start that was
     refused after damage.
     """
-    promise = evidence.promise
+    excuses, promise = Excuses(evidence), evidence.promise
     for event in evidence.of(BrokerDied):
         if event.cause in _ORDERLY:
             continue
@@ -302,7 +302,7 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
         allowed = ""
         if "invariant" not in cause and any(word in cause for word in _STORAGE_WORDS):
             struck = [*promise.storage_failures_s, *promise.damage_s]
-            if any(at_s <= event.at_s for at_s in struck):
+            if excuses.storage_failed(struck, event.who, event.at_s) is not None:
                 allowed = "storage had failed or was damaged"
         if event.cause.startswith("did not start") and promise.damage_s:
             allowed = "what was synced was damaged"

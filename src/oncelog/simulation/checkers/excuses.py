@@ -1,5 +1,6 @@
 """Decides what the configuration did not promise, as narrowly as possible.
 
+- What happened to one broker excuses nothing of a partition that others led.
 - The death of a process excuses nothing, whatever its moment.
 - A loss of power excuses nothing where every message is flushed. Elsewhere it may take the *tail*
   of a log: what was written before it and not synced. A log is truncated at one offset, so a record
@@ -14,7 +15,10 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, bisect_right
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Set
+from operator import itemgetter
 
 from oncelog.core.ids import (
     CONSUMER_OFFSETS_TOPIC,
@@ -37,19 +41,34 @@ class Excuses:
         self._evidence = evidence
         promise = evidence.promise
         faults: list[Fault] = evidence.of(Fault)
-        losses: dict[float, str] = {}
+        lives = (*evidence.of(BrokerStarted), *evidence.of(BrokerDied))
+        self._brokers = frozenset(event.who for event in lives)
+        self._met: defaultdict[float, set[str]] = defaultdict(set)
+        """Time -> the brokers that faults of that time met."""
+        for fault in faults:
+            # Behind the name there may be the file that was met.
+            if (name := fault.target.partition(" ")[0]) in self._brokers:
+                self._met[fault.at_s].add(name)
+        losses: list[tuple[float, str, frozenset[str]]] = []
         if not promise.flush_every_message:
             # A fault that waits for a file operation strikes later than planned.
-            died = [e.at_s for e in evidence.of(BrokerDied) if e.cause == "power"]
-            for at_s in (*promise.power_losses_s, *died):
-                losses[at_s] = f"power was lost at {at_s:.3f} s, and messages are not flushed"
+            died = [(e.at_s, {e.who}) for e in evidence.of(BrokerDied) if e.cause == "power"]
+            planned = [(at_s, self._met[at_s]) for at_s in promise.power_losses_s]
+            for at_s, met in (*planned, *died):
+                text = f"power was lost at {at_s:.3f} s, and messages are not flushed"
+                losses.append((at_s, text, frozenset(met)))
             for at_s in promise.storage_failures_s:
                 kinds = [fault.kind for fault in faults if fault.at_s == at_s]
                 if not kinds or any("sync" in kind for kind in kinds):
-                    losses[at_s] = f"an fsync failed at {at_s:.3f} s with messages not flushed"
-        self._loss_times = sorted(losses)
-        self._losses = losses
-        self._starts = sorted(event.at_s for event in evidence.of(BrokerStarted))
+                    text = f"an fsync failed at {at_s:.3f} s with messages not flushed"
+                    losses.append((at_s, text, frozenset(self._met[at_s])))
+        self._leaders: defaultdict[TopicPartition | str, set[str]] = defaultdict(set)
+        """Partition, or topic -> the brokers that led it."""
+        for partition, looks in evidence.watermarks.items():
+            for label in (partition, partition.topic):
+                self._leaders[label].update(look.who for look in looks)
+        self._losses = sorted(losses, key=itemgetter(0))
+        self._starts = sorted((event.at_s, event.who) for event in evidence.of(BrokerStarted))
         self._known_from_s: dict[TopicPartition, list[float]] = {}
         self._damage = [(at_s, _folders(faults, at_s)) for at_s in sorted(promise.damage_s)]
 
@@ -64,9 +83,8 @@ class Excuses:
         `partitions` are those that would have to be damaged; a topic's name means all of its
         partitions.
         """
-        index = bisect_left(self._loss_times, from_s)
-        if index < len(self._loss_times) and self._loss_times[index] <= until_s:
-            return self._losses[self._loss_times[index]]
+        for _, text in self._losses_between(from_s, until_s, self._led_by(partitions)):
+            return text
         damage = self.damage(from_s, until_s, *partitions)
         return damage or self._election(from_s, until_s, partitions)
 
@@ -74,16 +92,46 @@ class Excuses:
         """The same for damage alone: `partitions` were damaged, and a broker started on it."""
         for at_s, folders in self._damage:
             if at_s <= until_s and _meets(folders, partitions):
-                start_s = self._next_start_s(max(at_s, from_s))
+                start_s = self._next_start_s(max(at_s, from_s), self._met_at(at_s))
                 if start_s <= until_s:
                     return f"what was synced was damaged at {at_s:.3f} s"
         return ""
 
-    def loss_s(self, from_s: float, until_s: float) -> float:
+    def loss_s(self, from_s: float, until_s: float, *partitions: TopicPartition) -> float:
         """Return when unsynced bytes were first lost between the two times; `from_s` if never."""
-        index = bisect_left(self._loss_times, from_s)
-        is_between = index < len(self._loss_times) and self._loss_times[index] <= until_s
-        return self._loss_times[index] if is_between else from_s
+        losses = self._losses_between(from_s, until_s, self._led_by(partitions))
+        return next((at_s for at_s, _ in losses), from_s)
+
+    def _losses_between(
+        self, from_s: float, until_s: float, brokers: frozenset[str]
+    ) -> Iterator[tuple[float, str]]:
+        for at_s, text, met in self._losses:
+            if from_s <= at_s <= until_s and (not met or met & brokers):
+                yield at_s, text
+
+    def _led_by(self, partitions: Iterable[TopicPartition | str]) -> frozenset[str]:
+        """Return the brokers that led any of these: all brokers where that is not known."""
+        led: set[str] = set()
+        for partition in partitions:
+            leaders = self._leaders.get(partition)
+            if leaders is None:
+                return self._brokers
+            led |= leaders
+        return frozenset(led) or self._brokers
+
+    def _met_at(self, at_s: float) -> frozenset[str]:
+        """Return the brokers that faults of that time met: all brokers where none is named."""
+        return frozenset(self._met[at_s]) or self._brokers
+
+    def storage_failed(self, times_s: Iterable[float], who: str, until_s: float) -> float | None:
+        """Return the last of these failures that met a process's broker by then."""
+        name = who.partition(".")[0]
+        met = [
+            at_s
+            for at_s in times_s
+            if at_s <= until_s and (not self._met[at_s] or name in self._met[at_s])
+        ]
+        return max(met, default=None)
 
     def coordinator(self, from_s: float, until_s: float, *more: TopicPartition) -> str:
         """The same for the content of the transaction log, or of these partitions."""
@@ -197,12 +245,13 @@ class Excuses:
         return None
 
     def restarted_after(self, at_s: float) -> bool:
-        """Return whether a broker started after that."""
-        return self._next_start_s(at_s) < NEVER
+        """Return whether the brokers that faults of that time met started after that."""
+        met = self._met_at(at_s)
+        return bool(met) and all(self._next_start_s(at_s, {name}) < NEVER for name in met)
 
-    def _next_start_s(self, at_s: float) -> float:
-        index = bisect_right(self._starts, at_s)
-        return self._starts[index] if index < len(self._starts) else NEVER
+    def _next_start_s(self, at_s: float, brokers: Set[str]) -> float:
+        later = (start_s for start_s, who in self._starts if start_s > at_s and who in brokers)
+        return next(later, NEVER)
 
     def _election(
         self, from_s: float, until_s: float, partitions: tuple[TopicPartition | str, ...]

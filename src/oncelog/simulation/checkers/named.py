@@ -7,6 +7,7 @@ from typing import Final
 
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence
+from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.history import Logged
 
 __all__ = ["REFUSED", "refused_names"]
@@ -21,16 +22,16 @@ def refused_names(evidence: Evidence) -> Iterator[Anomaly]:
     Excused: a folder failed. Its partitions are refused at once, and named no more from the next
     turn of the loop on.
     """
-    failed_s = evidence.promise.storage_failures_s
+    excuses, failures_s = Excuses(evidence), evidence.promise.storage_failures_s
     for event in evidence.of(Logged):
         _, is_ours, what = event.message.partition(REFUSED)
         if is_ours:
-            before = [at_s for at_s in failed_s if at_s <= event.at_s]
+            failed_s = excuses.storage_failed(failures_s, event.who, event.at_s)
             yield found(
                 "named",
                 "a broker refuses what it names",
                 what,
                 at_s=event.at_s,
                 who=event.who,
-                allowed=f"the storage failed at {before[-1]:.3f} s" if before else "",
+                allowed="" if failed_s is None else f"the storage failed at {failed_s:.3f} s",
             )

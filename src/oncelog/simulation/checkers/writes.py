@@ -119,7 +119,7 @@ def _in_this_order(
     what = "two records were seen at one offset"
     log = evidence.logs.get(partition)
     batch = log.batch_at(offset) if log and is_left else None
-    before = excuses.epoch_before(partition, excuses.loss_s(first.sent_s, again_s))
+    before = excuses.epoch_before(partition, excuses.loss_s(first.sent_s, again_s, partition))
     epoch = excuses.epoch_after(partition, again_s) if batch is None else batch.leader_epoch
     if epoch is not None and before is not None and epoch <= before:
         what, allowed = "an offset was given twice in one leader epoch", ""

@@ -37,6 +37,38 @@ def test_a_loss_of_power_excuses_nothing_where_every_message_is_flushed() -> Non
     assert not excuses(flush_every_message=True, power_losses_s=(5.0,)).between(4.0, 6.0, T0)
 
 
+def led(partition: TopicPartition, who: str) -> Watermarks:
+    return Watermarks(0.5, who, 0, partition, 0, 0, 0, 0, 0)
+
+
+def test_a_loss_of_power_excuses_nothing_of_another_broker() -> None:
+    found = excuses(
+        *(BrokerStarted(0.1, "broker-0", 0), BrokerStarted(0.2, "broker-1", 0)),
+        *(led(T0, "broker-0"), led(T1, "broker-1")),
+        Fault(5.0, "", "power-loss", "broker-1"),
+        BrokerDied(5.0, "broker-1", 0, "power"),
+        power_losses_s=(5.0,),
+    )
+    assert not found.between(4.0, 6.0, T0)
+    assert found.between(4.0, 6.0, T1)
+    assert found.between(4.0, 6.0, T0.topic), "the topic has partitions on both"
+    assert (found.loss_s(4.0, 6.0, T0), found.loss_s(4.0, 6.0, T1)) == (4.0, 5.0)
+
+
+def test_only_the_broker_whose_storage_failed_is_excused_and_restarts() -> None:
+    failed = (
+        *(BrokerStarted(0.1, "broker-0", 0), BrokerStarted(0.2, "broker-1", 0)),
+        Fault(5.0, "", "failed-write", "broker-1"),
+        BrokerStarted(7.0, "broker-0", 1),
+    )
+    found = excuses(*failed, storage_failures_s=(5.0,))
+    assert found.storage_failed((5.0,), "broker-1.0", 6.0) == 5.0
+    assert found.storage_failed((5.0,), "broker-0.0", 6.0) is None
+    assert not found.restarted_after(5.0)
+    again = excuses(*failed, BrokerStarted(8.0, "broker-1", 1), storage_failures_s=(5.0,))
+    assert again.restarted_after(5.0)
+
+
 def test_power_is_lost_when_the_broker_dies_of_it() -> None:
     found = excuses(BrokerDied(7.0, "b", 0, "power"), power_losses_s=(5.0,))
     assert "7.000" in found.between(6.0, 9.0, T0)
