@@ -32,6 +32,7 @@ from oncelog.broker.coordination.metadata import metadata_of
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
+from oncelog.broker.membership.registration import register_address
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
@@ -267,6 +268,7 @@ class Broker:
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
         await self.server.start(self.dispatcher, self._announce)
+        await register_address(self.store, self.image.brokers[self.broker_id])
 
     def _registration(self) -> BrokerRegistered:
         """What the controller has to know of this broker before it leads."""

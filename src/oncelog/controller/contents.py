@@ -109,6 +109,12 @@ class _Step:
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
             self._put("directories", broker_id, layout.decode_directories(value))
+        elif path.startswith(layout.BROKERS_PREFIX):
+            broker_id = int(path.removeprefix(layout.BROKERS_PREFIX))
+            broker = None if value is None else layout.decode_broker(path, value)
+            self._put("brokers", broker_id, broker)
+        elif path == layout.CONTROLLER_PATH:
+            self.fields["controller_id"] = layout.decode_number(value)
         elif path == layout.CLUSTER_CONFIG_PATH:
             self.fields["cluster_config"] = layout.decode_config(value)
         elif path == layout.FEATURES_PATH:

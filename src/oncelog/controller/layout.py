@@ -6,6 +6,9 @@ are below ``/oncelog``.
 
 - ``/cluster/id``, and ``/controller_epoch``: a number that each new controller raises: every write
   of a controller depends on the version that it wrote, so that a replaced one changes nothing.
+- ``/controller``: the broker that is the controller.
+- ``/brokers/ids/<broker>``: where clients reach a broker, and its rack. It stays when the broker
+  stops, until there are sessions.
 - ``/brokers/topics/<name>``: a topic: its id, the replicas of each partition, its configs. Without
   it no topic exists, whatever is below it. A topic's name never contains a slash.
 - ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch,
@@ -29,14 +32,16 @@ from typing import NamedTuple, TypedDict
 from urllib.parse import quote, unquote
 from uuid import UUID
 
-from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.controller.image import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId
 
 __all__ = [
+    "BROKERS_PREFIX",
     "CLUSTER_CONFIG_PATH",
     "CLUSTER_PATH",
     "CONTROLLER_EPOCH_PATH",
+    "CONTROLLER_PATH",
     "DELETED_PREFIX",
     "DIRECTORIES_PREFIX",
     "FEATURES_PATH",
@@ -46,7 +51,9 @@ __all__ = [
     "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
     "TopicValue",
+    "broker_path",
     "check_format",
+    "decode_broker",
     "decode_cluster_id",
     "decode_config",
     "decode_deleted",
@@ -57,6 +64,7 @@ __all__ = [
     "decode_topic",
     "deleted_path",
     "directories_path",
+    "encode_broker",
     "encode_cluster_id",
     "encode_config",
     "encode_deleted",
@@ -77,6 +85,8 @@ FORMAT = 2
 
 CLUSTER_PATH = "/cluster/id"
 CONTROLLER_EPOCH_PATH = "/controller_epoch"
+CONTROLLER_PATH = "/controller"
+BROKERS_PREFIX = "/brokers/ids/"
 TOPICS_PREFIX = "/brokers/topics/"
 FORMAT_PATH = "/oncelog/format"
 CLUSTER_CONFIG_PATH = "/oncelog/configs"
@@ -235,6 +245,30 @@ def decode_config(value: bytes | None) -> dict[str, str]:
         return {}
     config: dict[str, str] = dict(json.loads(value))
     return {str(name): str(text) for name, text in config.items()}
+
+
+def broker_path(broker_id: int) -> str:
+    """Return the path of a broker's address."""
+    return f"{BROKERS_PREFIX}{broker_id}"
+
+
+class _Broker(TypedDict):
+    host: str
+    port: int
+    rack: str | None
+
+
+def encode_broker(broker: BrokerImage) -> bytes:
+    """Encode a broker's address."""
+    value: _Broker = {"host": broker.host, "port": broker.port, "rack": broker.rack}
+    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+
+
+def decode_broker(path: str, value: bytes) -> BrokerImage:
+    """Decode the broker at `path`."""
+    fields: _Broker = json.loads(value)
+    broker_id = int(path.removeprefix(BROKERS_PREFIX))
+    return BrokerImage(broker_id, fields["host"], fields["port"], fields["rack"])
 
 
 def directories_path(broker_id: int) -> str:

@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from oncelog.controller import layout
-from oncelog.metadata.changes import change_value
-from oncelog.metadata.store import Check, MetadataStore
+from oncelog.core.errors import OncelogError
+from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.metadata.store import Check, Conflict, MetadataStore, Write
 
 __all__ = ["claim_controller"]
 
 
-async def claim_controller(store: MetadataStore) -> Check:
+async def claim_controller(store: MetadataStore, broker_id: int) -> Check:
     """Become the controller; every write with the returned fence fails once another has.
 
     Raises `OncelogError` when too many brokers try.
     """
-    path = layout.CONTROLLER_EPOCH_PATH
-
-    def next_epoch(value: bytes | None) -> bytes:
-        return layout.encode_number(layout.decode_number(value) + 1)
-
-    return Check(path, await change_value(store, path, next_epoch))
+    named = layout.encode_number(broker_id)
+    for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+        epoch = await store.get(layout.CONTROLLER_EPOCH_PATH)
+        before, version = (None, 0) if epoch is None else epoch
+        number = layout.encode_number(layout.decode_number(before) + 1)
+        writes = [Write(layout.CONTROLLER_EPOCH_PATH, number, version)]
+        holder = await store.get(layout.CONTROLLER_PATH)
+        if holder is None or holder.value != named:
+            held_version = 0 if holder is None else holder.version
+            writes.append(Write(layout.CONTROLLER_PATH, named, held_version))
+        try:
+            await store.write_all(writes)
+        except Conflict:
+            continue
+        return Check(layout.CONTROLLER_EPOCH_PATH, version + 1)
+    raise OncelogError("the controller's role could not be taken: too many brokers try")

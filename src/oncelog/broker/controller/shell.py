@@ -51,7 +51,7 @@ ReplyT = TypeVar("ReplyT")
 
 
 class ControllerShell:
-    """Takes events by `submit`. A lone broker holds the office from `start` on."""
+    """Takes events by `submit`. It is the controller from `start` on, until another starts."""
 
     def __init__(
         self, config: BrokerConfig, store: MetadataStore, feed: MetadataFeed, rng: random.Random
@@ -70,9 +70,13 @@ class ControllerShell:
 
         Raises `StoreFailure`, and `OncelogError` when the registration is refused.
         """
-        self._fence = await claim_controller(self._store)
-        await self._feed.read()
-        outcome = await self._write_decision(registration)
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            self._fence = await claim_controller(self._store, registration.broker_id)
+            await self._feed.read()
+            outcome = await self._write_decision(registration)
+            # Another broker may start at the same time.
+            if outcome.error is not ErrorCode.not_controller:
+                break
         if outcome.error:
             raise OncelogError(outcome.message or "the broker cannot be registered")
 

@@ -87,7 +87,7 @@ class KnownMetadata:
 
     def announce(self, broker: BrokerImage) -> None:
         """Add this broker's address."""
-        brokers = {broker.broker_id: broker}
+        brokers = {**self.stored.brokers, broker.broker_id: broker}
         self._contents.image = self.stored.after(ImageDelta(), brokers=brokers)
         self._moved(ImageDelta())
 
