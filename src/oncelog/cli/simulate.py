@@ -54,6 +54,7 @@ __all__ = ["command"]
     help="Keep the plans of --search there, and begin with those that are there.",
 )
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Schedule of faults.")
+@click.option("--brokers", type=click.IntRange(1, 2), help="One or two; drawn if not given.")
 @click.option("--duration", type=float, metavar="SECONDS", help="Virtual time with faults.")
 @click.option("--without", default="", metavar="IDS", help="Leave out parts, such as c1,f3,r0.")
 @click.option("--jobs", default=2, show_default=True, help="Processes for --runs.")
@@ -76,6 +77,7 @@ def command(
     search: bool,
     corpus: str | None,
     profile: str | None,
+    brokers: int | None,
     duration: float | None,
     without: str,
     jobs: int,
@@ -98,19 +100,21 @@ def command(
         sys.exit(_search(wanted, runs, jobs, minimise, keep or ".", evidence))
     if runs is not None:
         seeds = range(first_seed, first_seed + runs)
-        campaign = run_campaign(seeds, profile, duration, jobs, _warn)
+        campaign = run_campaign(seeds, profile, duration, jobs, _warn, brokers)
         _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
         for signature, (found_at, finding) in campaign.unknown.items():
-            plan = _report(signature, finding, draw_plan(found_at, profile, duration), minimise)
+            plan = _report(
+                signature, finding, draw_plan(found_at, profile, duration, brokers), minimise
+            )
             if keep:
                 Path(keep, _file_name(signature)).write_text(to_json(plan) + "\n")
         sys.exit(1 if campaign.unknown else 0)
     if plan_file is not None:
         plan = _read_plan(plan_file)
     elif seed is not None:
-        plan = draw_plan(seed, profile, duration)
+        plan = draw_plan(seed, profile, duration, brokers)
     else:
         raise click.UsageError("give --seed, --plan or --runs")
     plan = plan.without([part for part in without.split(",") if part])
@@ -129,7 +133,7 @@ def command(
 def replay_command(plan: Plan, left_out: Sequence[str] = ()) -> str:
     """The command that carries out that run again."""
     words = ["oncelog simulate", f"--seed {plan.seed}", f"--profile {plan.profile}"]
-    words.append(f"--duration {plan.duration_s:g}")
+    words += [f"--duration {plan.duration_s:g}", f"--brokers {plan.brokers}"]
     if left_out:
         words.append(f"--without {','.join(left_out)}")
     return " ".join(words)

@@ -77,6 +77,7 @@ class RunRequest:
     seed: int
     profile: str | None
     duration_s: float | None
+    brokers: int | None = None
 
 
 def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
@@ -101,7 +102,7 @@ def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
 
 def run_seed(request: RunRequest) -> Summary:
     """Simulate one seed."""
-    return run_plan(draw_plan(request.seed, request.profile, request.duration_s))
+    return run_plan(draw_plan(request.seed, request.profile, request.duration_s, request.brokers))
 
 
 def run_plan(plan: Plan) -> Summary:
@@ -122,10 +123,14 @@ def run_plan(plan: Plan) -> Summary:
 
 
 def run_seeds(
-    seeds: Iterable[int], profile: str | None, duration_s: float | None, jobs: int
+    seeds: Iterable[int],
+    profile: str | None,
+    duration_s: float | None,
+    jobs: int,
+    brokers: int | None = None,
 ) -> Iterator[Summary]:
     """Simulate many seeds in several processes; yield each summary when its run ends."""
-    requests = (RunRequest(seed, profile, duration_s) for seed in seeds)
+    requests = (RunRequest(seed, profile, duration_s, brokers) for seed in seeds)
     if jobs == 1:
         yield from map(run_seed, requests)
         return
@@ -197,11 +202,12 @@ def run_campaign(
     duration_s: float | None,
     jobs: int,
     tell: Callable[[Summary, RunFinding], None],
+    brokers: int | None = None,
 ) -> Campaign:
     """Run a campaign and show its progress; `tell` is called with each finding that is new."""
     campaign = Campaign()
     with Display(len(seeds)) as display:
-        for summary in run_seeds(seeds, profile, duration_s, jobs):
+        for summary in run_seeds(seeds, profile, duration_s, jobs, brokers):
             for finding in campaign.add(summary):
                 tell(summary, finding)
             display.update(summary)

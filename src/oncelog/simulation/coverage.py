@@ -53,6 +53,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "drop",
         "drop-at-byte",
         "half-open",
+        "cut-brokers",
     ),
     "disk": (
         "power-loss",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.simulation.components import COMPONENTS
+from oncelog.simulation.draw_brokers import TWO_BROKERS_CHANCE, two_brokers
 from oncelog.simulation.draw_groups import consumer_members, group_settings, own_members
 from oncelog.simulation.draw_swarm import swarm
 from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
@@ -41,8 +42,13 @@ COMPACTED: Final = "latest"
 PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
 
 
-def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = None) -> Plan:
-    """The plan of a seed. The profile is drawn unless it is given.
+def draw_plan(
+    seed: int,
+    profile: str | None = None,
+    duration_s: float | None = None,
+    brokers: int | None = None,
+) -> Plan:
+    """The plan of a seed. The profile and the number of brokers are drawn unless they are given.
 
     A plan shorter than `DURATION_S` is the beginning of the one of that length.
     """
@@ -64,6 +70,9 @@ def draw_plan(seed: int, profile: str | None = None, duration_s: float | None = 
         seed, profile, drawn_s, broker, tuple(topics), tuple(clients), tuple(faults), restarts
     )
     plan = replace(swarm(plan), components=tuple(COMPONENTS))
+    drawn_two = part_rng(seed, "brokers").random() < TWO_BROKERS_CHANCE
+    if brokers == 2 or (brokers is None and drawn_two):
+        plan = two_brokers(plan)
     if duration_s is None:
         return plan
     earlier = tuple(fault for fault in plan.faults if fault.at_s < duration_s)

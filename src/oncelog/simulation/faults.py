@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.simulation.plan import PlannedFault
 
-__all__ = ["PROFILES", "draw_faults", "draw_lost_tails"]
+__all__ = ["OF_A_BROKER", "PROFILES", "draw_cuts", "draw_faults", "draw_lost_tails"]
 
 Rates = Mapping[str, float]
 
@@ -108,6 +108,30 @@ def draw_lost_tails(
     return faults
 
 
+CUTS: Final[Rates] = {"network": 1.0, "everything": 0.3}
+"""How often two brokers are cut from each other, per six seconds, by profile."""
+
+
+def draw_cuts(
+    rng: random.Random, profile: str, duration_s: float, first_index: int
+) -> list[PlannedFault]:
+    """The cuts between two brokers of one run."""
+    faults: list[PlannedFault] = []
+    at_s = 0.5
+    while rate := CUTS.get(profile, 0.0):
+        at_s += rng.expovariate(rate / 6.0)
+        if at_s >= duration_s:
+            break
+        name = f"f{first_index + len(faults)}"
+        parameters = {
+            "broker": rng.randrange(2),
+            "both": rng.random() < 0.6,
+            "for_s": rng.uniform(0.1, 4.0),
+        }
+        faults.append(PlannedFault(name, "cut-brokers", at_s, parameters))
+    return faults
+
+
 def _parameters(
     rng: random.Random, kind: str, clients: Sequence[str], profile: str
 ) -> dict[str, Any]:
@@ -171,3 +195,7 @@ _OF_A_CLIENT: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
     | {"zombie-client", "kill-client", "client-wall-jump"}
 )
+OF_A_BROKER: Final = frozenset(
+    kind for _, rates in PROFILES.values() for kind in rates if "client" not in kind
+) | {"power-loss-at-read"}
+"""The faults that meet one broker, or the way between it and a client."""

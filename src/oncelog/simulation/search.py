@@ -131,10 +131,10 @@ class Search:
         if not kept or rng.random() >= self.mutated_chance:
             return _Drawn(fresh, False)
         plan = rng.choice(kept)
-        alike = [p for p in kept if p.profile == plan.profile]
+        alike = [p for p in kept if (p.profile, p.brokers) == (plan.profile, plan.brokers)]
         donor = rng.choice(alike)
         if donor is plan or rng.random() < 0.5:
-            donor = draw_plan(self.seed + index, plan.profile, self.duration_s)
+            donor = draw_plan(self.seed + index, plan.profile, self.duration_s, plan.brokers)
         return _Drawn(mutate(rng, plan, donor), True)
 
     def add(self, drawn: _Drawn, summary: Summary) -> list[RunFinding]:
