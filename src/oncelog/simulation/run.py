@@ -45,6 +45,8 @@ QUIET_S: Final = 12.0
 """A time longer than the transaction timeout of every client, in seconds."""
 CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
+HEARD_S: Final = 0.05
+"""Within this time all brokers have applied what changed last, in seconds."""
 LEFTOVER_S: Final = 4.0
 """Longer than any fetch of a client waits, in seconds."""
 RETENTION_CHECKS_S: Final = 2.0
@@ -268,6 +270,7 @@ class SimulationRun:
 
     def _restart(self, kind: str, broker: int) -> None:
         world, node = self.world, self.world.nodes[broker]
+        world.scheduler.run_until(world.now_s + HEARD_S)
         before = node.describe() if kind == "stop" else {}
         named = None if node.broker is None else node.broker.image
         self.injector.restart(kind, broker)

@@ -79,11 +79,12 @@ class _StoreConnection:
         await self._call(lambda server: server.write_all(writes, checks, fence))
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
-        found = await self._call(lambda server: server.state.changes(after_revision))
-        if wait_ms > 0 and found.revision <= after_revision:
-            await self._server.wait_for_change(self._process, wait_ms)
-            found = await self._call(lambda server: server.state.changes(after_revision))
-        return found
+        server = self._server
+        await asyncio.sleep(server.delay_s())
+        # The server waits, so that no write between an answer and a question is missed.
+        if wait_ms > 0 and server.state.changes(after_revision).revision <= after_revision:
+            await server.wait_for_change(self._process, wait_ms)
+        return await self._call(lambda server: server.state.changes(after_revision))
 
     async def close(self) -> None:
         """Do nothing: there are no resources."""

@@ -46,6 +46,28 @@ def test_two_processes_share_a_store_and_receive_changes() -> None:
     assert len(heard) == 3
 
 
+@pytest.mark.parametrize("at_ms", [0.0, 0.5, 1.0, 2.0, 3.0, 4.0, 6.0, 10.0])
+def test_no_write_is_missed_by_a_process_that_waits(at_ms: float) -> None:
+    c = Context()
+    heard_s: list[float] = []
+
+    async def read() -> None:
+        found = await c.store.of(reader).changes(0, wait_ms=60_000)
+        assert [entry.path for entry in found.entries] == ["/a"]
+        heard_s.append(c.scheduler.now_s)
+
+    async def write() -> None:
+        await writer.clock.sleep(at_ms)
+        await put(c.store.of(writer), "/a", b"1")
+
+    reader, writer = c.process("reader"), c.process("writer")
+    reader.spawn(read())
+    writer.spawn(write())
+    c.scheduler.run_until(61)
+    assert heard_s
+    assert heard_s[0] < 1
+
+
 def test_a_process_that_dies_in_a_call_may_have_written() -> None:
     written = set()
     for seed in range(20):

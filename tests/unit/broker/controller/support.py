@@ -17,7 +17,13 @@ from oncelog.metadata.store import Changes, Check, Stored, StoreFailure, Write
 from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.disk import StorageFailure
 
-REGISTRATION = BrokerRegistered(1, frozenset({"d"}), {}, {}, {"min.insync.replicas": "1"})
+
+def registration(broker_id: int) -> BrokerRegistered:
+    """A broker without logs."""
+    return BrokerRegistered(broker_id, frozenset({"d"}), {}, {}, {"min.insync.replicas": "1"})
+
+
+REGISTRATION = registration(1)
 
 
 class HandClock(SystemClock):
@@ -73,8 +79,9 @@ class TroubledStore(MemoryStore):
 class Shell:
     """A shell with its feed; `gate` holds up what is made in the folders."""
 
-    def __init__(self, store: MemoryStore) -> None:
+    def __init__(self, store: MemoryStore, broker_id: int = 1) -> None:
         self.store = store
+        self.broker_id = broker_id
         self.deltas: list[ImageDelta] = []
         self.served: dict[str, int] = {}
         """How many partitions of a topic have their folders; of others none."""
@@ -84,7 +91,7 @@ class Shell:
         self.gate.set()
         rng = random.Random(1)
         self.clock = HandClock()
-        self.feed = MetadataFeed(store, 1, self._apply, self.clock, rng)
+        self.feed = MetadataFeed(store, broker_id, self._apply, self.clock, rng)
         self.controller = ControllerShell(BrokerConfig({}), store, self.feed, rng)
 
     async def _apply(self, delta: ImageDelta) -> FolderTask | None:
@@ -103,12 +110,12 @@ class Shell:
         return unmade
 
 
-async def started(store: MemoryStore | None = None) -> Shell:
+async def started(store: MemoryStore | None = None, broker_id: int = 1) -> Shell:
     """A shell whose broker is registered and announced."""
-    shell = Shell(store or TroubledStore())
+    shell = Shell(store or TroubledStore(), broker_id)
     await shell.feed.load("c")
-    await shell.controller.start(REGISTRATION)
+    await shell.controller.start(registration(broker_id))
     await shell.feed.start(())
-    shell.feed.announce(BrokerImage(1, "h", 9092))
+    shell.feed.announce(BrokerImage(broker_id, "h", 9091 + broker_id))
     await shell.feed.follow_known()
     return shell

@@ -1,0 +1,93 @@
+"""Two simulated brokers of one store, through the interface that scenarios and checkers use."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
+from oncelog.simulation.cluster import ClusterControl
+from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.draw_brokers import SPREAD_TOPIC
+from oncelog.simulation.history import BrokerDied, Watermarks
+from oncelog.simulation.plan import Plan
+from oncelog.simulation.roles import ROLES
+from oncelog.simulation.run import SimulationRun, execute, undisturbed
+
+S0, S1 = TopicPartition(SPREAD_TOPIC, 0), TopicPartition(SPREAD_TOPIC, 1)
+
+
+def begun() -> SimulationRun:
+    """A run of two brokers that has begun, and has no clients or faults."""
+    plan = draw_plan(1, "calm", brokers=2)
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    return run
+
+
+def test_each_broker_leads_what_both_name() -> None:
+    run = begun()
+    with undisturbed(run.world):
+        cluster: ClusterControl = run.cluster
+        assert {cluster.leader_of(S0), cluster.leader_of(S1)} == {0, 1}
+        assert cluster.leader_of(TopicPartition("source", 0)) == 0
+        assert cluster.coordinator_of(TRANSACTION_STATE_TOPIC, "any") == 0
+        assert cluster.coordinator_of(CONSUMER_OFFSETS_TOPIC, "any") == 0
+        assert cluster.leader_of(TopicPartition("nothing", 0)) is None
+        assert list(cluster.report()) == []
+
+
+def test_what_only_one_broker_has_heard_is_reported() -> None:
+    run = begun()
+    with undisturbed(run.world):
+        node = run.world.nodes[1]
+        assert node.broker is not None
+        node.broker.feed.image = node.broker.image.copy(brokers=())
+        assert [text.split(" is ")[0] for text in run.cluster.report()] == ["brokers"]
+
+
+@pytest.mark.parametrize("kind", ["stop", "kill", "power"])
+def test_a_broker_restarts_while_the_other_goes_on(kind: str) -> None:
+    run = begun()
+    with undisturbed(run.world):
+        world, cluster = run.world, run.cluster
+        led_by_second = next(each for each in (S0, S1) if cluster.leader_of(each) == 1)
+        cluster.restart(1, kind)
+        assert world.run_until(lambda: not world.nodes[1].is_serving, 5.0)
+        assert cluster.leader_of(led_by_second) is None
+        assert world.run_until(lambda: world.nodes[1].is_serving, 10.0)
+        assert cluster.leader_of(led_by_second) == 1
+        assert [(e.who, e.cause) for e in world.history.of(BrokerDied)] == [("broker-1", kind)]
+
+
+def test_a_broker_that_is_paused_or_killed_is_the_one_that_is_named() -> None:
+    run = begun()
+    with undisturbed(run.world):
+        world, cluster = run.world, run.cluster
+        cluster.pause(1, 2.0)
+        frozen = [node.process is not None and node.process.frozen for node in world.nodes]
+        assert frozen == [False, True]
+        world.scheduler.run_until(world.now_s + 2.1)
+        assert world.nodes[1].living is not None
+        assert not world.nodes[1].living.frozen
+        cluster.kill(0)
+        assert [node.living is None for node in world.nodes] == [True, False]
+
+
+def drawn(seed: int) -> Plan:
+    return draw_plan(seed, "calm", 3.0, brokers=2)
+
+
+def test_a_run_of_two_brokers_uses_the_topics_of_both() -> None:
+    plan = next(
+        plan
+        for plan in map(drawn, range(50))
+        if {"idempotent", "peer-producer", "consume"} <= {client.role for client in plan.clients}
+    )
+    result = execute(plan, ROLES)
+    assert [str(each) for each in result.anomalies if not each.allowed] == []
+    ends: dict[str, int] = {}
+    for look in result.history.of(Watermarks):
+        if look.topic_partition.topic == SPREAD_TOPIC:
+            ends[look.who] = max(ends.get(look.who, 0), look.log_end_offset)
+    assert ends.keys() == {"broker-0", "broker-1"}
+    assert all(ends.values())
