@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from oncelog.controller.image import ImageDelta
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.simulation.cluster import ClusterControl
 from oncelog.simulation.draw import draw_plan
@@ -41,7 +42,7 @@ def test_what_only_one_broker_has_heard_is_reported() -> None:
     with undisturbed(run.world):
         node = run.world.nodes[1]
         assert node.broker is not None
-        node.broker.feed.image = node.broker.image.copy(brokers=())
+        node.broker.feed.image = node.broker.image.after(ImageDelta(), brokers={})
         assert [text.split(" is ")[0] for text in run.cluster.report()] == ["brokers"]
 
 

@@ -227,8 +227,9 @@ def _smaller(wanted: str, finding: RunFinding, plan: Plan, minimise: bool) -> Pl
 def _print_campaign(campaign: Campaign) -> None:
     print_ = console().print
     print_(
-        f"{campaign.run_count} runs, {campaign.event_count} events, {campaign.simulated_s:.0f} s of"
-        f" virtual time, {campaign.runs_per_minute:.0f} runs per minute;"
+        f"{campaign.run_count} runs, {campaign.two_brokers_count} of two brokers,"
+        f" {campaign.event_count} events, {campaign.simulated_s:.0f} s of virtual time,"
+        f" {campaign.runs_per_minute:.0f} runs per minute;"
         f" {campaign.allowed_count} losses that the settings allow"
     )
     for (name, issue), run_count in sorted(campaign.known.items()):
@@ -240,6 +241,7 @@ def _print_campaign(campaign: Campaign) -> None:
 def _facts(campaign: Campaign) -> dict[str, object]:
     return {
         "runs": campaign.run_count,
+        "runs_of_two_brokers": campaign.two_brokers_count,
         "runs_per_minute": round(campaign.runs_per_minute, 1),
         "simulated_s": round(campaign.simulated_s, 1),
         "events": campaign.event_count,
@@ -255,10 +257,14 @@ def _facts(campaign: Campaign) -> dict[str, object]:
 
 def _page(result: RunResult) -> str:
     plan = result.plan
-    title = f"seed {plan.seed}, {plan.profile}"
+    title = f"seed {plan.seed}, {plan.profile}{_brokers(plan)}"
     return write_timeline(
         result.history, result.final, result.anomalies, title, replay_command(plan)
     )
+
+
+def _brokers(plan: Plan) -> str:
+    return f", {plan.brokers} brokers" if plan.brokers > 1 else ""
 
 
 def _print_run(result: RunResult, findings: Sequence[RunFinding]) -> None:
@@ -266,7 +272,8 @@ def _print_run(result: RunResult, findings: Sequence[RunFinding]) -> None:
     plan = result.plan
     ratio = result.simulated_s / max(result.real_s, 1e-9)
     print_(
-        f"seed {plan.seed}, {plan.profile}: {len(plan.clients)} clients, {len(plan.faults)} faults,"
+        f"seed {plan.seed}, {plan.profile}{_brokers(plan)}: {len(plan.clients)} clients,"
+        f" {len(plan.faults)} faults,"
         f" {len(result.history)} events in {result.simulated_s:.1f} s of virtual time"
         f" ({ratio:.0f} to 1)"
     )

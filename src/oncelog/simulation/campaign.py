@@ -63,6 +63,7 @@ class Summary:
     coverage: str
     reached: frozenset[str] = frozenset()
     """See `oncelog.simulation.reach`."""
+    brokers: int = 1
 
     @property
     def failed(self) -> bool:
@@ -119,6 +120,7 @@ def run_plan(plan: Plan) -> Summary:
         judge_run(result),
         result.coverage.to_json(),
         result.reached,
+        plan.brokers,
     )
 
 
@@ -164,6 +166,8 @@ class Campaign:
     event_count: int = 0
     allowed_count: int = 0
     profiles: Counter[str] = field(default_factory=Counter)
+    two_brokers_count: int = 0
+    """How many of the runs had two brokers."""
     unknown: dict[str, tuple[int, RunFinding]] = field(default_factory=dict)
     """Signature -> (the first seed that shows it, the finding)."""
     known: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -179,6 +183,7 @@ class Campaign:
         self.event_count += summary.event_count
         self.allowed_count += summary.allowed_count
         self.profiles[summary.profile] += 1
+        self.two_brokers_count += summary.brokers > 1
         self.coverage.merge(Coverage.from_json(summary.coverage))
         if summary.failed:
             self.failed_seeds.append(summary.seed)
