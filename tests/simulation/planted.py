@@ -91,7 +91,6 @@ class Search:
     runs: dict[int, int | None]
     tried: Counter[int] = field(default_factory=Counter)
     fired: Counter[str] = field(default_factory=Counter)
-    seeds: list[int] = field(default_factory=list)
     other: Counter[str] = field(default_factory=Counter)
     seconds: float = 0.0
     problem: str = ""
@@ -290,7 +289,6 @@ def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:
         found.other.update({f"{kind}: {what}" for kind, what in fired})
         return False
     found.runs[start] = found.tried[start]
-    found.seeds.append(seed)
     found.fired.update({kind for kind, _ in new})
     return True
 
