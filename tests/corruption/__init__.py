@@ -1,4 +1,4 @@
-"""What damage to any file of a data folder does: a matrix of all kinds, and random mutations.
+"""What damage to any file of a log directory does: a matrix of all kinds, and random mutations.
 
 `reader` reads all that a broker serves, `judge` holds that against what the folder held, `matrix`
 makes the table in docs/durability.md, `campaign` mutates thousands of files.

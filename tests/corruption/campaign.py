@@ -1,4 +1,4 @@
-"""Thousands of mutated files: any file of a data folder, changed in any way, then judged.
+"""Thousands of mutated files: any file of a log directory, changed in any way, then judged.
 
 ``python -m tests.corruption.campaign --count 20000 --seed N --evidence`` writes its row of
 docs/evidence.md as it goes and when it is interrupted. Each mutation follows from the seed and its

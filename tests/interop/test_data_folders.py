@@ -1,4 +1,4 @@
-"""Outside judges of whole data folders.
+"""Outside judges of whole log directories.
 
 Apache's DumpLogSegments reads every kind of file that we leave, indexes against logs, after rolls,
 DeleteRecords, retention, recovery, repair and compaction. Apache Kafka started on our folders

@@ -58,7 +58,7 @@ def settle_two_members(bootstrap_servers: str) -> None:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The data folder of a broker that was stopped after transactions and offset commits."""
+    """The log directory of a broker that was stopped after transactions and offset commits."""
     try:
         jars()
     except PeerUnavailable as reason:
@@ -94,7 +94,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def first(folder: Path, pattern: str) -> Path:
-    """The first non-empty file of the data folder that matches."""
+    """The first non-empty file of the log directory that matches."""
     return next(path for path in sorted(folder.glob(pattern)) if path.stat().st_size)
 
 

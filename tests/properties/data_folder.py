@@ -1,4 +1,4 @@
-"""A data folder with two partitions on a simulated machine, which can lose and damage anything."""
+"""A log directory with two partitions on a simulated machine, which can lose or damage anything."""
 
 import random
 import re

@@ -1,7 +1,7 @@
 """Whatever is done to a log, and whatever happens to its machine, it holds what it has to (INV-9).
 
-Two partitions of one data folder on a simulated disk, one of them compacted, beside a model that is
-a list of batches. `python -m tests.properties` tries many more examples, and makes what it finds
+Two partitions of one log directory on a simulated disk, one of them compacted, beside a model that
+is a list of batches. `python -m tests.properties` tries many more examples, and makes what it finds
 smaller.
 """
 

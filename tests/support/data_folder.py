@@ -1,4 +1,4 @@
-"""A small data folder that has everything: what tools, the corruption matrix and mutations work on.
+"""A small log directory that has everything: tools, the corruption matrix and mutations use it.
 
 Several small segments per partition, transactions that committed and aborted, an open one, offsets
 of a group, deleted records, and topics without transactions. It is made by a real broker once and

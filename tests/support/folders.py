@@ -1,4 +1,4 @@
-"""Data folders opened without a broker."""
+"""Log directories opened without a broker."""
 
 from __future__ import annotations
 

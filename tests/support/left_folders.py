@@ -1,4 +1,4 @@
-"""Compares every data folder that a broker's process leaves with what its logs imply.
+"""Compares every log directory that a broker's process leaves with what its logs imply.
 
 Brokers of the end-to-end tests and the soak call it at each stop and each kill, see
 `oncelog.simulation.oracle`. It reads files only. Partitions of many bytes are left out: it is
@@ -16,7 +16,7 @@ BYTES_MAX = 1 << 18
 
 
 def disagreements_in(data: Path, *, was_closed: bool) -> list[str]:
-    """What the files of a data folder say that its logs do not imply; `was_closed`: in order."""
+    """What the files of a log directory say that its logs do not imply; `was_closed`: in order."""
     found: list[str] = []
     for path in sorted(data.glob("*-*/")):
         if not path.name.rpartition("-")[2].isdecimal():

@@ -1,4 +1,4 @@
-"""Runs `oncelog log verify` on the data folders that tests leave after a clean stop."""
+"""Runs `oncelog log verify` on the log directories that tests leave after a clean stop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["faults"]
 
 
 def faults(root: Path) -> list[Finding]:
-    """What is wrong in the data folders below `root` that a broker closed.
+    """What is wrong in the log directories below `root` that a broker closed.
 
     Folders within one called `damaged` are not looked at.
     """

@@ -38,7 +38,7 @@ CLIENT = "c0"
 
 
 class Stage:
-    """One data folder, the broker's lives on it and what its client saw."""
+    """One log directory, the broker's lives on it and what its client saw."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -119,7 +119,7 @@ async def live_through(folder: Path, life: Life, moment: int) -> tuple[bool, lis
 
 
 async def prepare(folder: Path) -> None:
-    """A data folder with the topic in it."""
+    """A log directory with the topic in it."""
     stage = Stage(folder)
     await stage.start()
     await make_topic(stage.context("setup", LIVES[0]))

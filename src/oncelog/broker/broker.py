@@ -141,7 +141,7 @@ class Broker:
 
         On failure what was started is stopped again.
 
-        Raises `FolderInUse` and `StorageFailure` for a data folder, `AddressUnavailable` for the
+        Raises `FolderInUse` and `StorageFailure` for a log directory, `AddressUnavailable` for the
         address.
         """
         async with self._exits as exits:
@@ -160,7 +160,7 @@ class Broker:
             log.info("stopped in %.1f s, the logs are closed cleanly", watch() - begun_s)
 
     async def _start_storage(self, exits: AsyncExitStack) -> None:
-        """The data folders and the metadata, as the last run left them."""
+        """The log directories and the metadata, as the last run left them."""
         if self._own_disk is not None:
             exits.callback(self._own_disk.close)
         self.logs = await self.disk.run(self._take_folders)
@@ -199,7 +199,7 @@ class Broker:
             self.logs.missing = missing = frozenset()
         for directory_id in sorted(missing):
             log.error(
-                "the data folder with directory.id=%s is not in log.dirs: %d partitions are off "
+                "the log directory with directory.id=%s is not in log.dirs: %d partitions are off "
                 "line until it is, or their topics are deleted",
                 directory_id,
                 len(absent),
@@ -419,7 +419,7 @@ class Broker:
         if self.stopped_because is not None:
             return
         if isinstance(error, StorageFailure):
-            log.critical("stopping, as no data folder is left: %s", error)
+            log.critical("stopping, as no log directory is left: %s", error)
         else:
             log.critical("stopping: %s", error, exc_info=error)
         self.stopped_because = error
@@ -427,7 +427,7 @@ class Broker:
         self._stop_requested.set()
 
     def kill(self) -> None:
-        """Have `stop` leave the data folders as the death of this process would.
+        """Have `stop` leave the log directories as the death of this process would.
 
         Connections are cut, what was not answered is not answered any more.
         """

@@ -38,7 +38,7 @@ _FOLDER_COLUMNS = (
 
 @click.group("brokers", cls=ToolGroup)
 def command() -> None:
-    """List brokers, and show what their data folders hold."""
+    """List brokers, and show what their log directories hold."""
 
 
 @command.command("list")
@@ -73,7 +73,7 @@ def list_command(servers: str, as_json: bool) -> None:
 @connection_options
 @json_option()
 def describe_command(node_ids: tuple[int, ...], servers: str, as_json: bool) -> None:
-    """Show the data folders of these brokers, or of all."""
+    """Show the log directories of these brokers, or of all."""
 
     async def work() -> list[tuple[Cell, ...]]:
         async with administrator(servers, "brokers") as admin:
@@ -100,7 +100,7 @@ def describe_command(node_ids: tuple[int, ...], servers: str, as_json: bool) -> 
 
 
 async def _folders(admin: Admin, node_id: int) -> list[DataFolder] | None:
-    """Return the data folders; None if the broker does not report them."""
+    """Return the log directories; None if the broker does not report them."""
     from oncelog.client import ClientError
 
     try:

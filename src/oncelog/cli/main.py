@@ -13,7 +13,7 @@ __all__ = ["main"]
 COMMANDS: Final = {
     "serve": ("oncelog.cli.serve", "Run a broker."),
     "topics": ("oncelog.cli.topics", "List, create, describe, alter and delete topics."),
-    "brokers": ("oncelog.cli.brokers", "List brokers, and show what their data folders hold."),
+    "brokers": ("oncelog.cli.brokers", "List brokers, and show what their log directories hold."),
     "configs": (
         "oncelog.cli.configs",
         "Describe and alter settings of topics, brokers and groups.",
@@ -30,7 +30,7 @@ COMMANDS: Final = {
     "perf": ("oncelog.cli.perf", "Measure how fast a cluster is."),
     "doctor": ("oncelog.cli.doctor", "Say what is installed, and try a cluster out."),
     "completion": ("oncelog.cli.completion", "Have the shell complete commands and topics."),
-    "log": ("oncelog.cli.log.entry", "Look into a data folder without a broker."),
+    "log": ("oncelog.cli.log.entry", "Look into a log directory without a broker."),
     "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),
     "demo": (
         "oncelog.cli.demo.entry",

@@ -52,7 +52,7 @@ _LOCAL_HOSTS = frozenset({"127.0.0.1", "::1", "localhost"})
 
 @click.command("serve", cls=ToolCommand)
 @click.option("--config", "config_file", metavar="FILE", help="A Kafka-style .properties file.")
-@click.option("--data-dir", metavar="DIR[,DIR]...", help="The data folders (log.dirs).")
+@click.option("--data-dir", metavar="DIR[,DIR]...", help="The log directories (log.dirs).")
 @click.option("--listen", metavar="HOST:PORT", help="Where to listen; port 0 takes any free port.")
 @click.option(
     "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable."

@@ -381,7 +381,7 @@ class Admin(AsyncHints, role=Role.ADMIN):
         )
 
     async def describe_data_folders(self, node_id: int) -> list[DataFolder]:
-        """Return the data folders of a broker, with the bytes of every partition in them."""
+        """Return the log directories of a broker, with the bytes of every partition in them."""
         return await self._retrying(partial(describe_data_folders, self._cluster, node_id))
 
     async def delete_records(

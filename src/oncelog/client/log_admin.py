@@ -16,7 +16,7 @@ __all__ = ["delete_records", "describe_data_folders"]
 
 
 async def describe_data_folders(cluster: Cluster, node_id: int) -> list[DataFolder]:
-    """The data folders of one broker, with the size of every partition in them."""
+    """The log directories of one broker, with the size of every partition in them."""
     if node_id not in cluster.metadata.nodes:
         await cluster.refresh([])
     response: folders_api.DescribeLogDirsResponse = await cluster.request_node(

@@ -312,7 +312,7 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class DataFolder:
-    """A data folder of a broker, with the bytes of each partition's log.
+    """A log directory of a broker, with the bytes of each partition's log.
 
     `error` is not `none` for one that is off line. `total_bytes` and `usable_bytes` of its volume
     are None from brokers that do not tell (DescribeLogDirs before v4).

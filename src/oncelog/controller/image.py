@@ -49,7 +49,7 @@ class PartitionImage:
     isr: tuple[int, ...]
     replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
-    """Brokers whose data folder with this partition is off line."""
+    """Brokers whose log directory with this partition is off line."""
 
 
 @dataclass(frozen=True, slots=True)

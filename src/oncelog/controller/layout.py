@@ -17,7 +17,7 @@ are below ``/oncelog``.
 - ``/oncelog/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that
   may still have a folder of it: such a folder is removed, not kept aside as a stray (D14).
 - ``/oncelog/configs``: the configs that are the cluster's, as `min.insync.replicas`.
-- ``/oncelog/directories/<broker>``: the directory ids of the data folders that hold its partitions.
+- ``/oncelog/directories/<broker>``: the ids of the log directories that hold its partitions.
 - ``/oncelog/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded,
   for it may hold anything.
 - ``/oncelog/features``: the chosen levels of features.

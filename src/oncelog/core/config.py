@@ -227,7 +227,7 @@ class BrokerConfig:
 
     @property
     def data_dirs(self) -> tuple[str, ...]:
-        """The data folders (`log.dirs`, else `log.dir`).
+        """The log directories (`log.dirs`, else `log.dir`).
 
         One of them holds the metadata too, where `oncelog.metadata.file` does not say otherwise.
         """

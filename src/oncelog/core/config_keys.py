@@ -115,9 +115,9 @@ _BROKER: Final = (
     Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; only PLAINTEXT is served."),
     Definition("controller.listener.names", _LIST, (), "Names of listeners that are a controller's, and are left out here."),
     Definition("process.roles", _LIST, ("broker",), "The roles of a KRaft server; broker must be among them.", _each_of("broker", "controller")),
-    Definition("log.dir", _LIST, ("oncelog-data",), "The data folder, when log.dirs is not set. Kafka's default is in /tmp."),
-    Definition("log.dirs", _LIST, None, "The data folders, separated by commas."),
-    Definition("oncelog.metadata.file", _STRING, None, "The metadata's SQLite file, in a folder that exists, of this broker alone; unset: metadata.sqlite in the data folder that has one, else in the first. Kafka has no such key."),
+    Definition("log.dir", _LIST, ("oncelog-data",), "The log directory, when log.dirs is not set. Kafka's default is in /tmp."),
+    Definition("log.dirs", _LIST, None, "The log directories, separated by commas."),
+    Definition("oncelog.metadata.file", _STRING, None, "The metadata's SQLite file, in a folder that exists, of this broker alone; unset: metadata.sqlite in the log directory that has one, else in the first. Kafka has no such key."),
     # --- connections
     Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),

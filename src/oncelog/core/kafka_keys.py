@@ -117,7 +117,7 @@ EXPLAINED: Final = {
     },
     "zookeeper.connect": (
         "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
-        "data folder; topics that are registered in that ZooKeeper are not taken over"
+        "log directory; topics that are registered in that ZooKeeper are not taken over"
     ),
 }
 """Keys without effect that are logged with an explanation, because users may rely on them."""
@@ -153,7 +153,7 @@ REFUSED: Final = (
     ("max.connections.per.ip.overrides", _RATES),
     ("queued.max.request.bytes", _RATES),
     ("max.decompressed.message.bytes", _RATES),
-    ("cordoned.log.dirs", "new partitions go to every data folder"),
+    ("cordoned.log.dirs", "new partitions go to every log directory"),
     ("transaction.two.phase.commit.enable", "there are no two-phase commits (KIP-939)"),
     ("unstable.", "versions that are not released are not spoken"),
     (

@@ -414,7 +414,7 @@ MACHINE_IMPORT_PAUSE_MS = 10
 """Pause between two parts of that import, in which requests are handled."""
 
 MOVE_READ_BYTES = 1024 * 1024
-"""Bytes of a log that are copied at a time into another data folder."""
+"""Bytes of a log that are copied at a time into another log directory."""
 
 MOVE_STEP_BYTES = 16 * 1024 * 1024
 """Bytes copied before the executor's thread is given back, and again for the last step, during

@@ -455,7 +455,7 @@ class SystemDisk:
         except BlockingIOError as error:
             os.close(descriptor)
             folder = os.path.dirname(path) or "."
-            raise FolderInUse(f"the data folder {folder} is in use by another broker") from error
+            raise FolderInUse(f"the log directory {folder} is in use by another broker") from error
         except OSError as error:
             os.close(descriptor)
             raise StorageFailure("lock", path, error) from error

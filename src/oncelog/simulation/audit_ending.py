@@ -2,7 +2,7 @@
 
 `described` is what a stop in order and a start must not change. `late` is asked after a week in
 which the machine was suspended: everything that expires has to be gone by then, and the small files
-of the data folder say what the logs do.
+of the log directory say what the logs do.
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class CrashPlace(Enum):
     COMPLETE_WRITE = "broker dies inside the write of COMPLETE"
     COMPLETE_UNANSWERED = "broker dies between the append of COMPLETE and its reply"
     OFFSETS_WRITE = "broker dies inside a write to __consumer_offsets"
-    # The watch: the state of the data folder.
+    # The watch: the state of the log directory.
     UNSYNCED_APPEND = "power is lost between an append and its fsync"
     IN_FSYNC = "broker dies inside an fsync"
     ROLL_BEFORE_SEGMENT = "broker dies between sealing a segment and creating the next"

@@ -255,7 +255,7 @@ class ProcessDisk(DeviceAccess):
         lock = self.device.lock(file, self.process)
         if lock is None:
             folder = os.path.dirname(path) or "."
-            raise FolderInUse(f"the data folder {folder} is in use by another broker")
+            raise FolderInUse(f"the log directory {folder} is in use by another broker")
         return lock
 
     # --- whole files

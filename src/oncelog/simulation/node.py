@@ -81,7 +81,7 @@ class BrokerNode:
         return self.broker is not None and self.living is not None
 
     def _install(self) -> None:
-        """Create the data folder and make its name durable, as an installation does."""
+        """Create the log directory and make its name durable, as an installation does."""
         installer = self.world.new_process(f"installer of {self.name}", self.host)
         disk = self.disk.of(installer)
         disk.mkdir(DATA_DIR)

@@ -362,7 +362,7 @@ class WatchedDisk:
         return file
 
     def mkdir(self, path: str) -> None:
-        """Make a folder; a new one in a data folder is a partition's."""
+        """Make a folder; a new one in a log directory is a partition's."""
         is_new = self._watch.phase != "recovering" and not self._disk.exists(path)
         self._disk.mkdir(path)
         if is_new:

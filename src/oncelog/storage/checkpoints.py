@@ -1,4 +1,4 @@
-"""The small text files of a data folder, in Kafka's formats.
+"""The small text files of a log directory, in Kafka's formats.
 
 A checkpoint is a line with its version, a line with the count, and one line per entry. Parsing is
 strict: a file that does not parse to its end was torn by a loss of power, and its reader rebuilds

@@ -1,4 +1,4 @@
-"""Names of the files in a data folder and in a partition's.
+"""Names of the files in a log directory and in a partition's.
 
 They are Kafka's, so that its tools read ours (D5); those with `oncelog` in it and `.batches` are
 our own.

@@ -37,7 +37,7 @@ __all__ = [
 log = logging.getLogger(__name__)
 
 FORMAT_VERSION = 2
-"""2: compacted logs have gaps, and other data folders may hold more of the broker's partitions.
+"""2: compacted logs have gaps, and other log directories may hold more of the broker's partitions.
 
 A version that reads format 1 would cut a log at its first gap.
 """
@@ -148,13 +148,13 @@ def _check_new(disk: Disk, directory: str, *, has_meta: bool) -> None:
     held = _what_it_holds(disk, directory)
     if held is not None:
         raise FolderMismatch(
-            f"the folder {directory} holds {held} but no {FORMAT_NAME}: it is not a data folder "
+            f"the folder {directory} holds {held} but no {FORMAT_NAME}: it is not a log directory "
             "of Oncelog, or that file is lost"
         )
 
 
 def _what_it_holds(disk: Disk, directory: str, passed_over: str | None = None) -> str | None:
-    """Return the first name that only a used data folder contains; None if there is none.
+    """Return the first name that only a used log directory contains; None if there is none.
 
     Names that begin with `passed_over` do not count.
     """

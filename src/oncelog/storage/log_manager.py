@@ -16,7 +16,7 @@ from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.identity import FolderMismatch, Identity
 from oncelog.storage.log import PartitionLog
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.moves import drop_replaced, finish_move, moved_from, unfinished_moves
 
 __all__ = ["LogManager"]
@@ -34,7 +34,7 @@ class LogManager:
     def __init__(
         self,
         disk: Disk,
-        folders: Sequence[LogFolder],
+        folders: Sequence[LogDirectory],
         cluster_id: str | None = None,
         lost: Mapping[str, StorageFailure] | None = None,
     ) -> None:
@@ -54,17 +54,17 @@ class LogManager:
         No log is opened yet. A directory that cannot be read is off line while there are others.
         Raises `FolderInUse`, `FolderMismatch`, `StorageFailure`; then no existing file has changed.
         """
-        folders: list[LogFolder] = []
+        folders: list[LogDirectory] = []
         lost: dict[str, StorageFailure] = {}
         try:
             for directory in directories:
                 try:
-                    folders.append(LogFolder.take(disk, directory, node_id))
+                    folders.append(LogDirectory.take(disk, directory, node_id))
                 except StorageFailure as failure:
                     lost[directory] = failure
                     if len(lost) == len(directories):
                         raise
-                    log.error("the data folder %s is off line: %s", directory, failure)
+                    log.error("the log directory %s is off line: %s", directory, failure)
             _check_each_once(disk, folders)
             cluster_id = _common_cluster_id(folders)
             for folder in folders:
@@ -111,7 +111,7 @@ class LogManager:
             if not self.online:
                 raise
             if folder is not None:
-                log.error("the data folder %s is off line: %s", folder.directory, failure)
+                log.error("the log directory %s is off line: %s", folder.directory, failure)
 
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log, recovering those that were not closed cleanly. Blocking.
@@ -126,7 +126,7 @@ class LogManager:
     # ---- folders ----
 
     @property
-    def online(self) -> list[LogFolder]:
+    def online(self) -> list[LogDirectory]:
         """The folders that have not failed."""
         return [folder for folder in self.folders if folder.off_line is None]
 
@@ -156,7 +156,7 @@ class LogManager:
         """The ids of the folders that could be read."""
         return frozenset(folder.directory_id for folder in self.folders)
 
-    def take_off_line(self, failure: StorageFailure) -> LogFolder | None:
+    def take_off_line(self, failure: StorageFailure) -> LogDirectory | None:
         """Take the folder of a failure off line and return it; None if it already was.
 
         A failure whose path is in no folder may concern every folder.
@@ -172,7 +172,7 @@ class LogManager:
 
     # ---- logs ----
 
-    def folder_of(self, topic_partition: TopicPartition) -> LogFolder | None:
+    def folder_of(self, topic_partition: TopicPartition) -> LogDirectory | None:
         """The folder that holds the partition."""
         for folder in self.folders:
             if topic_partition in folder:
@@ -227,7 +227,7 @@ class LogManager:
     def _make(
         self, topic_partition: TopicPartition, topic_id: TopicId, config: LogConfig, now_ms: int
     ) -> PartitionLog:
-        refusal = StorageFailure("create", str(topic_partition), "no data folder is on line")
+        refusal = StorageFailure("create", str(topic_partition), "no log directory is on line")
         for folder in sorted(self.online, key=len):
             for other in self.online:
                 if other is not folder:
@@ -271,7 +271,7 @@ class LogManager:
     # ---- upkeep ----
 
     def sync_names(self) -> None:
-        """Make renames in the data folders survive a loss of power. Blocking."""
+        """Make renames in the log directories survive a loss of power. Blocking."""
         for folder in self.online:
             folder.sync_names()
 
@@ -300,7 +300,7 @@ class LogManager:
         """Return the high watermarks last written; empty when there are none."""
         found: dict[TopicPartition, int] = {}
         for folder in self.online:
-            found |= folder.read_high_watermarks()
+            found |= folder.offsets.read_high_watermarks()
         return found
 
     def closing(self, shares_count: int) -> list[Callable[[], StorageFailure | None]]:
@@ -344,10 +344,10 @@ def _close_all(logs: Sequence[PartitionLog]) -> StorageFailure | None:
     return first
 
 
-def _check_each_once(disk: Disk, folders: Sequence[LogFolder]) -> None:
+def _check_each_once(disk: Disk, folders: Sequence[LogDirectory]) -> None:
     """Two folders must not be copies of each other, nor hold the same partition."""
     by_id: dict[str, str] = {}
-    by_partition: dict[TopicPartition, LogFolder] = {}
+    by_partition: dict[TopicPartition, LogDirectory] = {}
     for folder in folders:
         if folder.identity is not None:
             other = by_id.setdefault(folder.identity.directory_id, folder.directory)
@@ -366,14 +366,16 @@ def _check_each_once(disk: Disk, folders: Sequence[LogFolder]) -> None:
             )
 
 
-def _replaces(disk: Disk, one: LogFolder, other: LogFolder, partition: TopicPartition) -> bool:
+def _replaces(
+    disk: Disk, one: LogDirectory, other: LogDirectory, partition: TopicPartition
+) -> bool:
     """Whether exactly one of the two is noted to have replaced the other."""
     here = moved_from(disk, one, partition) == other.directory_id
     there = moved_from(disk, other, partition) == one.directory_id
     return here != there
 
 
-def _common_cluster_id(folders: Sequence[LogFolder]) -> str | None:
+def _common_cluster_id(folders: Sequence[LogDirectory]) -> str | None:
     known = [(folder.identity, folder.directory) for folder in folders]
     owned = [(found.cluster_id, directory) for found, directory in known if found is not None]
     for cluster_id, directory in owned:

@@ -41,7 +41,7 @@ from oncelog.storage.folder_names import (
     suffixed_name,
 )
 from oncelog.storage.log import PartitionLog
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.producer_state import Origin
 from oncelog.storage.results import OffsetOutOfRange
 
@@ -57,8 +57,8 @@ class LogMove:
         self,
         disk: Disk,
         held: PartitionLog,
-        source: LogFolder,
-        target: LogFolder,
+        source: LogDirectory,
+        target: LogDirectory,
         topic_id: TopicId,
         now_ms: int,
     ) -> None:
@@ -218,7 +218,7 @@ class LogMove:
                 )
 
 
-def unfinished_moves(disk: Disk, folder: LogFolder) -> list[str]:
+def unfinished_moves(disk: Disk, folder: LogDirectory) -> list[str]:
     """Return the names of the copies in a log directory. Blocking."""
     found = ((name, parse_suffixed_name(name)) for name in disk.list(folder.directory))
     return [
@@ -230,7 +230,9 @@ def unfinished_moves(disk: Disk, folder: LogFolder) -> list[str]:
     ]
 
 
-def finish_move(disk: Disk, folder: LogFolder, name: str, folders: Sequence[LogFolder]) -> None:
+def finish_move(
+    disk: Disk, folder: LogDirectory, name: str, folders: Sequence[LogDirectory]
+) -> None:
     """Finish or undo a move that left the copy `name`, before any log is opened. Blocking.
 
     `folders` are those on line. A copy is removed only where they have the log that it is of (D14).
@@ -251,7 +253,7 @@ def finish_move(disk: Disk, folder: LogFolder, name: str, folders: Sequence[LogF
         log.error("%s is a copy of another log than the one of %s; it is kept", path, partition)
     elif source is None:
         log.error(
-            "%s is a complete copy, but the data folder %s that may have its log is off line: it "
+            "%s is a complete copy, but the log directory %s that may have its log is off line: it "
             "is kept, and used once that folder is back without the log. If it is lost for good, "
             "stop the broker and rename the copy to %s",
             path,
@@ -268,7 +270,7 @@ def finish_move(disk: Disk, folder: LogFolder, name: str, folders: Sequence[LogF
         log.warning("finished the move of %s to %s", partition, folder.directory)
 
 
-def drop_replaced(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) -> None:
+def drop_replaced(disk: Disk, folders: Sequence[LogDirectory], *, has_all: bool) -> None:
     """Delete logs that another log's note names as replaced by it. Blocking."""
     for partition in _held_twice(folders):
         for folder in folders:
@@ -279,7 +281,7 @@ def drop_replaced(disk: Disk, folders: Sequence[LogFolder], *, has_all: bool) ->
                     disk.remove(f"{folder.path_of(partition)}/{MOVE_NOTE_NAME}")
 
 
-def moved_from(disk: Disk, folder: LogFolder, partition: TopicPartition) -> str | None:
+def moved_from(disk: Disk, folder: LogDirectory, partition: TopicPartition) -> str | None:
     """Return the directory id of the log that this one replaced, if a note names it."""
     if partition not in folder:
         return None
@@ -288,7 +290,7 @@ def moved_from(disk: Disk, folder: LogFolder, partition: TopicPartition) -> str 
 
 
 def _drop_old(
-    disk: Disk, folders: Sequence[LogFolder], partition: TopicPartition, old_id: str
+    disk: Disk, folders: Sequence[LogDirectory], partition: TopicPartition, old_id: str
 ) -> None:
     for folder in folders:
         if folder.directory_id == old_id and partition in folder:
@@ -297,7 +299,7 @@ def _drop_old(
             disk.remove_tree(doomed)
 
 
-def _is_covered(disk: Disk, path: str, source: LogFolder, partition: TopicPartition) -> bool:
+def _is_covered(disk: Disk, path: str, source: LogDirectory, partition: TopicPartition) -> bool:
     """Whether the source has the copy's log, and no log that began again without its records."""
     metadata = disk.read(f"{path}/{PARTITION_METADATA_NAME}")
     if source.topic_id(partition) not in (None, parse_partition_metadata(metadata)):
@@ -330,7 +332,7 @@ def _remove_copy(disk: Disk, path: str) -> None:
     disk.remove_tree(path)
 
 
-def _held_twice(folders: Sequence[LogFolder]) -> list[TopicPartition]:
+def _held_twice(folders: Sequence[LogDirectory]) -> list[TopicPartition]:
     seen: set[TopicPartition] = set()
     twice = []
     for folder in folders:

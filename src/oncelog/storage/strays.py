@@ -32,7 +32,7 @@ from oncelog.storage.files import (
 )
 from oncelog.storage.folder_names import STRAY_SUFFIX, parse_folder_name, parse_suffixed_name
 from oncelog.storage.identity import FolderMismatch
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 
 __all__ = ["Stray", "find_strays", "remove_stray", "restore_stray"]
 
@@ -65,7 +65,7 @@ def find_strays(disk: Disk, directory: str) -> list[Stray]:
     ]
 
 
-def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogFolder]) -> str | None:
+def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogDirectory]) -> str | None:
     """Restore a stray; return the new path of the folder that it replaced. Blocking.
 
     `folders` are all log directories of the broker, taken. The partition must be in one of them,
@@ -78,8 +78,9 @@ def restore_stray(disk: Disk, stray: Stray, folders: Sequence[LogFolder]) -> str
     if present is None:
         raise FolderMismatch(
             f"no folder {partition} is in {', '.join(folder.directory for folder in folders)}: "
-            f"name all data folders of the broker, or have it create the topic {partition.topic} "
-            f"with at least {partition.partition + 1} partitions first, and stop it"
+            "name all log directories of the broker, or have it create the topic "
+            f"{partition.topic} with at least {partition.partition + 1} partitions first, "
+            "and stop it"
         )
     topic_id = present.topic_id(partition)
     if topic_id is None:
@@ -136,7 +137,7 @@ def _log_bytes(disk: Disk, path: str) -> int:
 
 
 def _clear_name(
-    disk: Disk, folder: LogFolder, partition: TopicPartition, stray: Stray
+    disk: Disk, folder: LogDirectory, partition: TopicPartition, stray: Stray
 ) -> str | None:
     """Clear the partition's name."""
     if _log_bytes(disk, folder.path_of(partition)):

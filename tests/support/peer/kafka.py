@@ -130,7 +130,7 @@ class KafkaPeer(BrokerChild):
         self.settings = settings or {}
 
     def prepare(self) -> None:
-        """Write the configuration and format the data folder, as before a first start."""
+        """Write the configuration and format the log directory, as before a first start."""
         self.folder.mkdir(parents=True, exist_ok=True)
         controller_port = free_port()
         properties = {

@@ -129,7 +129,7 @@ def test_what_went_wrong_is_a_public_error_of_one_sentence(tmp_path: Path) -> No
     with EmbeddedBroker(tmp_path) as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         with (
-            pytest.raises(oncelog.FolderInUse, match=r"^the data folder .* is in use by another"),
+            pytest.raises(oncelog.FolderInUse, match=r"^the log directory .* is in use by another"),
             EmbeddedBroker(tmp_path),
         ):
             pass

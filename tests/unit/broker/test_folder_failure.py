@@ -1,4 +1,4 @@
-"""A data folder that fails takes only its partitions off line; the last one stops the broker."""
+"""A log directory that fails takes only its partitions off line; the last one stops the broker."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ async def test_the_last_folder_stops_the_broker_with_one_sentence(
             assert await b.produce(name) is STORAGE
         await until(lambda: b.broker.stopped_because is not None)
     (line,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
-    assert "stopping, as no data folder is left: cannot pwrite" in line.getMessage()
+    assert "stopping, as no log directory is left: cannot pwrite" in line.getMessage()
     assert line.exc_info is None
 
 

@@ -26,7 +26,7 @@ def test_zookeeper_is_explained() -> None:
     config = BrokerConfig({"zookeeper.connect": "zk:2181", "zookeeper.session.timeout.ms": "1"})
     assert config.warnings == [
         "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
-        "data folder; topics that are registered in that ZooKeeper are not taken over",
+        "log directory; topics that are registered in that ZooKeeper are not taken over",
         "1 setting has no effect on a lone broker: zookeeper.session.timeout.ms",
     ]
 

@@ -166,7 +166,7 @@ def test_a_lock_is_held_until_it_is_released_or_its_process_is_dead() -> None:
     machine = Machine()
     first = machine.disk
     lock = first.lock("/d.lock")
-    with pytest.raises(FolderInUse, match="the data folder / is in use by another broker"):
+    with pytest.raises(FolderInUse, match="the log directory / is in use by another broker"):
         first.lock("/d.lock")
     machine.process.freeze()
     _, second = machine.new_process()

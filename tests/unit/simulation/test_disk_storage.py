@@ -23,7 +23,7 @@ MOMENTS: list[Moment] = ["before", "after", "torn"]
 
 
 def new_machine() -> Machine:
-    """One with a data folder whose name survives."""
+    """One with a log directory whose name survives."""
     machine = Machine()
     machine.disk.mkdir("/data")
     machine.disk.sync_dir("/")

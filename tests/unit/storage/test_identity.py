@@ -1,4 +1,4 @@
-"""Whose a data folder is, and what is refused without a change."""
+"""Whose a log directory is, and what is refused without a change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data folders together: clean stops, partitions that come and go, and where they go."""
+"""Log directories together: clean stops, partitions that come and go, and where they go."""
 
 import shutil
 from pathlib import Path

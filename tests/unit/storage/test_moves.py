@@ -1,4 +1,4 @@
-"""A log moves between data folders: whole, and whatever the moment of a crash."""
+"""A log moves between log directories: whole, and whatever the moment of a crash."""
 
 from __future__ import annotations
 

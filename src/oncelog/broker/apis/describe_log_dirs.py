@@ -22,7 +22,7 @@ from oncelog.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -61,7 +61,7 @@ async def handle(
 
 
 def _topics(
-    context: Context, request: Request[DescribeLogDirsRequest], folder: LogFolder
+    context: Context, request: Request[DescribeLogDirsRequest], folder: LogDirectory
 ) -> tuple[DescribeLogDirsTopic, ...]:
     wanted = None
     if request.body.topics is not None:

@@ -3,7 +3,7 @@
 Filters by state and producer id, from version 1 on by duration (KIP-994), from version 2 on by a
 pattern of the id (KIP-1152), in RE2's syntax. The reply names unknown states. It waits for shards
 that are being loaded; after a limit it is COORDINATOR_LOAD_IN_PROGRESS. COORDINATOR_NOT_AVAILABLE
-while a shard of this broker's is missing, because its log is damaged or its data folder off line:
+while a shard of this broker's is missing, because its log is damaged or its log directory off line:
 tools take a transaction that no list names for a hanging one and abort it, and the missing shard
 may commit it elsewhere (INV-4). Kafka then lists the ids of the other shards.
 

@@ -27,7 +27,7 @@ async def find_cluster(
     if stored is None:
         if has_logs:
             raise FolderMismatch(
-                "the data folder has logs, but the metadata that names their topics is gone"
+                "the log directory has logs, but the metadata that names their topics is gone"
             )
         named = layout.encode_cluster_id(known_id or fresh_id)
         layout_format = layout.encode_number(layout.FORMAT)
@@ -44,6 +44,6 @@ async def find_cluster(
         raise StoreFailure(f"the metadata at {layout.CLUSTER_PATH} is damaged ({error})") from error
     if cluster_id is None or known_id not in (None, cluster_id):
         raise FolderMismatch(
-            f"the data folder belongs to cluster {known_id}, the metadata to {cluster_id}"
+            f"the log directory belongs to cluster {known_id}, the metadata to {cluster_id}"
         )
     return cluster_id

@@ -153,7 +153,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
     def has_shards_of(self, topic: TopicImage | None, broker_id: int) -> bool:
         """Whether there is a shard for each partition of the internal topic that is this broker's.
 
-        Those without a leader, as their data folder is off line, are: no other broker answers.
+        Those without a leader, as their log directory is off line, are: no other broker answers.
         """
         return topic is None or all(
             index in self._coordinators

@@ -264,7 +264,7 @@ PARTITION_METRICS: Final = (
         MetricType.GAUGE,
         "folders",
         "kafka.log:type=LogManager,name=OfflineLogDirectoryCount",
-        "Data folders that failed.",
+        "Log directories that failed.",
         lambda parts: one(len(parts.context.logs.off_line_directories)),
     ),
     Metric(
@@ -272,7 +272,7 @@ PARTITION_METRICS: Final = (
         MetricType.GAUGE,
         "0 or 1",
         "kafka.log:type=LogManager,name=LogDirectoryOffline,logDirectory=*",
-        "Whether the data folder failed.",
+        "Whether the log directory failed.",
         _folders,
         ("logDirectory",),
     ),

@@ -384,7 +384,7 @@ class PartitionManager:
         folder = self._logs.take_off_line(failure)
         if folder is None:
             return
-        log.error("the data folder %s is off line: %s", folder.directory, failure)
+        log.error("the log directory %s is off line: %s", folder.directory, failure)
         if not self._logs.online:
             if not self._failure.done():
                 self._failure.set_result(failure)

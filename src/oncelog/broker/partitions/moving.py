@@ -16,7 +16,7 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.log_manager import LogManager
 from oncelog.storage.moves import LogMove
 
@@ -36,14 +36,14 @@ class PartitionMover:
         tell_again: Callable[[str], Awaitable[None]],
     ) -> None:
         self.moves: dict[TopicPartition, LogMove] = {}
-        self._wanted: dict[TopicPartition, LogFolder] = {}
+        self._wanted: dict[TopicPartition, LogDirectory] = {}
         self._partitions = partitions
         self._logs = logs
         self._disk = disk
         self._tell_again = tell_again
         self._asked = asyncio.Event()
 
-    def ask(self, topic_partition: TopicPartition, target: LogFolder) -> None:
+    def ask(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
         """Request a move; an earlier request with another target is cancelled."""
         self._wanted.pop(topic_partition, None)
         if target is not self._logs.folder_of(topic_partition):
@@ -61,7 +61,7 @@ class PartitionMover:
                 if self._wanted.get(topic_partition) is target:
                     del self._wanted[topic_partition]
 
-    async def _move(self, topic_partition: TopicPartition, target: LogFolder) -> None:
+    async def _move(self, topic_partition: TopicPartition, target: LogDirectory) -> None:
         partition = self._partitions.get(*topic_partition)
         source = self._logs.folder_of(topic_partition)
         topic_id = self._logs.topic_id(topic_partition)

@@ -1,4 +1,4 @@
-"""Check a data folder: its own files, the metadata beside them, and every partition in it."""
+"""Check a log directory: its own files, the metadata beside them, and every partition in it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def is_in_use(folder: str) -> bool:
 
 
 class FolderCheck:
-    """Checks one data folder once."""
+    """Checks one log directory once."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder

@@ -1,8 +1,8 @@
-"""``oncelog log dump``: what a file, a partition's folder or a data folder holds.
+"""``oncelog log dump``: what a file, a partition's folder or a log directory holds.
 
 A `.log` file shows as batches; `__transaction_state` and `__consumer_offsets`, and any log under
-``--records`` or ``--key``, as records. A data folder shows its own files and a line per partition.
-Nothing is changed, and a broker may be running.
+``--records`` or ``--key``, as records. A log directory shows its own files and a line per
+partition. Nothing is changed, and a broker may be running.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _sheets(path: str, wanted: DumpOptions) -> Iterator[Sheet]:
             if kind_of(name) is not None:
                 yield _sheet(os.path.join(path, name), wanted)
         rows = (_folder_row(folder) for folder in partition_folders(path))
-        yield Sheet(path, "data folder", _FOLDER_COLUMNS, rows)
+        yield Sheet(path, "log directory", _FOLDER_COLUMNS, rows)
 
 
 def _sheet(path: str, wanted: DumpOptions) -> Sheet:

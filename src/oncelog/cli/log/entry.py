@@ -20,4 +20,4 @@ COMMANDS: Final = {
 
 @click.group("log", cls=LazyGroup, table=COMMANDS)
 def command() -> None:
-    """Look into a data folder, of Oncelog or of Apache Kafka."""
+    """Look into a log directory, of Oncelog or of Apache Kafka."""

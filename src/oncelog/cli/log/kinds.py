@@ -1,4 +1,4 @@
-"""Determines the kind of a file in a data folder, and the target of a path on the command line."""
+"""Determines the kind of a file in a log directory, and what a path on the command line names."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def segments_in(folder: str) -> list[int]:
 
 
 def partition_folders(folder: str) -> list[str]:
-    """Paths of the partitions' folders in a data folder, by topic and number."""
+    """Paths of the partitions' folders in a log directory, by topic and number."""
     found = []
     for name in os.listdir(folder):
         path = os.path.join(folder, name)
@@ -167,7 +167,7 @@ def look_at(path: str) -> NamedPath:
         if not os.path.isdir(path):
             if kind_of(path) is None:
                 raise Failure(
-                    f"{path} is no file of a data folder: the name should be one like "
+                    f"{path} is no file of a log directory: the name should be one like "
                     "00000000000000000000.log or recovery-point-offset-checkpoint"
                 )
             open(path, "rb").close()
@@ -178,7 +178,9 @@ def look_at(path: str) -> NamedPath:
             return NamedPath(path, is_file=False, is_partition=False)
     except OSError as error:
         raise unreadable(path, error) from None
-    raise Failure(f"{path} holds no partitions: name a data folder, a partition's folder or a file")
+    raise Failure(
+        f"{path} holds no partitions: name a log directory, a partition's folder or a file"
+    )
 
 
 def unreadable(path: str, error: OSError) -> Failure:

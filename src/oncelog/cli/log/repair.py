@@ -59,7 +59,7 @@ Row = tuple[str, str, str, str, str]
 def command(path: str, yes: bool, as_json: bool) -> None:
     """Mend what verify found; keeps a copy of everything.
 
-    PATH is a data folder, or the folder of one partition.
+    PATH is a log directory, or the folder of one partition.
     """
     target = look_at(path)
     if target.is_file:
@@ -118,7 +118,7 @@ def _is_live(folder: str) -> bool:
 
 
 def _own_files(path: str) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """Findings about the data folder's own files: (to set aside, not to be mended)."""
+    """Findings about the log directory's own files: (to set aside, not to be mended)."""
     torn, unmended = [], []
     for finding in FolderCheck(path).run_own():
         if finding.severity != ERROR:

@@ -19,7 +19,7 @@ from oncelog.cli.tool import Failure, ToolCommand, json_option
 from oncelog.core.errors import OncelogError
 from oncelog.runtime.disk import SystemDisk
 from oncelog.storage.folder_names import parse_suffixed_name
-from oncelog.storage.log_folder import LogFolder
+from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.strays import Stray, find_strays, remove_stray, restore_stray
 
 __all__ = ["command"]
@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Show strays, put them back, or remove them.
 
-    DIR is a data folder; to put strays back, name all data folders of the broker.
+    DIR is a log directory; to put strays back, name all log directories of the broker.
     """
     disk = SystemDisk()
     directories = [path.rstrip("/") or "/" for path in paths]
@@ -68,7 +68,7 @@ def command(
         disk.close()
 
 
-def _settle(disk: SystemDisk, action: str, stray: Stray, folders: list[LogFolder]) -> None:
+def _settle(disk: SystemDisk, action: str, stray: Stray, folders: list[LogDirectory]) -> None:
     if action == "remove":
         remove_stray(disk, stray)
         print_text(f"removed {stray.path}, {stray.size_bytes} bytes")
@@ -87,14 +87,14 @@ def _check_known(only: tuple[str, ...], strays: list[Stray]) -> None:
 
 
 @contextmanager
-def _taken(disk: SystemDisk, directories: list[str]) -> Iterator[list[LogFolder]]:
-    """The data folders, locked."""
-    folders: list[LogFolder] = []
+def _taken(disk: SystemDisk, directories: list[str]) -> Iterator[list[LogDirectory]]:
+    """The log directories, locked."""
+    folders: list[LogDirectory] = []
     try:
         for directory in directories:
             if not disk.is_dir(directory):
                 raise Failure(f"{directory} is not a folder")
-            folders.append(LogFolder.take(disk, directory, None))
+            folders.append(LogDirectory.take(disk, directory, None))
         yield folders
     finally:
         for folder in folders:

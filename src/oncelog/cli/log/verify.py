@@ -57,7 +57,7 @@ def command(path: str, as_json: bool) -> None:
 
 
 def verify_path(path: str) -> Iterator[Finding]:
-    """What is found in a data folder, a partition's folder, or about one file of a partition.
+    """What is found in a log directory, a partition's folder, or about one file of a partition.
 
     Raises OSError, and `Failure` for a path that is none of these.
     """

@@ -1,6 +1,6 @@
 """Reads and writes `cleaner-offset-checkpoint`: up to which offset each log is clean.
 
-Each data folder has one, in Kafka's format.
+Each log directory has one, in Kafka's format.
 
 It only saves work. A log that it does not name counts as dirty from its start.
 """
@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 def read_clean_offsets(
     disk: Disk, folders: Mapping[str, Collection[TopicPartition]]
 ) -> dict[TopicPartition, int]:
-    """First dirty offsets of the partitions that each data folder holds. Blocking.
+    """First dirty offsets of the partitions that each log directory holds. Blocking.
 
     What a folder's file says of others is of logs that were deleted there, or moved away: a topic
     of the same name may be in another folder now.
@@ -38,5 +38,5 @@ def read_clean_offsets(
 
 
 def write_clean_offsets(disk: Disk, folder: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the file of one data folder. Blocking."""
+    """Replace the file of one log directory. Blocking."""
     disk.write_atomic(f"{folder}/{CLEAN_OFFSETS_NAME}", format_offsets(offsets), sync=True)

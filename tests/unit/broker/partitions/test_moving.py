@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs: partitions move between data folders while they are used."""
+"""AlterReplicaLogDirs: partitions move between log directories while they are used."""
 
 from __future__ import annotations
 

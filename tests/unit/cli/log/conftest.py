@@ -1,4 +1,4 @@
-"""Data folders as a broker left them, a copy for each test."""
+"""Log directories as a broker left them, a copy for each test."""
 
 import shutil
 from collections.abc import Callable

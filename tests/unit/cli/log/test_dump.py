@@ -79,7 +79,7 @@ def test_the_offsets_topic_is_decoded(log: Oncelog, folder: Path) -> None:
 
 def test_a_data_folder_is_shown_with_a_line_per_partition(log: Oncelog, folder: Path) -> None:
     shown = rows(log, folder)
-    partitions = [row["partition"] for row in shown if row["kind"] == "data folder"]
+    partitions = [row["partition"] for row in shown if row["kind"] == "log directory"]
     assert partitions[-3:] == ["mixed-0", "plain-0", "trimmed-0"]
     assert {"log-start-offset-checkpoint", "meta.properties"} <= {
         Path(row["file"]).name for row in shown
@@ -103,7 +103,7 @@ def test_damage_is_named_and_the_rest_is_shown(log: Oncelog, folder: Path) -> No
     [
         (["nothing-here"], "cannot read nothing-here: No such file or directory"),
         (["."], "holds no partitions"),
-        ([__file__], "is no file of a data folder"),
+        ([__file__], "is no file of a log directory"),
         ([".", "--offsets", "7"], "'7' is not A..B"),
         ([".", "--offsets", "7..3"], "'7..3' is empty"),
         ([".", "--offset", "1", "--offsets", "1..2"], "name either"),

@@ -107,7 +107,7 @@ def test_a_stray_is_put_back_where_the_partition_is_in_another_folder_by_now(
     for path in (a / "t-0").iterdir():
         path.rename(b / "t-0" / path.name)
     (a / "t-0").rmdir()
-    assert "name all data folders" in error_line(log("strays", a, "--restore"))
+    assert "name all log directories" in error_line(log("strays", a, "--restore"))
     assert (a / NAME).exists()
     assert log("strays", a, b, "--restore").exit_code == 0
     manager = open_logs(a, b)

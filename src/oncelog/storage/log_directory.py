@@ -19,10 +19,8 @@ from collections.abc import Callable, Iterator, Mapping
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.runtime.disk import Disk, DiskLock, StorageFailure
 from oncelog.storage.checkpoints import (
-    format_offsets,
     format_partition_metadata,
     format_properties,
-    parse_offsets,
     parse_partition_metadata,
 )
 from oncelog.storage.config import LogConfig
@@ -45,7 +43,6 @@ from oncelog.storage.folder_names import (
 from oncelog.storage.formats import UnknownFormat
 from oncelog.storage.identity import (
     FORMAT_VERSION,
-    FolderMismatch,
     Identity,
     make_durably,
     read_identity,
@@ -53,15 +50,16 @@ from oncelog.storage.identity import (
     write_identity,
 )
 from oncelog.storage.log import PartitionLog
+from oncelog.storage.offset_checkpoints import OffsetCheckpoints
 
-__all__ = ["LogFolder"]
+__all__ = ["LogDirectory"]
 
 log = logging.getLogger(__name__)
 
 _STARTS_ARE_LOST = "logs start at their first segment again"
 
 
-class LogFolder:
+class LogDirectory:
     """One log directory. The event loop calls all methods that are not marked Blocking.
 
     Call `take`, then `mark`, then `claim`, then `open_logs`: before `claim` no file in it changes.
@@ -73,6 +71,7 @@ class LogFolder:
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, TopicId | None] = {}
         self._is_open = False
+        self.offsets = OffsetCheckpoints(disk, directory)
         self._checkpoints = threading.RLock()
         """Else a thread could write over a checkpoint what it had collected before another did."""
         self._written_starts: dict[TopicPartition, int] | None = None
@@ -97,7 +96,7 @@ class LogFolder:
         """Partition folders marked as deleted that an earlier process did not remove."""
 
     @classmethod
-    def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogFolder:
+    def take(cls, disk: Disk, directory: str, node_id: int | None) -> LogDirectory:
         """Lock the directory, creating it if necessary, and read its identity. Blocking.
 
         `node_id` None accepts any broker's. Raises `FolderInUse`, `FolderMismatch`,
@@ -134,7 +133,7 @@ class LogFolder:
         """
         disk, directory = self._disk, self.directory
         # Before anything changes, so that an unreadable checkpoint is refused.
-        high_watermarks = self.read_high_watermarks()
+        high_watermarks = self.offsets.read_high_watermarks()
         clean_path = f"{directory}/{CLEAN_SHUTDOWN_NAME}"
         self.was_clean = disk.exists(clean_path)
         if self.was_clean:
@@ -142,9 +141,9 @@ class LogFolder:
         # Also what a killed process renamed and did not sync: see `settle`.
         disk.sync_dir(directory)
         self._clear_leftovers()
-        points = self._read_offsets(RECOVERY_POINTS_NAME, "every log is scanned from its start")
-        starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
-        cleaned = parse_offsets(disk.read(f"{directory}/{CLEAN_OFFSETS_NAME}")) or {}
+        points = self.offsets.read(RECOVERY_POINTS_NAME, "every log is scanned from its start")
+        starts = self.offsets.read(LOG_STARTS_NAME, _STARTS_ARE_LOST)
+        cleaned = self.offsets.read_quietly(CLEAN_OFFSETS_NAME)
         noted = points.keys() | starts.keys() | high_watermarks.keys() | cleaned.keys()
         self._gone.update(noted - self._topic_ids.keys())
         for partition in self._topic_ids:
@@ -250,12 +249,12 @@ class LogFolder:
         with self._checkpoints:
             if self._is_open:
                 self._forget(topic_partition)
-            self._remove_noted(CLEAN_OFFSETS_NAME, {topic_partition})
+            self.offsets.remove(CLEAN_OFFSETS_NAME, {topic_partition})
             self._coming[topic_partition] = log_start_offset
             self._gone.add(topic_partition)
-            starts = self._read_offsets(LOG_STARTS_NAME, _STARTS_ARE_LOST)
+            starts = self.offsets.read(LOG_STARTS_NAME, _STARTS_ARE_LOST)
             starts[topic_partition] = log_start_offset
-            self._write(LOG_STARTS_NAME, format_offsets(starts))
+            self.offsets.write(LOG_STARTS_NAME, starts)
             self._written_starts = None
 
     def adopt(
@@ -301,7 +300,7 @@ class LogFolder:
         """
         path = self.path_of(topic_partition)
         note = {"partition": str(topic_partition), "reason": reason}
-        starts = parse_offsets(self._disk.read(f"{self.directory}/{LOG_STARTS_NAME}")) or {}
+        starts = self.offsets.read_quietly(LOG_STARTS_NAME)
         if topic_partition in starts:
             note["log-start-offset"] = str(starts[topic_partition])
         self._disk.write_atomic(f"{path}/{STRAY_NOTE_NAME}", format_properties(note), sync=True)
@@ -369,7 +368,7 @@ class LogFolder:
             held = dict(self._logs)
             points = {partition: each.recovery_point for partition, each in held.items()}
             points |= self._kept_in(RECOVERY_POINTS_NAME)
-            self._write(RECOVERY_POINTS_NAME, format_offsets(points))
+            self.offsets.write(RECOVERY_POINTS_NAME, points)
             self.write_log_starts()
 
     def write_log_starts(self) -> None:
@@ -383,14 +382,14 @@ class LogFolder:
             starts = {p: each.log_start_offset for p, each in held.items() if each.log_start_offset}
             starts |= self._coming | self._kept_in(LOG_STARTS_NAME)
             if starts != self._written_starts:
-                self._write(LOG_STARTS_NAME, format_offsets(starts))
+                self.offsets.write(LOG_STARTS_NAME, starts)
                 self._written_starts = starts
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
         """Write the checkpoint of high watermarks. Blocking."""
         with self._checkpoints:
             kept = self._kept_in(HIGH_WATERMARKS_NAME)
-            self._write(HIGH_WATERMARKS_NAME, format_offsets({**high_watermarks, **kept}))
+            self.offsets.write(HIGH_WATERMARKS_NAME, {**high_watermarks, **kept})
 
     def _of_unread(self, noted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
@@ -412,28 +411,8 @@ class LogFolder:
             self._coming.pop(topic_partition, None)
             self.checkpoint()
             for name in (HIGH_WATERMARKS_NAME, CLEAN_OFFSETS_NAME):
-                self._remove_noted(name, self._gone)
+                self.offsets.remove(name, self._gone)
             self._gone.clear()
-
-    def _remove_noted(self, name: str, gone: set[TopicPartition]) -> None:
-        noted = parse_offsets(self._disk.read(f"{self.directory}/{name}")) or {}
-        kept = {p: offset for p, offset in noted.items() if p not in gone}
-        if kept != noted:
-            self._write(name, format_offsets(kept))
-
-    def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks last written; empty when there are none.
-
-        Raises `FolderMismatch`.
-        """
-        path = f"{self.directory}/{HIGH_WATERMARKS_NAME}"
-        content = self._disk.read(path)
-        found = parse_offsets(content)
-        if found is None and content is not None:
-            raise FolderMismatch(
-                f"{path} is damaged: remove it, and high watermarks are found anew"
-            )
-        return found or {}
 
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and release the directory. Blocking.
@@ -449,7 +428,8 @@ class LogFolder:
             if clean and is_closed and self._is_open and self.failure is None:
                 self.checkpoint()
                 content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
-                self._write(CLEAN_SHUTDOWN_NAME, content)
+                path = f"{self.directory}/{CLEAN_SHUTDOWN_NAME}"
+                self._disk.write_atomic(path, content, sync=True)
         finally:
             self.release()
 
@@ -487,14 +467,3 @@ class LogFolder:
                 self.deleted.append(path)
             elif name.endswith(".tmp"):
                 self._disk.remove(path)
-
-    def _write(self, name: str, data: bytes) -> None:
-        self._disk.write_atomic(f"{self.directory}/{name}", data, sync=True)
-
-    def _read_offsets(self, name: str, consequence: str) -> dict[TopicPartition, int]:
-        path = f"{self.directory}/{name}"
-        content = self._disk.read(path)
-        found = parse_offsets(content)
-        if found is None and content is not None:
-            log.warning("%s is damaged, %d bytes: %s", path, len(content), consequence)
-        return found or {}

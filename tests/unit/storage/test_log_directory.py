@@ -1,4 +1,4 @@
-"""One data folder: what is kept aside, its checkpoints, and their damage."""
+"""One log directory: what is kept aside, its checkpoints, and their damage."""
 
 from __future__ import annotations
 
