@@ -173,7 +173,9 @@ def _partition(
     if state is None:
         path = layout.state_path(name, number)
         raise DamagedMetadata(f"the metadata is damaged (topic {name} has nothing at {path})")
-    return state if state.replicas == replicas else replace(state, replicas=replicas)
+    if state.replicas == replicas:
+        return state
+    return PartitionImage(state.leader, state.leader_epoch, state.isr, replicas)
 
 
 def _at(partitions: Sequence[PartitionImage], number: int) -> PartitionImage | None:
