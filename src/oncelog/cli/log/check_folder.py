@@ -119,9 +119,13 @@ class FolderCheck:
                 if os.path.exists(self._path(name)):
                     shutil.copy(self._path(name), os.path.join(scratch, name))
             try:
-                return _topic_ids(os.path.join(scratch, METADATA_NAME)), []
+                topics = _topic_ids(os.path.join(scratch, METADATA_NAME))
             except (sqlite3.Error, ValueError, OncelogError) as problem:
                 return None, [error(path, "", f"cannot be read: {problem}")]
+        if topics is None:
+            text = "has no entries: oncelog.metadata.file names another file, or they are lost"
+            return None, [note(path, "", text)]
+        return topics, []
 
     # ---- partitions
 
@@ -178,6 +182,7 @@ def _partition(name: str) -> TopicPartition | None:
 
 
 def _topic_ids(path: str) -> dict[str, TopicId] | None:
+    """Return topic ids by name, from a store of any format; None where it has no entries."""
     database = sqlite3.connect(path)
     try:
         (verdict,) = database.execute("PRAGMA integrity_check(1)").fetchone()
@@ -189,7 +194,7 @@ def _topic_ids(path: str) -> dict[str, TopicId] | None:
         database.close()
     found = {path: value for path, value in values.items() if value is not None}
     if not found:
-        return None  # `oncelog.metadata.file` names another.
+        return None
     if layout.FORMAT_PATH in found:
         layout.check_format(found[layout.FORMAT_PATH])
     else:

@@ -292,3 +292,11 @@ def write_earlier(image: MetadataImage, path: Path) -> None:
     for file in path.parent.glob(f"{path.name}*"):
         file.unlink()
     write_rows([(name, value, 1, index) for index, (name, value) in enumerate(rows.items())], path)
+
+
+async def test_a_check_says_that_a_store_has_no_entries(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "metadata.sqlite"))
+    assert await store.get("/") is None
+    await store.close()
+    said = [finding.text for finding in FolderCheck(str(tmp_path)).run()]
+    assert any(text.startswith("has no entries: oncelog.metadata.file") for text in said)
