@@ -368,8 +368,10 @@ class Broker:
 
         That is once their folders are gone or renamed (a folder renamed as deleted records that
         itself), and no coordinator names them. A request that named one before its deletion may be
-        parked: so it takes two checks in a row, which are further apart than any request waits.
+        parked: so it takes two checks in a row, which are further apart than any request waits. No
+        request can have named what was deleted before this start.
         """
+        earlier = frozenset(one for noted in self.image.deleted.values() for one in noted)
         before: frozenset[TopicId] = frozenset()
         while True:
             gone = confirmable(self.logs, self.image, self.broker_id)
@@ -378,9 +380,9 @@ class Broker:
             if gone:
                 named = still_named(self.transactions, self.groups, self.image, self.broker_id)
                 gone -= {one for name in named for one in self.image.deleted.get(name, ())}
-            if gone & before:
+            if sure := gone & (before | earlier):
                 await self.disk.run(self.logs.sync_names)
-                await self.controller.submit(DeletionsConfirmed(self.broker_id, gone & before))
+                await self.controller.submit(DeletionsConfirmed(self.broker_id, sure))
             before = gone
             await self.clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
 
