@@ -60,6 +60,9 @@ T = TypeVar("T")
 Isolation = Literal["read_committed", "read_uncommitted"]
 
 
+_MARKS_READ_COUNT_MAX: Final = 10
+
+
 class _Marks(NamedTuple):
     log_start_offset: int
     last_stable_offset: int
@@ -126,7 +129,7 @@ class _Reading:
 
     async def state(self, topics: Sequence[str], groups: Sequence[str]) -> FinalState:
         there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
-        marks = await self._marks(there)
+        marks = await self._settled_marks(there)
         left = await self._logs(marks)
         logs = {tp: self._as_written(tp, marks[tp], chunks) for tp, chunks in left.items()}
         compacted = {
@@ -188,6 +191,21 @@ class _Reading:
         stable = await self._ends(list(starts), "latest", "read_committed")
         high = await self._ends(list(stable), "latest", "read_uncommitted")
         return {tp: _Marks(starts[tp], stable[tp], high[tp]) for tp in high}
+
+    async def _settled_marks(
+        self, partitions: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, _Marks]:
+        """Read the marks until they are of one moment.
+
+        A coordinator that has been loaded may send a marker again between two of the requests.
+        """
+        marks = await self._marks(partitions)
+        for _ in range(_MARKS_READ_COUNT_MAX):
+            again = await self._marks(partitions)
+            if again == marks:
+                break
+            marks = again
+        return marks
 
     async def _ends(
         self,

@@ -9,6 +9,7 @@ Parameters: `flavor`, `topics`, `pace_ms` (400).
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, Final, NamedTuple
 
 from oncelog.client import requests
@@ -38,6 +39,10 @@ _FETCH_MIN: Final = 4
 _LOOKS_LAST_COUNT: Final = 6
 _BATCHES_COUNT_MAX: Final = 400
 """A longer log is not audited: the run would spend its time on it."""
+
+
+_SYNC_S_MAX: Final = 2.0
+"""After this time a record that waits for its sync has moved the high watermark."""
 
 
 class _Changed(Exception):  # noqa: N818 - no error
@@ -266,6 +271,9 @@ class _Audit:
             for p in told.active_producers
             if 0 <= p.current_txn_start_offset < log.high_watermark
         }
+        if began != log.open:
+            # A marker may be above the high watermark until it is synced, which moves that.
+            await asyncio.sleep(_SYNC_S_MAX)
         self._compare("the open transactions", began, log.open)
         last = {b.header.producer_id: b for b in log.batches if b.header.producer_id >= 0}
         for producer in told.active_producers:
