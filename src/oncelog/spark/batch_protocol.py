@@ -269,6 +269,9 @@ class BatchProtocol:
             return
         if batch.batch_id == 0:
             self._write_opening(identity.query_id)
+        # Tasks of an attempt before this one may still send: brokers refuse them by their epoch
+        # (INV-5), and sequences begin at 0 with a new one. Under TV2 it came with the last EndTxn
+        # (KIP-890), before by InitProducerId (KIP-360).
         self._guarded(self._transaction.new_epoch())
         transaction = self._transaction
         producer_id, epoch = transaction.producer_id, transaction.producer_epoch
@@ -304,6 +307,8 @@ class BatchProtocol:
             self._guarded(self._transaction.append(place, group_id.encode(), value))
         if offsets:
             committed = {tp: OffsetAndMetadata(offset) for tp, offset in offsets.items()}
+            # A committed offset has a text beside it, which is part of the transaction: one is
+            # enough for the marker.
             carrier = min(committed)
             committed[carrier] = OffsetAndMetadata(offsets[carrier], marker.encode())
             self._guarded(self._transaction.add_offsets(group_id))

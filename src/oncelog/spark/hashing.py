@@ -55,7 +55,8 @@ def murmur2(data: Uint8s, starts: Int64s, lengths: Int64s) -> Uint32s:
     position = starts[order]
     state = hashes[order]
     active = len(order)
-    for word in range(int(remaining[0]) if active else 0):
+    longest = int(remaining[0]) if active else 0
+    for word in range(longest):
         while active and remaining[active - 1] <= word:
             active = int(np.searchsorted(-remaining, -word, side="left"))
         at = position[:active] + 4 * word
@@ -110,6 +111,8 @@ def partitions_for_keys(keys: Any, counts: Int64s | int) -> Int64s:
 
     A null key gets that of an empty one.
     """
+    # Kafka's BuiltInPartitioner: the sign bit is cleared, as the absolute value of the smallest int
+    # would still be negative.
     data, offsets = binary_parts(keys)
     hashes = murmur2(data, offsets[:-1], np.diff(offsets))
     return (hashes & np.uint32(0x7FFFFFFF)).astype(np.int64) % counts
