@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final, Literal, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from oncelog.client import Admin, ClientError, Consumer
 from oncelog.client.cluster import Cluster
@@ -41,6 +41,7 @@ from oncelog.simulation.final import (
     TransactionEntry,
 )
 from oncelog.simulation.history import Value
+from oncelog.simulation.marks import Marks, marks_of, settled_marks
 from oncelog.transaction.states import TransactionState
 
 __all__ = ["read_final_state"]
@@ -57,16 +58,6 @@ RETRY_PAUSE_MS: Final = 200
 FETCH_BY_NAME_MAX: Final = 12
 
 T = TypeVar("T")
-Isolation = Literal["read_committed", "read_uncommitted"]
-
-
-_MARKS_READ_COUNT_MAX: Final = 10
-
-
-class _Marks(NamedTuple):
-    log_start_offset: int
-    last_stable_offset: int
-    high_watermark: int
 
 
 class _Chunk(NamedTuple):
@@ -129,7 +120,7 @@ class _Reading:
 
     async def state(self, topics: Sequence[str], groups: Sequence[str]) -> FinalState:
         there = await self._partitions({*topics, TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC})
-        marks = await self._settled_marks(there)
+        marks = await settled_marks(self._admin, self._try, there)
         left = await self._logs(marks)
         logs = {tp: self._as_written(tp, marks[tp], chunks) for tp, chunks in left.items()}
         compacted = {
@@ -185,52 +176,9 @@ class _Reading:
         self._unread.pop(nowhere, None)
         return found
 
-    async def _marks(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, _Marks]:
-        """Return start, last stable offset and high watermark, in the order in which they rise."""
-        starts = await self._ends(partitions, "earliest", "read_uncommitted")
-        stable = await self._ends(list(starts), "latest", "read_committed")
-        high = await self._ends(list(stable), "latest", "read_uncommitted")
-        return {tp: _Marks(starts[tp], stable[tp], high[tp]) for tp in high}
-
-    async def _settled_marks(
-        self, partitions: Sequence[TopicPartition]
-    ) -> dict[TopicPartition, _Marks]:
-        """Read the marks until they are of one moment.
-
-        A coordinator that has been loaded may send a marker again between two of the requests.
-        """
-        marks = await self._marks(partitions)
-        for _ in range(_MARKS_READ_COUNT_MAX):
-            again = await self._marks(partitions)
-            if again == marks:
-                break
-            marks = again
-        return marks
-
-    async def _ends(
-        self,
-        partitions: Sequence[TopicPartition],
-        where: Literal["earliest", "latest"],
-        isolation: Isolation,
-    ) -> dict[TopicPartition, int]:
-        """Request all at once; if that fails, one by one, so that one does not hide the others."""
-        try:
-            return await self._admin.list_offsets(dict.fromkeys(partitions, where), isolation)
-        except OncelogError:
-            found: dict[TopicPartition, int] = {}
-        for tp in partitions:
-
-            async def ask(tp: TopicPartition = tp) -> dict[TopicPartition, int]:
-                return await self._admin.list_offsets({tp: where}, isolation)
-
-            found |= await self._try(tp, ask) or {}
-        return found
-
     # --- whole logs -------------------------------------------------------------------
 
-    async def _logs(
-        self, marks: dict[TopicPartition, _Marks]
-    ) -> dict[TopicPartition, list[_Chunk]]:
+    async def _logs(self, marks: dict[TopicPartition, Marks]) -> dict[TopicPartition, list[_Chunk]]:
         """Read every batch below the high watermark, control batches too."""
         logs: dict[TopicPartition, list[_Chunk]] = {tp: [] for tp in marks}
         positions = {tp: mark.log_start_offset for tp, mark in marks.items()}
@@ -258,7 +206,7 @@ class _Reading:
             for tp in stuck:
                 failures[tp] = failures.get(tp, 0) + 1
                 # Retention may have removed what was about to be read.
-                for now in (await self._marks([tp])).values():
+                for now in (await marks_of(self._admin, self._try, [tp])).values():
                     if now.log_start_offset > positions[tp]:
                         marks[tp], positions[tp] = now, now.log_start_offset
                         logs[tp].clear()
@@ -323,7 +271,7 @@ class _Reading:
         self,
         tp: TopicPartition,
         answer: FetchPartitionResponse,
-        marks: _Marks,
+        marks: Marks,
         position: int,
         log: list[_Chunk],
         reasons: dict[TopicPartition, str],
@@ -355,7 +303,7 @@ class _Reading:
 
     # --- what was compacted -----------------------------------------------------------
 
-    def _as_written(self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]) -> list[_Chunk]:
+    def _as_written(self, tp: TopicPartition, marks: Marks, log: list[_Chunk]) -> list[_Chunk]:
         """Return the log with the batches that compaction replaced.
 
         Without those that were cut off after that: a later epoch stands before or in their place.
@@ -382,7 +330,7 @@ class _Reading:
     # --- as values --------------------------------------------------------------------
 
     async def _partition(
-        self, tp: TopicPartition, marks: _Marks, log: list[_Chunk]
+        self, tp: TopicPartition, marks: Marks, log: list[_Chunk]
     ) -> FinalPartition:
         batches = tuple(self._batch(tp, chunk, marks.log_start_offset) for chunk in log)
         known = {chunk.header: batch.records for chunk, batch in zip(log, batches, strict=True)}
@@ -438,7 +386,7 @@ class _Reading:
     async def _committed(
         self,
         tp: TopicPartition,
-        marks: _Marks,
+        marks: Marks,
         known: Mapping[BatchHeader, tuple[LoggedRecord, ...]],
         into: list[LoggedRecord],
     ) -> None:
