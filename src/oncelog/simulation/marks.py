@@ -9,7 +9,7 @@ from oncelog.client import Admin
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 
-__all__ = ["Marks", "marks_of", "settled_marks"]
+__all__ = ["PartitionMarks", "marks_of", "settled_marks"]
 
 _READ_COUNT_MAX: Final = 10
 _Isolation = Literal["read_committed", "read_uncommitted"]
@@ -18,7 +18,7 @@ _Try = Callable[[TopicPartition, Callable[[], Awaitable[_Offsets]]], Awaitable[_
 """Makes a call; returns None, and notes the partition as unread, where it fails."""
 
 
-class Marks(NamedTuple):
+class PartitionMarks(NamedTuple):
     """Of one partition, in the order in which they rise."""
 
     log_start_offset: int
@@ -28,7 +28,7 @@ class Marks(NamedTuple):
 
 async def settled_marks(
     admin: Admin, attempt: _Try, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, Marks]:
+) -> dict[TopicPartition, PartitionMarks]:
     """Read the marks until they are of one moment.
 
     A coordinator that has been loaded may send a marker again between two of the requests.
@@ -44,12 +44,12 @@ async def settled_marks(
 
 async def marks_of(
     admin: Admin, attempt: _Try, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, Marks]:
+) -> dict[TopicPartition, PartitionMarks]:
     """Read the marks once. Partitions that do not answer are left out."""
     starts = await _ends(admin, attempt, partitions, "earliest", "read_uncommitted")
     stable = await _ends(admin, attempt, list(starts), "latest", "read_committed")
     high = await _ends(admin, attempt, list(stable), "latest", "read_uncommitted")
-    return {tp: Marks(starts[tp], stable[tp], high[tp]) for tp in high}
+    return {tp: PartitionMarks(starts[tp], stable[tp], high[tp]) for tp in high}
 
 
 async def _ends(

@@ -41,7 +41,7 @@ from oncelog.simulation.final import (
     TransactionEntry,
 )
 from oncelog.simulation.history import Value
-from oncelog.simulation.marks import Marks, marks_of, settled_marks
+from oncelog.simulation.marks import PartitionMarks, marks_of, settled_marks
 from oncelog.transaction.states import TransactionState
 
 __all__ = ["read_final_state"]
@@ -178,7 +178,9 @@ class _Reading:
 
     # --- whole logs -------------------------------------------------------------------
 
-    async def _logs(self, marks: dict[TopicPartition, Marks]) -> dict[TopicPartition, list[_Chunk]]:
+    async def _logs(
+        self, marks: dict[TopicPartition, PartitionMarks]
+    ) -> dict[TopicPartition, list[_Chunk]]:
         """Read every batch below the high watermark, control batches too."""
         logs: dict[TopicPartition, list[_Chunk]] = {tp: [] for tp in marks}
         positions = {tp: mark.log_start_offset for tp, mark in marks.items()}
@@ -271,7 +273,7 @@ class _Reading:
         self,
         tp: TopicPartition,
         answer: FetchPartitionResponse,
-        marks: Marks,
+        marks: PartitionMarks,
         position: int,
         log: list[_Chunk],
         reasons: dict[TopicPartition, str],
@@ -303,7 +305,9 @@ class _Reading:
 
     # --- what was compacted -----------------------------------------------------------
 
-    def _as_written(self, tp: TopicPartition, marks: Marks, log: list[_Chunk]) -> list[_Chunk]:
+    def _as_written(
+        self, tp: TopicPartition, marks: PartitionMarks, log: list[_Chunk]
+    ) -> list[_Chunk]:
         """Return the log with the batches that compaction replaced.
 
         Without those that were cut off after that: a later epoch stands before or in their place.
@@ -330,7 +334,7 @@ class _Reading:
     # --- as values --------------------------------------------------------------------
 
     async def _partition(
-        self, tp: TopicPartition, marks: Marks, log: list[_Chunk]
+        self, tp: TopicPartition, marks: PartitionMarks, log: list[_Chunk]
     ) -> FinalPartition:
         batches = tuple(self._batch(tp, chunk, marks.log_start_offset) for chunk in log)
         known = {chunk.header: batch.records for chunk, batch in zip(log, batches, strict=True)}
@@ -386,7 +390,7 @@ class _Reading:
     async def _committed(
         self,
         tp: TopicPartition,
-        marks: Marks,
+        marks: PartitionMarks,
         known: Mapping[BatchHeader, tuple[LoggedRecord, ...]],
         into: list[LoggedRecord],
     ) -> None:
