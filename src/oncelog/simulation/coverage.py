@@ -80,6 +80,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "freeze",
         "zombie-client",
     ),
+    "store": ("store-away", "store-slow", "store-answer-lost"),
     "clock": ("wall-jump-forward", "wall-jump-back", "client-wall-jump", "drift"),
 }
 """The names of faults, by target. `Fault.kind` in a history is one of them.

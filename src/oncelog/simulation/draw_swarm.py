@@ -40,8 +40,8 @@ _AUDITOR_CHANCE: Final = 0.5
 _EXACT_ADMIN_CHANCE: Final = 0.5
 _EXACT_LOG_CHANCE: Final = 0.5
 _EXACT_WIRE_CHANCE: Final = 0.35
-_STORAGE_PROFILES: Final = frozenset({"storage", "damage", "everything"})
-"""In these a folder may go off line, and its partitions with it."""
+_STORAGE_PROFILES: Final = frozenset({"store", "storage", "damage", "everything"})
+"""In these a folder may go off line, and its partitions with it, or no change may be possible."""
 _LOSSLESS_PROFILES: Final = frozenset({"calm", "network", "processes", "crash-points"})
 """In these not even a record without an acknowledgement is lost, once it was read."""
 _STRICT_PROFILES: Final = frozenset(

@@ -52,6 +52,7 @@ STORAGE: Final[Rates] = {
     "disk-full": 0.3,
     "slow-disk": 0.4,
 }
+STORE: Final[Rates] = {"store-away": 0.8, "store-slow": 0.6, "store-answer-lost": 1.5}
 POWER: Final[Rates] = {"power-loss": 1.2, "power-loss-at-operation": 1.2}
 DAMAGE: Final[Rates] = {"flip-bit": 0.5, "power-loss": 0.3, "kill": 0.3}
 
@@ -61,6 +62,7 @@ PROFILES: Final[Mapping[str, tuple[float, Rates]]] = {
     "processes": (4, PROCESSES),
     "crash-points": (8, CRASH_POINTS),
     "clocks": (1, {**CLOCKS, "kill": 0.3}),
+    "store": (2, {**STORE, "kill": 0.4, "stop": 0.4}),
     "storage": (2, {**STORAGE, "kill": 0.3}),
     "power": (2, {**POWER, **SLOW}),
     "power-flushed": (4, {**POWER, **SLOW, "kill-at-operation": 0.4, "kill-at-await": 0.2}),
@@ -163,6 +165,10 @@ def _parameters(
         parameters["ms"] = rng.choice([50, 2_000, 30_000, 3_600_000])
     if kind == "delay":
         parameters |= {"extra_s": rng.choice([0.01, 0.1, 0.5, 2.0]), "jitter_s": rng.random()}
+    if kind == "store-slow":
+        parameters["extra_s"] = rng.choice([0.01, 0.1, 0.5])
+    if kind == "store-answer-lost":
+        parameters["count"] = rng.choice([1, 1, 2, 4])
     if kind == "throttle":
         parameters["bytes_per_s"] = rng.choice([2_000, 20_000, 200_000])
     if kind in ("failed-read", "failed-write", "failed-fsync"):
@@ -196,6 +202,9 @@ _OF_A_CLIENT: Final = frozenset(
     | {"zombie-client", "kill-client", "client-wall-jump"}
 )
 OF_A_BROKER: Final = frozenset(
-    kind for _, rates in PROFILES.values() for kind in rates if "client" not in kind
+    kind
+    for _, rates in PROFILES.values()
+    for kind in rates
+    if "client" not in kind and kind not in STORE
 ) | {"power-loss-at-read"}
 """The faults that meet one broker, or the way between it and a client."""

@@ -6,7 +6,7 @@ The checkers decide what may happen under a fault.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.simulation.client import ClientNode
@@ -22,6 +22,7 @@ __all__ = ["Injector"]
 
 Parameters = Mapping[str, Any]
 
+STORE: Final = "store"
 AT_ONCE_S: Final = 0.0015
 """A shorter delay has no effect."""
 
@@ -52,6 +53,7 @@ class Injector:
         self._healed = True
         world = self._world
         world.network.heal()
+        world.store.heal()
         for node in world.nodes:
             node.disk.faults.heal()
         for process in self._processes():
@@ -306,6 +308,27 @@ class Injector:
         self._world.watch(str(parameters["event"]), strike)
         return None
 
+    # --- the store
+
+    def _store_away(self, parameters: Parameters) -> str:
+        store = self._world.store
+        store.go_away()
+        self._later(parameters, setattr, store, "is_away", False)
+        return STORE
+
+    def _store_slow(self, parameters: Parameters) -> str:
+        store = self._world.store
+        store.extra_s = float(parameters["extra_s"])
+        self._later(parameters, setattr, store, "extra_s", 0.0)
+        return STORE
+
+    def _store_answer_lost(self, parameters: Parameters) -> str:
+        self._world.store.answers_lost_count += int(parameters["count"])
+        return STORE
+
+    def _later(self, parameters: Parameters, call: Callable[..., None], *values: object) -> None:
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, call, *values)
+
     # --- clocks
 
     def _wall_jump_forward(self, parameters: Parameters) -> str | None:
@@ -347,15 +370,13 @@ class Injector:
     def _disk_full(self, parameters: Parameters) -> str | None:
         node = self._node(parameters)
         node.disk.faults.fill(self._rng)
-        self._world.scheduler.call_after(float(parameters["for_s"]), None, node.disk.faults.drain)
+        self._later(parameters, node.disk.faults.drain)
         return node.name
 
     def _slow_disk(self, parameters: Parameters) -> str | None:
         node = self._node(parameters)
         node.disk.faults.slow = True
-        self._world.scheduler.call_after(
-            float(parameters["for_s"]), None, setattr, node.disk.faults, "slow", False
-        )
+        self._later(parameters, setattr, node.disk.faults, "slow", False)
         return node.name
 
     def _flip_bit(self, parameters: Parameters) -> str | None:

@@ -2,7 +2,7 @@ import random
 
 import pytest
 
-from oncelog.metadata.store import Conflict
+from oncelog.metadata.store import Conflict, StoreFailure
 from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore
@@ -66,6 +66,62 @@ def test_no_write_is_missed_by_a_process_that_waits(at_ms: float) -> None:
     c.scheduler.run_until(61)
     assert heard_s
     assert heard_s[0] < 1
+
+
+def test_calls_fail_while_the_store_is_away_and_wait_no_longer() -> None:
+    c = Context()
+    said: list[str] = []
+
+    async def ask() -> None:
+        with pytest.raises(StoreFailure, match="out of reach"):
+            await c.store.of(process).changes(0, wait_ms=60_000)
+        with pytest.raises(StoreFailure, match="out of reach"):
+            await put(c.store.of(process), "/a", b"1")
+        c.store.heal()
+        await put(c.store.of(process), "/a", b"2")
+        said.append("written")
+
+    process = c.process("a")
+    process.spawn(ask())
+    c.scheduler.call_at(1.0, None, c.store.go_away)
+    c.scheduler.run_until(2)
+    assert said == ["written"]
+    assert c.store.state.get("/a") == (b"2", 1)
+
+
+def test_a_write_whose_answer_is_lost_was_made() -> None:
+    c = Context()
+    said: list[object] = []
+
+    async def ask() -> None:
+        store = c.store.of(process)
+        said.append(await store.get("/a"))
+        with pytest.raises(StoreFailure, match="answer"):
+            await put(store, "/a", b"1")
+        with pytest.raises(Conflict):
+            await put(store, "/a", b"1")
+        said.append(await store.get("/a"))
+
+    process = c.process("a")
+    c.store.answers_lost_count = 1
+    process.spawn(ask())
+    c.scheduler.run_until(1)
+    assert said == [None, (b"1", 1)]
+
+
+def test_a_slow_store_takes_longer_for_a_call_and_for_its_answer() -> None:
+    c = Context()
+    done_s: list[float] = []
+
+    async def ask() -> None:
+        await c.store.of(process).get("/a")
+        done_s.append(c.scheduler.now_s)
+
+    process = c.process("a")
+    c.store.extra_s = 0.5
+    process.spawn(ask())
+    c.scheduler.run_until(2)
+    assert 1.0 < done_s[0] < 1.01
 
 
 def test_a_process_that_dies_in_a_call_may_have_written() -> None:

@@ -221,3 +221,20 @@ def test_a_broker_may_stop_after_a_storage_failure() -> None:
     model.record(BrokerDied, "broker-0", 0, "OSError: no space left on device")
     assert model.kinds(storage_failures_s=(0.0,)) == set()
     assert model.kinds(storage_failures_s=(5.0,)) == {"broker-stopped"}
+
+
+def test_a_start_may_fail_while_the_store_does() -> None:
+    cause = "did not start: StoreFailure: the store is out of reach"
+    away = Model()
+    away.now_s = 1.0
+    away.history.record(Fault(away.now_s, "", "store-away", "store", until_s=3.0))
+    away.now_s = 4.0
+    away.record(BrokerDied, "broker-0", 0, cause)
+    assert away.kinds(last_fault_s=9.0) == set()
+    away.now_s = 6.0
+    away.record(BrokerDied, "broker-0", 1, cause)
+    assert away.kinds(last_fault_s=9.0) == {"broker-stopped"}
+    slow = Model()
+    slow.history.record(Fault(0.0, "", "store-slow", "store", until_s=9.0))
+    slow.record(BrokerDied, "broker-0", 0, cause)
+    assert slow.kinds(last_fault_s=9.0) == {"broker-stopped"}
