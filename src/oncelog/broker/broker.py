@@ -31,6 +31,7 @@ from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
 from oncelog.broker.coordination.metadata import metadata_of
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.coordination.verification import LocalCoordinators
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.registration import register_address
 from oncelog.broker.net.dispatch import Dispatcher
@@ -253,6 +254,7 @@ class Broker:
             partitions=self.partitions,
             producer_ids=self.producer_ids,
             transactions=self.transactions,
+            transaction_coordinators=LocalCoordinators(self.transactions),
             groups=self.groups,
             meters=self.meters,
             server=self.server,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.coordination.verification import TransactionCoordinators
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.manager import PartitionManager
@@ -44,6 +45,7 @@ class Context:
     partitions: PartitionManager
     producer_ids: ProducerIds
     transactions: TransactionRuntime
+    transaction_coordinators: TransactionCoordinators
     groups: GroupRuntime
     meters: CoordinatorMeters
     server: Server

@@ -131,7 +131,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     if support is not TransactionSupportedOperation.ADD and not verifies:
         return _append(context, request, produce, NOTHING_REFUSED, verified)
     return verify_and(
-        context.transactions,
+        context.transaction_coordinators,
         context.meters.verifications,
         transactional_id=produce.transactional_id or "",
         producer_id=producer_id,

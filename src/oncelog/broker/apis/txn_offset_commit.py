@@ -92,7 +92,7 @@ def handle(
     if log.producers.transaction_is_open(body.producer_id, body.producer_epoch):
         return then({})
     return verify_and(
-        context.transactions,
+        context.transaction_coordinators,
         context.meters.verifications,
         transactional_id=body.transactional_id,
         producer_id=body.producer_id,

@@ -5,8 +5,9 @@ offset forever. So the first transactional append of a producer in a partition a
 whether the partition was added (TV1: verify only), or to add it (TV2: Produce v12+, TxnOffsetCommit
 v5+). For later appends the transaction is open in the log.
 
-If this broker is the coordinator, the reply usually comes within the call, and the append follows
-in the same turn of the event loop, with no event in between. Otherwise the partition's log stores a
+`TransactionCoordinators` is the way to the coordinator. Where it is `LocalCoordinators`, those of
+this broker, the reply usually comes within the call, and the append follows in the same turn of the
+event loop, with no event in between. Otherwise the partition's log stores a
 `Verification`, which the marker of that transaction voids (no ABA: INV-3). A refused batch is
 recorded there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
 """
@@ -15,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from oncelog.broker.coordination.meters import VerificationMeter
 from oncelog.broker.partitions.partition import Partition
@@ -27,14 +28,62 @@ from oncelog.storage import Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionRuntime
-    from oncelog.transaction.events import AddPartitionsResult
+    from oncelog.transaction.events import AddPartitions, AddPartitionsResult
 
-__all__ = ["TransactionSupportedOperation", "Verdict", "verify_and"]
+__all__ = [
+    "LocalCoordinators",
+    "TransactionCoordinators",
+    "TransactionSupportedOperation",
+    "Verdict",
+    "verify_and",
+]
 
 ResponseT = TypeVar("ResponseT")
 
 Verdict = Mapping[TopicPartition, ErrorCode]
 """The error of each refused partition; verified partitions are absent."""
+
+
+class TransactionCoordinators(Protocol):
+    """The way to the coordinators of transactions, on this broker or on others."""
+
+    clock: SteadyClock
+
+    def add_partitions(
+        self,
+        event: AddPartitions,
+        conclude: Callable[[AddPartitionsResult], ResponseT | Pending[ResponseT]],
+        unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
+    ) -> ResponseT | Pending[ResponseT]:
+        """Have the coordinator of the event's id decide it.
+
+        Returns what `conclude` makes of the reply, or a promise of it; what `unavailable` makes of
+        the error where no coordinator decides. Dropping the promise drops an undecided request.
+        """
+        ...
+
+
+class LocalCoordinators:
+    """The coordinators that this broker leads."""
+
+    def __init__(self, transactions: TransactionRuntime) -> None:
+        self.clock = transactions.clock
+        self._transactions = transactions
+
+    def add_partitions(
+        self,
+        event: AddPartitions,
+        conclude: Callable[[AddPartitionsResult], ResponseT | Pending[ResponseT]],
+        unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
+    ) -> ResponseT | Pending[ResponseT]:
+        """See `TransactionCoordinators`."""
+        from oncelog.transaction.events import AddPartitionsResult
+
+        if event.verify_only:
+            found = self._transactions.look(event.transactional_id, event)
+            if isinstance(found, AddPartitionsResult):
+                return conclude(found)
+        return self._transactions.ask(event.transactional_id, event, conclude, unavailable)
 
 
 class TransactionSupportedOperation(Enum):
@@ -67,7 +116,7 @@ _NOT_THE_PRODUCER = frozenset(
 
 
 def verify_and(
-    transactions: TransactionRuntime,
+    coordinators: TransactionCoordinators,
     meter: VerificationMeter,
     *,
     transactional_id: str,
@@ -94,7 +143,7 @@ def verify_and(
     if not missing:
         return then({})
     # Plain producers never need them.
-    from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+    from oncelog.transaction.events import AddPartitions
 
     event = AddPartitions(
         transactional_id,
@@ -104,13 +153,9 @@ def verify_and(
         verify_only=support is not TransactionSupportedOperation.ADD,
         transaction_version=2 if support is TransactionSupportedOperation.ADD else 1,
     )
-    clock = transactions.clock
+    clock = coordinators.clock
     question = _Question(missing, producer_id, producer_epoch, support, clock, meter, then)
-    if event.verify_only:
-        found = transactions.look(transactional_id, event)
-        if isinstance(found, AddPartitionsResult):
-            return question.conclude(found)
-    answer = transactions.ask(transactional_id, event, question.conclude, question.unavailable)
+    answer = coordinators.add_partitions(event, question.conclude, question.unavailable)
     if isinstance(answer, Pending) and not answer.done:
         question.wait_for(answer)
     return answer

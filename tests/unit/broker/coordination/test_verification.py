@@ -39,13 +39,10 @@ class Coordinator:
     def now_ms(self) -> int:
         return self.time_ms
 
-    def look(self, id_: str, event: AddPartitions) -> None:
-        """Elsewhere, so it can only be asked."""
-
-    def ask(self, id_: str, event: AddPartitions, convert: Any, refuse: Any) -> Any:
+    def add_partitions(self, event: AddPartitions, conclude: Any, unavailable: Any) -> Any:
         if self.unreachable is not None:
-            return refuse(self.unreachable)
-        answer: Pending[Verdict] = Pending(convert, holds_back=True)
+            return unavailable(self.unreachable)
+        answer: Pending[Verdict] = Pending(conclude, holds_back=True)
         answer.on_drop = self.forget
         self.asked.append((event, answer))
         if self.at_once is not None:
