@@ -8,19 +8,22 @@ coordinator's logic, `event_processor` drives one shard for one partition of an 
 from oncelog.coordinator.event_processor import CoordinatorState, EventProcessor
 from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.output import Append, Output
-from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
+from oncelog.coordinator.replay import RecordToReplay, ReplayBuffer
 from oncelog.coordinator.shard import (
     NOTHING,
     AppendProducer,
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EndTransactionMarker,
     EventContext,
     RecordContext,
     Reply,
+    Step,
     Token,
     UnknownKind,
     answer,
+    marker_context,
     replies_to,
 )
 
@@ -41,8 +44,10 @@ __all__ = [
     "RecordToReplay",
     "ReplayBuffer",
     "Reply",
+    "Step",
     "Token",
     "UnknownKind",
     "answer",
+    "marker_context",
     "replies_to",
 ]

@@ -39,7 +39,6 @@ from typing import Generic
 from oncelog.coordinator.metadata import CoordinatorMetadata
 from oncelog.coordinator.output import Append, Output
 from oncelog.coordinator.shard import (
-    CoordinatorRecord,
     CoordinatorShard,
     Decision,
     EffectT,
@@ -47,12 +46,15 @@ from oncelog.coordinator.shard import (
     EventT,
     RecordContext,
     ResultT,
+    Step,
     Token,
+    UnknownKind,
 )
 from oncelog.coordinator.waiting import HeldByLoad, InFlight, Queued, WaitingEvents
-from oncelog.core.errors import ErrorCode, InvariantViolation, require
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.errors import ErrorCode, InvariantViolation, OncelogError, require
+from oncelog.core.ids import Offset, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
+from oncelog.protocol.records.scan import DamagedRecord
 
 _LOOK: Token = "look"
 """The token of a question that is answered within the call that asks it."""
@@ -82,6 +84,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self.state = CoordinatorState.LOADING
         self.metadata = metadata
         """What decisions read of the metadata; the shell replaces it."""
+        self.replayed_count = 0
+        """The records and markers that were applied."""
+        self.unknown: dict[int, Offset] = {}
+        """The types of records that the shard does not know, with the offset of one each."""
         self._append_wait_ms_max = append_wait_ms_max
         wait_ms_max = PARKED_REQUEST_WAIT_MS_MAX
         wait_ms_max = min(wait_ms_max, append_wait_ms_max or wait_ms_max)
@@ -94,28 +100,22 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     # Replay: from the first record of the internal partition to the end, then activate.
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Apply one record of the log, before `activate`."""
-        require(
-            self.state is CoordinatorState.LOADING, "a processor is replayed before it is activated"
-        )
-        self.shard.replay(record, context)
+    def replay(self, step: Step, context: RecordContext) -> None:
+        """Apply one record or end marker of the log: the only way into the shard's state (D2).
 
-    def replay_end_transaction_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        commit: bool,
-        offset: Offset,
-    ) -> None:
-        """Apply a transaction's end marker.
-
-        Called during the load, and later whenever a marker is committed to the partition.
+        Called in a load, for each record of an append that is committed, and for each marker that
+        others have had committed to the partition. Raises `DamagedRecord` for bytes that cannot be
+        decoded; the processor has to be resigned then.
         """
-        require(
-            self.state is not CoordinatorState.RESIGNED, "a resigned processor takes no markers"
-        )
-        self.shard.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
+        if self.state is CoordinatorState.RESIGNED:
+            raise InvariantViolation("a resigned processor takes no steps")
+        try:
+            self.shard.replay(step, context)
+        except UnknownKind as unknown:
+            self.unknown.setdefault(unknown.kind, context.offset)
+        except OncelogError as error:
+            raise DamagedRecord(context.offset, str(error)) from error
+        self.replayed_count += 1
 
     def activate(self, now_ms: int, first: EventT | None = None) -> Output[ResultT, EffectT]:
         """Start to serve requests: `first`, an event without a request, then those that were held.
@@ -170,12 +170,14 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         """Apply an append that the high watermark has passed, and release its replies.
 
         `base_offset` is the offset of its first record. After `resign` this does nothing: the next
-        leader replays the record.
+        leader replays the record. Raises as `replay` does.
         """
         output: Output[ResultT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
-        flight = self._remove_in_flight(append_id)
+        flight = self._in_flight.get(append_id)
+        if flight is None:
+            raise InvariantViolation(f"append {append_id} is not in flight")
         producer = flight.append.producer
         for position, record in enumerate(flight.append.records):
             offset = Offset(base_offset + position)
@@ -185,7 +187,10 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             else:
                 ids = (producer.producer_id, producer.producer_epoch)
                 context = RecordContext(offset, stamp, *ids, transactional=True)
-            self.shard.replay(record, context)
+            self.replay(record, context)
+        del self._in_flight[append_id]
+        if flight.decision.id is not None:
+            del self._pending[flight.decision.id]
         output.replies.extend(flight.decision.replies)
         output.effects.extend(flight.decision.effects)
         if flight.is_answered:
@@ -271,15 +276,18 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             earliest_ms = _earlier(earliest_ms, self._delayed[0][0])
         return earliest_ms
 
-    def drop(self, token: Token) -> None:
-        """Remove a request whose connection closed: if it waits it is never decided (D7)."""
+    def drop(self, event: EventT, token: Token) -> EventT | None:
+        """Remove a request whose connection closed: if it waits it is never decided (D7).
+
+        Returns the event to submit because of that, if there is one.
+        """
         if self.state is CoordinatorState.RESIGNED:
-            return
+            return None
         self._held.drop(token)
         queued = self._waiting.by_token.get(token)
         if queued is not None:
             self._waiting.finish(queued)
-        self.shard.dropped(token)
+        return self.shard.dropped(event, token)
 
     def resign(self, now_ms: int) -> Output[ResultT, EffectT]:
         """Stop leading: answer every waiting request with NOT_COORDINATOR and drop all state.

@@ -26,11 +26,11 @@ from heapq import merge
 from operator import itemgetter
 from typing import NamedTuple
 
-from oncelog.coordinator.shard import CoordinatorRecord, RecordContext
+from oncelog.coordinator.shard import CoordinatorRecord, EndTransactionMarker, RecordContext
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.protocol.records.scan import DamagedRecord, ScannedRecord
 
-__all__ = ["EndTransactionMarker", "RecordToReplay", "ReplayBuffer"]
+__all__ = ["RecordToReplay", "ReplayBuffer"]
 
 _offset_of = itemgetter(0)
 
@@ -41,15 +41,6 @@ class RecordToReplay(NamedTuple):
     offset: int
     record: CoordinatorRecord
     context: RecordContext
-
-
-class EndTransactionMarker(NamedTuple):
-    """An end marker: how a producer's transaction ended."""
-
-    offset: int
-    producer_id: ProducerId
-    producer_epoch: ProducerEpoch
-    commit: bool
 
 
 class _UndecidedRecord(NamedTuple):

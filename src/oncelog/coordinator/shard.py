@@ -13,8 +13,8 @@ An event is processed in these steps:
 2. `decide(event, context)` reads state, changes nothing durable, and returns a `Decision`.
 3. The processor appends the decision's records. Until the high watermark passes them, `Decision.id`
    is *pending*: later events of that id wait in the order of arrival.
-4. `replay(record, context)` runs for each record in order. Only this changes durable state. A load
-   calls it with the same records.
+4. `replay(step, context)` runs for each record in order, and for end markers of transactions. Only
+   this changes durable state. A load calls it with the same records and markers.
 5. The decision's replies and effects are released, together, after the last `replay`.
 6. The events that waited for the id are decided, oldest first, until one makes the id pending again
    or has to wait.
@@ -130,6 +130,19 @@ def replies_to(token: Token | None, result: ResultT) -> tuple[Reply[ResultT], ..
     return () if token is None else (Reply(token, result),)
 
 
+class EndTransactionMarker(NamedTuple):
+    """An end marker in the internal topic: how a producer's transaction ended."""
+
+    offset: int
+    producer_id: ProducerId
+    producer_epoch: ProducerEpoch
+    commit: bool
+
+
+Step: TypeAlias = CoordinatorRecord | EndTransactionMarker
+"""What is replayed."""
+
+
 @value
 class RecordContext:
     """A replayed record's position in the log, and its batch.
@@ -142,6 +155,12 @@ class RecordContext:
     producer_id: ProducerId = NO_PRODUCER_ID
     producer_epoch: ProducerEpoch = NO_PRODUCER_EPOCH
     transactional: bool = False
+
+
+def marker_context(marker: EndTransactionMarker) -> RecordContext:
+    """Return where a marker stands. It has no time that a shard reads."""
+    ids = marker.producer_id, marker.producer_epoch
+    return RecordContext(Offset(marker.offset), 0, *ids, transactional=True)
 
 
 def clock_shift_ms(value_ms: int, written_ms: int) -> int:
@@ -177,11 +196,11 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         """
 
     @abstractmethod
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Apply one committed record: after an append, or in a load.
+    def replay(self, step: Step, context: RecordContext) -> None:
+        """Apply one record of the log, or one end marker.
 
-        The only writer of durable state. In a load it raises `UnknownKind`, or `ProtocolError` for
-        bytes that cannot be decoded.
+        The only writer of durable state. Raises `UnknownKind`, or `ProtocolError` for bytes that
+        cannot be decoded. Only the group coordinator has transactional records, and so markers.
         """
 
     @abstractmethod
@@ -225,25 +244,11 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         """
         return event
 
-    def replay_end_transaction_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        commit: bool,
-        offset: Offset,
-    ) -> None:
-        """Apply a transaction's end marker in the internal topic.
+    def dropped(self, event: EventT, token: Token) -> EventT | None:
+        """Forget a request whose connection is closed: it is neither decided nor answered.
 
-        Only the group coordinator has transactional records there.
+        Returns the event to submit because of that, without a request.
         """
-        return
-
-    def dropped(self, token: Token) -> None:
-        """Forget a request whose connection is closed: it is neither decided nor answered."""
-        return
-
-    def after_drop(self, event: EventT, token: Token) -> EventT | None:
-        """Return the event to submit after the connection of a waiting request has closed."""
         return None
 
     def tick(self, now_ms: int) -> Sequence[EventT]:

@@ -1,8 +1,8 @@
 """Holds the committed offsets of all groups of one partition of `__consumer_offsets`.
 
-Durable: only the shard's `apply` and `replay_end_transaction_marker` call `put`, `remove` and
-`end_transaction`. Volatile: the commits in flight, which make an offset unstable for readers, and
-which a deletion of the group must cover.
+Durable: only the shard's `replay` calls `put`, `remove` and `end_transaction`. Volatile: the
+commits in flight, which make an offset unstable for readers, and which a deletion of the group must
+cover.
 
 Invariants: INV-6, an offset of a transaction becomes visible when its marker commits, and never
 otherwise. Of a plain and a transactional commit for one partition the later one in the log wins,

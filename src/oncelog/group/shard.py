@@ -2,7 +2,7 @@
 
 Theory of operation. A request or a due timer is an event; `decide` calls the event's function,
 which replies at once, stores the token of a JoinGroup or SyncGroup for later, or returns records.
-Only `replay` and `replay_end_transaction_marker` change *durable* state: committed offsets, offsets
+Only `replay` changes *durable* state: committed offsets, offsets
 of open transactions, and which groups have a record. *Volatile* state is exempt: the groups with
 their members, states, timers and waiting tokens, and the count of commits in flight. After a
 restart each group is restored from its last record, stable and with the members of that generation,
@@ -22,16 +22,16 @@ from typing import Never, assert_never
 
 from oncelog.coordinator.shard import (
     NOTHING,
-    CoordinatorRecord,
     CoordinatorShard,
+    EndTransactionMarker,
     EventContext,
     RecordContext,
+    Step,
     Token,
     UnknownKind,
     answer,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.group import (
     admin,
     consumer_groups,
@@ -167,9 +167,15 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
 
     # Durable state.
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Apply one committed record."""
-        decoded = records.decode(record, context)
+    def replay(self, step: Step, context: RecordContext) -> None:
+        """Apply one committed record, or one end marker.
+
+        A marker makes the offsets of its transaction visible together, or drops them (INV-6).
+        """
+        if isinstance(step, EndTransactionMarker):
+            self.store.offsets.end_transaction(step.producer_id, step.commit)
+            return
+        decoded = records.decode(step, context)
         if isinstance(decoded, records.OffsetRecord):
             self._replay_offset(decoded, context)
         elif isinstance(decoded, records.GroupRecord):
@@ -177,7 +183,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         elif isinstance(decoded, records.ConsumerGroupRecord):
             self._replay_consumer_group(decoded)
         else:
-            raise UnknownKind(record.key)
+            raise UnknownKind(step.key)
 
     def _replay_offset(self, record: records.OffsetRecord, context: RecordContext) -> None:
         store = self.store.offsets
@@ -235,16 +241,6 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
             self.store.stop_waiting(group_id, record.key.name)
         consumer_records.replay(group, record.key, record.value)
 
-    def replay_end_transaction_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        commit: bool,
-        offset: Offset,
-    ) -> None:
-        """Apply an end marker: the offsets become visible together, or are dropped (INV-6)."""
-        self.store.offsets.end_transaction(producer_id, commit)
-
     def _settle(self, group: ClassicGroup, write: PendingWrite) -> None:
         """Finish the group's write: its held timers restart at the next tick."""
         group.write = None
@@ -286,7 +282,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
         result = refusal(event, coordinator_error(ErrorCode.request_timed_out))
         return NOTHING if result is None else answer(context, result)
 
-    def after_drop(self, event: GroupEvent, token: Token) -> GroupEvent | None:
+    def dropped(self, event: GroupEvent, token: Token) -> GroupEvent | None:
         """A member that waits in JoinGroup or SyncGroup may have died with its connection."""
         if isinstance(event, events.Join | events.Sync):
             return events.ConnectionLost(event.group_id, token)

@@ -1,6 +1,6 @@
 """Holds the offsets of open transactions until their end markers (INV-6).
 
-Durable: only the shard's `apply` and `replay_end_transaction_marker` change it. It does not check
+Durable: only the shard's `replay` changes it. It does not check
 epochs: the log has refused batches of fenced producers (INV-5), and a marker ends the producer id's
 open transaction.
 """

@@ -26,11 +26,12 @@ from oncelog.coordinator.shard import (
     EventT,
     RecordContext,
     ResultT,
+    Step,
     Token,
 )
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
+from oncelog.core.ids import TopicPartition
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.consumer.events import GroupConverted
 from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -96,9 +97,9 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         """See `CoordinatorShard`."""
         return self.inner.decide(event, context)
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         """See `CoordinatorShard`."""
-        self.inner.replay(record, context)
+        self.inner.replay(step, context)
 
     def failed(
         self, event: EventT, error: ErrorCode, context: EventContext
@@ -118,19 +119,9 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         """See `CoordinatorShard`."""
         return self.inner.park(event, context)
 
-    def replay_end_transaction_marker(
-        self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
-    ) -> None:
+    def dropped(self, event: EventT, token: Token) -> EventT | None:
         """See `CoordinatorShard`."""
-        self.inner.replay_end_transaction_marker(producer_id, producer_epoch, commit, offset)
-
-    def dropped(self, token: Token) -> None:
-        """See `CoordinatorShard`."""
-        self.inner.dropped(token)
-
-    def after_drop(self, event: EventT, token: Token) -> EventT | None:
-        """See `CoordinatorShard`."""
-        return self.inner.after_drop(event, token)
+        return self.inner.dropped(event, token)
 
     def tick(self, now_ms: int) -> Sequence[EventT]:
         """See `CoordinatorShard`."""
@@ -224,11 +215,12 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
         self.duties.decided(event, context, decision)
         return decision
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         """Compare the id's state before and after."""
-        id_ = transaction_log.decode_key(record.key)
-        if id_ is None:
-            self.inner.replay(record, context)
+        record = step if isinstance(step, CoordinatorRecord) else None
+        id_ = None if record is None else transaction_log.decode_key(record.key)
+        if id_ is None or record is None:
+            self.inner.replay(step, context)
             return
         before = self._transactions.get(id_)
         self.inner.replay(record, context)
@@ -293,15 +285,17 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
             self._compare(id_, group, before)
         return decision
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         """Compare the state, if the record is about a group."""
-        key = group_log.decode_key(record.key) if self.is_active else None
+        key = None
+        if isinstance(step, CoordinatorRecord) and self.is_active:
+            key = group_log.decode_key(step.key)
         if not isinstance(key, group_log.GroupMetadataKey):
-            self.inner.replay(record, context)
+            self.inner.replay(step, context)
             return
         group = self._groups.get(key.group)
         before = _snapshot(group)
-        self.inner.replay(record, context)
+        self.inner.replay(step, context)
         self._compare(key.group, group, before)
 
     def _compare(self, id_: str, group: ClassicGroup | None, before: _Snapshot) -> None:

@@ -13,11 +13,12 @@ from typing import assert_never
 
 from oncelog.coordinator.shard import (
     NOTHING,
-    CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EndTransactionMarker,
     EventContext,
     RecordContext,
+    Step,
     Token,
     answer,
 )
@@ -171,9 +172,10 @@ class TransactionCoordinatorShard(
                 return queries.find_deleted(store, event, context)
         assert_never(event)
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        """Apply one committed record."""
-        self._store.replay(record, context)
+    def replay(self, step: Step, context: RecordContext) -> None:
+        """Apply one committed record. A marker has nothing to end here."""
+        if not isinstance(step, EndTransactionMarker):
+            self._store.replay(step, context)
 
     def failed(
         self, event: TransactionEvent, error: ErrorCode, context: EventContext
@@ -196,7 +198,7 @@ class TransactionCoordinatorShard(
                 return answer(context, ListTransactionsResult(mapped))
         return NOTHING
 
-    def dropped(self, token: Token) -> None:
+    def dropped(self, event: TransactionEvent, token: Token) -> None:
         """Withdraw a request whose connection closed from the competition for its id."""
         self._store.leave_init(token)
 

@@ -104,7 +104,7 @@ class Narrator(Context):
             case "tick":
                 self.tick(int(plain[0]))
             case "drop":
-                self.processor.drop(int(plain[0]))
+                self.drop(int(plain[0]))
             case "resign":
                 self.run(self.processor.resign(self.now_ms))
             case "fail-over":

@@ -12,17 +12,19 @@ from oncelog.coordinator import (
     AppendProducer,
     CoordinatorRecord,
     CoordinatorShard,
-    CoordinatorState,
     Decision,
+    EndTransactionMarker,
     EventContext,
     Output,
     RecordContext,
     Reply,
+    Step,
     Token,
+    UnknownKind,
     answer,
     replies_to,
 )
-from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
 from tests.unit.coordinator.support import AnyOutput, processor_of
@@ -87,18 +89,20 @@ class Toy(CoordinatorShard[Do, object, str]):
             producer=event.producer,
         )
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        self.applied.append((record.key, context))
-        verb, _, door = record.key.decode().partition(" ")
+    def replay(self, step: Step, context: RecordContext) -> None:
+        if isinstance(step, EndTransactionMarker):
+            self.markers.append(step)
+            return
+        if step.key == b"damaged":
+            raise ProtocolError(E.corrupt_message, "what is this")
+        if step.key == b"unknown":
+            raise UnknownKind(b"\0\7")
+        self.applied.append((step.key, context))
+        verb, _, door = step.key.decode().partition(" ")
         if verb == "shut":
             self.shut.add(door)
         elif verb == "open":
             self.shut.discard(door)
-
-    def replay_end_transaction_marker(
-        self, producer_id: ProducerId, producer_epoch: ProducerEpoch, commit: bool, offset: Offset
-    ) -> None:
-        self.markers.append((producer_id, producer_epoch, commit, offset))
 
     def failed(self, event: Do, error: ErrorCode, context: EventContext) -> ToyDecision:
         if self.refusal is not None:
@@ -108,7 +112,7 @@ class Toy(CoordinatorShard[Do, object, str]):
     def timed_out(self, event: Do, context: EventContext) -> ToyDecision:
         return answer(context, "timed out")
 
-    def dropped(self, token: Token) -> None:
+    def dropped(self, event: Do, token: Token) -> None:
         assert isinstance(token, int)
         self.lost.append(token)
 
@@ -305,7 +309,7 @@ def test_a_failed_append_that_waits_is_answered_once_and_frees_the_id() -> None:
 def test_a_failed_append_whose_request_was_dropped_is_not_answered() -> None:
     context = Context(Fencing())
     abort = context.send(Do("a", "fence"))
-    context.processor.drop(1)
+    context.processor.drop(Do("a"), 1)
     output = context.processor.append_failed(abort.appends[0].append_id, E.not_enough_replicas, 0)
     assert output == NO_OUTPUT
     assert context.toy.lost == [1]
@@ -399,26 +403,11 @@ def test_a_dropped_request_is_never_decided() -> None:
     first = context.send(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
     context.send(Do("a", "3"))
-    context.processor.drop(2)
-    context.processor.drop(77)
+    context.processor.drop(Do("a"), 2)
+    context.processor.drop(Do("a"), 77)
     assert context.processor.parked_count == 1
     assert said(context.commit(first)) == ["1", "3, met after 0"]
     assert "decide 2" not in context.toy.calls
-
-
-def test_replay_applies_records_and_serves_no_request() -> None:
-    toy = Toy(activation=Decision(effects=("again",)))
-    processor = processor_of(toy)
-    processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 5))
-    processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), True, Offset(3))
-    assert processor.submit(Do("a", "early"), None, 0) == NO_OUTPUT
-    assert processor.tick(0) == NO_OUTPUT
-    assert processor.next_deadline_ms() is None
-    assert processor.activate(0) == Output([], [], ["again"])
-    assert processor.state is CoordinatorState.ACTIVE
-    assert toy.applied == [(b"x", RecordContext(Offset(0), 5))]
-    processor.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(2), False, Offset(4))
-    assert toy.markers == [(1, 2, True, 3), (1, 2, False, 4)]
 
 
 def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None:
@@ -441,7 +430,7 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     assert context.processor.append_failed(0, E.not_leader_or_follower, 0) == NO_OUTPUT
     assert context.toy.applied == []
     assert said(context.send(Do("a", "late"))) == [E.not_coordinator]
-    context.processor.drop(1)
+    context.processor.drop(Do("a"), 1)
     assert context.toy.lost == []
     assert context.processor.tick(10**6) == NO_OUTPUT
     assert context.processor.next_deadline_ms() is None
@@ -451,13 +440,9 @@ def test_a_shard_goes_one_way() -> None:
     context = Context()
     with pytest.raises(InvariantViolation, match="activated once"):
         context.processor.activate(0)
-    with pytest.raises(InvariantViolation, match="before it is activated"):
-        context.processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 0))
     context.processor.resign(0)
-    with pytest.raises(InvariantViolation, match="no markers"):
-        context.processor.replay_end_transaction_marker(
-            ProducerId(1), ProducerEpoch(0), True, Offset(0)
-        )
+    with pytest.raises(InvariantViolation, match="takes no steps"):
+        context.processor.replay(CoordinatorRecord(b"x", b""), RecordContext(Offset(0), 0))
 
 
 def test_an_append_is_committed_once() -> None:

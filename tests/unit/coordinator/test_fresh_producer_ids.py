@@ -9,6 +9,7 @@ from oncelog.coordinator import (
     Decision,
     EventContext,
     RecordContext,
+    Step,
     answer,
     replies_to,
 )
@@ -33,7 +34,7 @@ class Asking(CoordinatorShard[str, Said, str]):
         records = (CoordinatorRecord(event.encode(), b""),) if event.startswith("new") else ()
         return Decision(records, replies_to(context.token, (event, fresh)), id="id")
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         return
 
     def failed(
@@ -77,7 +78,7 @@ def test_where_there_is_no_producer_id_the_event_fails_and_the_next_is_decided()
 
 def test_an_event_whose_connection_closed_leaves_its_producer_id_unused() -> None:
     processor, first = asked("new", "old")
-    processor.drop("new")
+    processor.drop("new", "new")
     taken = processor.producer_id_taken(first.appends[0].append_id, FRESH, 0)
     assert said([first, taken]) == [("old", None)]
     assert taken.appends == []

@@ -17,7 +17,7 @@ def test_requests_are_held_by_the_load_and_decided_after_it_in_order() -> None:
         assert processor.submit(Do("a", str(token), (b"x",)), token, 0) == NO_OUTPUT
     assert processor.submit(Do(None, "list"), 4, 0) == NO_OUTPUT
     assert toy.calls == []
-    processor.drop(2)
+    processor.drop(Do("a"), 2)
     output = processor.activate(9, Do("t", "topics", (b"y",)))
     # What an id did first is in flight, the others wait behind it.
     assert [append.records[0].key for append in output.appends] == [b"y", b"x"]

@@ -12,6 +12,7 @@ from oncelog.coordinator import (
     EndTransactionMarker,
     RecordContext,
     ReplayBuffer,
+    marker_context,
 )
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
@@ -85,7 +86,8 @@ def replay_all(shard: AnyShard, log: Log) -> None:
         entry, producer, commit = step
         if entry is None:
             assert producer is not None
-            processor.replay_end_transaction_marker(producer, EPOCH, commit, Offset(offset))
+            marker = EndTransactionMarker(offset, producer, EPOCH, commit)
+            processor.replay(marker, marker_context(marker))
         elif producer is None:
             processor.replay(entry, RecordContext(Offset(offset), 1))
         else:
@@ -103,7 +105,7 @@ def replay_what_counts(shard: AnyShard, log: Log, stretch_count: int) -> int:
         for step in replay.rest():
             offsets.append(step.offset)
             if isinstance(step, EndTransactionMarker):
-                processor.replay_end_transaction_marker(*step[1:], Offset(step.offset))
+                processor.replay(step, marker_context(step))
             else:
                 processor.replay(step.record, step.context)
         assert offsets == sorted(set(offsets))

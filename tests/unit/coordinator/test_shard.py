@@ -4,14 +4,13 @@ from typing import Never
 
 from oncelog.coordinator import (
     NOTHING,
-    CoordinatorRecord,
     CoordinatorShard,
     Decision,
     EventContext,
     RecordContext,
+    Step,
 )
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from tests.unit.coordinator.support import at
 
 
@@ -21,7 +20,7 @@ class Least(CoordinatorShard[str, Never, Never]):
     def decide(self, event: str, context: EventContext) -> Decision[str, Never, Never]:
         return NOTHING
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         return
 
     def failed(
@@ -38,6 +37,5 @@ def test_the_defaults() -> None:
     assert list(least.tick(0)) == []
     assert least.next_deadline_ms() is None
     assert least.on_loaded(at()) == least.on_unloaded(at()) == NOTHING
-    least.replay_end_transaction_marker(ProducerId(1), ProducerEpoch(0), True, Offset(0))
-    least.dropped(1)
+    assert least.dropped("e", 1) is None
     assert vars(least) == {}

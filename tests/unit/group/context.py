@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from oncelog.coordinator import Append, CoordinatorMetadata, CoordinatorRecord, RecordContext
+from oncelog.coordinator import (
+    Append,
+    CoordinatorMetadata,
+    CoordinatorRecord,
+    EndTransactionMarker,
+    RecordContext,
+    marker_context,
+)
 from oncelog.coordinator.metadata import NoTopics, Topics
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
@@ -102,8 +109,7 @@ class Context:
 
     def drop(self, token: int) -> None:
         """The connection of a request that waits closes."""
-        self.processor.drop(token)
-        after = self.processor.shard.after_drop(self.asked[token], token)
+        after = self.processor.drop(self.asked[token], token)
         if after is not None:
             self.submit_silently(after)
 
@@ -144,10 +150,8 @@ class Context:
 
     def marker(self, producer_id: int, commit: bool) -> None:
         self.log.append(Marker(producer_id, commit))
-        offset = Offset(len(self.log) - 1)
-        self.processor.replay_end_transaction_marker(
-            ProducerId(producer_id), ProducerEpoch(0), commit, offset
-        )
+        ended = _end(len(self.log) - 1, producer_id, commit)
+        self.processor.replay(ended, marker_context(ended))
 
     def advance(self, ms: int) -> None:
         """Let virtual time pass, stopping at every deadline."""
@@ -332,6 +336,10 @@ def logged(log: list[Written | Marker]) -> list[Logged]:
     ]
 
 
+def _end(offset: int, producer_id: int, commit: bool) -> EndTransactionMarker:
+    return EndTransactionMarker(offset, ProducerId(producer_id), ProducerEpoch(0), commit)
+
+
 def topic_deleted(topic_id: UUID) -> e.TopicsDeleted:
     """The topic `t` with this id was deleted, and no newer one is there."""
     return e.TopicsDeleted({"t": frozenset((topic_id, e.ZERO_TOPIC_ID))})
@@ -346,10 +354,8 @@ def replayed(
     processor = processor_of(GroupCoordinatorShard(config, meter))
     for offset, item in enumerate(log):
         if isinstance(item, Marker):
-            producer_id = ProducerId(item.producer_id)
-            processor.replay_end_transaction_marker(
-                producer_id, ProducerEpoch(0), item.commit, Offset(offset)
-            )
+            ended = _end(offset, item.producer_id, item.commit)
+            processor.replay(ended, marker_context(ended))
         else:
             is_transactional = item.producer_id >= 0
             context = RecordContext(

@@ -127,7 +127,7 @@ def test_a_connection_that_closes_late_or_for_another_request_changes_nothing() 
     c = Context()
     (leader,) = c.stable(1)
     token = c.submit(c.commit_event(7, leader, 1))
-    assert c.processor.shard.after_drop(c.asked[token], token) is None
+    assert c.processor.shard.dropped(c.asked[token], token) is None
     joining = c.join(leader)
     assert joining in c.replies
     c.drop(joining)

@@ -74,6 +74,7 @@ class Context:
         self.held: list[Append] = []
         # Which kind of result a token has, its test knows.
         self.results: dict[int, Any] = {}
+        self.asked: dict[int, TransactionEvent] = {}
         self.markers: list[SendMarkers] = []
         self.notices: list[Notice] = []
         self.has_producer_ids = True
@@ -153,8 +154,14 @@ class Context:
         """
         token = self._next_token
         self._next_token += 1
+        self.asked[token] = event
         self.run(self.processor.submit(event, token, self.now_ms))
         return token
+
+    def drop(self, token: int) -> None:
+        """The connection of a request closes."""
+        if token in self.asked:
+            assert self.processor.drop(self.asked[token], token) is None
 
     def tick(self, after_ms: int = 0) -> None:
         self.now_ms += after_ms

@@ -361,7 +361,7 @@ def test_a_dropped_connection_takes_its_parked_requests_with_it() -> None:
     context = Context(version=2)
     context.go_to(S.PREPARE_COMMIT)
     add = context.start_add(P0)
-    context.processor.drop(add)
+    context.drop(add)
     context.answer_markers()
     assert add not in context.results
     assert context.state is S.COMPLETE_COMMIT

@@ -277,7 +277,7 @@ def test_a_producer_that_recovers_behind_a_takeover_is_fenced_by_it(is_dropped: 
     takeover = context.start_init()
     recovery = context.start_init(FIRST, 1)
     if is_dropped:
-        context.processor.drop(takeover)
+        context.drop(takeover)
     context.answer_markers()
     granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
     if is_dropped:
@@ -325,7 +325,7 @@ def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> N
     context.go_to(S.ONGOING)
     first = context.start_init()
     second = context.start_init()
-    context.processor.drop(second)
+    context.drop(second)
     context.answer_markers()
     assert context.results[first] == initialised(FIRST, 2)
     assert second not in context.results
@@ -335,7 +335,7 @@ def test_a_takeover_dropped_after_it_fenced_leaves_the_abort_to_go_on() -> None:
     context = Context()
     context.go_to(S.ONGOING)
     takeover = context.start_init()
-    context.processor.drop(takeover)
+    context.drop(takeover)
     context.answer_markers()
     assert takeover not in context.results
     assert context.state is S.COMPLETE_ABORT

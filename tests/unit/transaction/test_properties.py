@@ -112,7 +112,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
     @rule(back=st.integers(0, 5))
     def drop(self, back: int) -> None:
         last = max(self.context.sent)
-        self.context.processor.drop(max(1, last - back))
+        self.context.drop(max(1, last - back))
 
     # What the log does.
 

@@ -24,13 +24,16 @@ from oncelog.coordinator.shard import (
     AppendProducer,
     CoordinatorShard,
     EffectT,
+    EndTransactionMarker,
     EventT,
     ResultT,
+    marker_context,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending
 from oncelog.protocol.record import Record, build_batch
+from oncelog.protocol.records.scan import DamagedRecord
 from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.storage import Origin, Verification
 
@@ -54,6 +57,12 @@ class Host(Protocol[EventT, ResultT, EffectT]):
 
     def report(self, error: Exception) -> None:
         """End the broker: a shard cannot continue."""
+        ...
+
+    def damaged(
+        self, coordinator: CoordinatorContext[EventT, ResultT, EffectT], error: Exception
+    ) -> None:
+        """Resign from a shard whose log cannot be applied, and say so."""
         ...
 
 
@@ -112,8 +121,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
 
     def _drop(self, event: EventT, pending: Pending[object]) -> None:
         """Forget a request whose connection has closed; the shard may react to that."""
-        self.processor.drop(pending)
-        after = self.processor.shard.after_drop(event, pending)
+        after = self.processor.drop(event, pending)
         if after is not None:
             self.submit(after)
 
@@ -166,10 +174,14 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         self, producer_id: int, producer_epoch: int, commit: bool, offset: int
     ) -> None:
         """Apply a committed marker: it makes the transaction's offsets visible (INV-6)."""
-        if self.processor.state is not CoordinatorState.RESIGNED:
-            self.processor.replay_end_transaction_marker(
-                ProducerId(producer_id), ProducerEpoch(producer_epoch), commit, Offset(offset)
-            )
+        if self.processor.state is CoordinatorState.RESIGNED:
+            return
+        ids = ProducerId(producer_id), ProducerEpoch(producer_epoch)
+        marker = EndTransactionMarker(offset, *ids, commit)
+        try:
+            self.processor.replay(marker, marker_context(marker))
+        except DamagedRecord as damage:
+            self._host.damaged(self, damage)
 
     def _write(self, append: Append) -> None:
         if not append.records:
@@ -196,8 +208,12 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
                 end = result.last_offset + 1
                 if state.high_watermark >= end:
                     # Committed with the append itself, as without other replicas.
-                    done = self.processor.committed(append.append_id, base_offset, self._now_ms)
-                    self._outputs.append(done)
+                    try:
+                        done = self.processor.committed(append.append_id, base_offset, self._now_ms)
+                    except DamagedRecord as damage:
+                        self._host.damaged(self, damage)
+                    else:
+                        self._outputs.append(done)
                     return
                 partition.on_committed(end, partial(self._settled, append.append_id, base_offset))
                 self.processor.delayed(append.append_id, self._now_ms)
@@ -221,7 +237,12 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         """Complete an append below the high watermark; after lost leadership `resign` does."""
         if outcome is ErrorCode.none:
             now_ms = self._now_ms if self._running else self._host.clock.now_ms()
-            self._run(self.processor.committed(append_id, base_offset, now_ms), now_ms)
+            try:
+                output = self.processor.committed(append_id, base_offset, now_ms)
+            except DamagedRecord as damage:
+                self._host.damaged(self, damage)
+            else:
+                self._run(output, now_ms)
 
     def _arm(self, deadline_ms: int) -> None:
         """Schedule `_tick` for the shard's next deadline; replaces a later timer."""

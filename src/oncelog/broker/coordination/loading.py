@@ -21,10 +21,16 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic
 
-from oncelog.coordinator.replay import EndTransactionMarker, RecordToReplay, ReplayBuffer
-from oncelog.coordinator.shard import EffectT, EventT, ResultT, UnknownKind
-from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
-from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.coordinator.replay import RecordToReplay, ReplayBuffer
+from oncelog.coordinator.shard import (
+    EffectT,
+    EndTransactionMarker,
+    EventT,
+    ResultT,
+    marker_context,
+)
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import (
     COORDINATOR_LOAD_BYTES,
     LOAD_APPLIED_PER_TURN_COUNT_MAX,
@@ -103,9 +109,6 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
         self._replay = ReplayBuffer()
         self._stretch_bytes = 0
         self._read_count = 0
-        self._applied_count = 0
-        self._unknown: dict[int, int] = {}
-        """The unknown key types, with the offset of one record each."""
 
     @property
     def has_more(self) -> bool:
@@ -156,25 +159,17 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
         self._stretch_bytes = 0
         for number, step in enumerate(stretch.rest(), start=1):
             if isinstance(step, EndTransactionMarker):
-                self._processor.replay_end_transaction_marker(
-                    step.producer_id, step.producer_epoch, step.commit, Offset(step.offset)
-                )
+                self._processor.replay(step, marker_context(step))
             else:
                 self._apply(step)
             if number % LOAD_APPLIED_PER_TURN_COUNT_MAX == 0:
                 yield
 
     def _apply(self, step: RecordToReplay) -> None:
-        self._applied_count += 1
         context = step.context
         if context.timestamp_ms > self._now_ms:
             context = replace(context, timestamp_ms=self._now_ms)
-        try:
-            self._processor.replay(step.record, context)
-        except UnknownKind as unknown:
-            self._unknown.setdefault(unknown.kind, step.offset)
-        except OncelogError as error:
-            raise DamagedRecord(step.offset, str(error)) from error
+        self._processor.replay(step.record, context)
 
     def tell(self, partition: Partition) -> None:
         """Log that the partition is loaded, and which records were skipped."""
@@ -184,9 +179,9 @@ class _Loading(Generic[EventT, ResultT, EffectT]):
             topic_partition,
             self._read_count,
             partition.log.log_end_offset,
-            self._applied_count,
+            self._processor.replayed_count,
         )
-        for kind, offset in self._unknown.items():
+        for kind, offset in self._processor.unknown.items():
             log.warning(
                 "%s: records of type %d are ignored, as at offset %d: this version does not know "
                 "them; a newer one may have left them",

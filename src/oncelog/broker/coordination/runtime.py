@@ -262,11 +262,20 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         if not self._failure.done():
             self._failure.set_result(error)
 
+    def damaged(
+        self, coordinator: CoordinatorContext[EventT, ResultT, EffectT], error: Exception
+    ) -> None:
+        """Resign from a shard whose log cannot be applied, and log the remedy once.
+
+        So its ids have no coordinator until the log is repaired, and everything else has.
+        """
+        coordinator.resign()
+        _tell_of_damage(coordinator.partition, error)
+
     async def _load(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
         """Replay the log, then serve once what was replayed is committed.
 
-        A damaged log is not served, and none of it is dropped: the shard resigns, so that its ids
-        have no coordinator until the log is repaired.
+        A damaged log is not served, and none of it is dropped.
         """
         async with self._load_turn:
             try:
@@ -281,8 +290,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
                 coordinator.partition.note_damage(failure)
                 return
             except Exception as error:  # noqa: BLE001 - a log may hold anything, and this is a task
-                coordinator.resign()
-                _tell_of_damage(coordinator.partition, error)
+                self.damaged(coordinator, error)
                 return
         # Outside of the turn: a partition whose replicas lag holds up no other.
         if await committed(coordinator.partition, end) is not ErrorCode.none:

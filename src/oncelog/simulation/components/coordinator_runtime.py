@@ -22,6 +22,7 @@ from oncelog.coordinator import (
     Output,
     RecordContext,
     ReplayBuffer,
+    marker_context,
 )
 from oncelog.coordinator.patterns import matching
 from oncelog.coordinator.shard import clock_shift_ms
@@ -189,8 +190,9 @@ class _ProcessorLife:
     def _drop(self) -> Iterator[str]:
         if self._tokens:
             token = self._rng.choice(self._tokens[-10:])
-            self._real.drop(token)
-            self._due.drop(token)
+            event = self._event()
+            self._real.drop(event, token)
+            self._due.drop(event, token)
             if self._toy.dropped_tokens != self._due.toy.dropped_tokens:
                 yield f"the shard was told of {self._toy.dropped_tokens[-1:]}, not {token}"
 
@@ -201,12 +203,10 @@ class _ProcessorLife:
         yield from ()
 
     def _mark(self) -> Iterator[str]:
-        marker = (
-            *(ProducerId(self._rng.randrange(9)), ProducerEpoch(self._rng.randrange(9))),
-            *(self._rng.random() < 0.5, Offset(self._offset)),
-        )
+        ids = ProducerId(self._rng.randrange(9)), ProducerEpoch(self._rng.randrange(9))
+        marker = EndTransactionMarker(self._offset, *ids, self._rng.random() < 0.5)
         for each in (self._real, self._due.toy):
-            each.replay_end_transaction_marker(*marker)
+            each.replay(marker, marker_context(marker))
         self._offset += 1
         yield from ()
 

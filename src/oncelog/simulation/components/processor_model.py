@@ -14,9 +14,11 @@ from oncelog.coordinator import (
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EndTransactionMarker,
     EventContext,
     RecordContext,
     Reply,
+    Step,
     Token,
     replies_to,
 )
@@ -92,24 +94,17 @@ class Toy(CoordinatorShard[ToyEvent, Said, int]):
                 return Decision(wait=True, resume=event._replace(is_resumed=True))
         return Decision((), said, (event.number,))
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+    def replay(self, step: Step, context: RecordContext) -> None:
         """Keep the number, and where it stood."""
+        if isinstance(step, EndTransactionMarker):
+            ids = int(step.producer_id), int(step.producer_epoch)
+            self.applied.setdefault("markers", []).append((-1, step.offset, int(step.commit), *ids))
+            return
         entry = (
-            *(int(record.value or b"-1"), int(context.offset), context.timestamp_ms),
+            *(int(step.value or b"-1"), int(context.offset), context.timestamp_ms),
             *(int(context.producer_id), int(context.producer_epoch) * context.transactional),
         )
-        self.applied.setdefault(record.key.decode(), []).append(entry)
-
-    def replay_end_transaction_marker(
-        self,
-        producer_id: ProducerId,
-        producer_epoch: ProducerEpoch,
-        commit: bool,
-        offset: Offset,
-    ) -> None:
-        """Keep the marker."""
-        entry = (-1, int(offset), int(commit), int(producer_id), int(producer_epoch))
-        self.applied.setdefault("markers", []).append(entry)
+        self.applied.setdefault(step.key.decode(), []).append(entry)
 
     def failed(
         self, event: ToyEvent, error: ErrorCode, context: EventContext
@@ -121,7 +116,7 @@ class Toy(CoordinatorShard[ToyEvent, Said, int]):
         """Say so."""
         return Decision(replies=replies_to(context.token, ("timed out", event.number, None)))
 
-    def dropped(self, token: Token) -> None:
+    def dropped(self, event: ToyEvent, token: Token) -> None:
         """Keep the token."""
         self.dropped_tokens.append(token)
 
@@ -289,7 +284,7 @@ class ExpectedProcessor:
             dues += [at_ms for at_ms, _ in self.toy.dues]
         return min(dues, default=None)
 
-    def drop(self, token: Token) -> None:
+    def drop(self, event: ToyEvent, token: Token) -> None:
         """A connection has closed."""
         if self.state == "resigned":
             return
@@ -297,7 +292,7 @@ class ExpectedProcessor:
         for each in self.parked:
             if each.token == token:
                 self._leave(each)
-        self.toy.dropped(token)
+        self.toy.dropped(event, token)
 
     def resign(self) -> None:
         """Leadership is lost."""

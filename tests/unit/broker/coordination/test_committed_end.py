@@ -108,8 +108,8 @@ async def test_inv6_a_marker_that_comes_while_a_load_waits_counts_once(tmp_path:
     bench.mark(6)
     await bench.load_again()
     bench.mark(7)
-    assert [marker[0] for marker in bench.machines[-1].markers] == [6]
+    assert [marker.producer_id for marker in bench.machines[-1].markers] == [6]
     await bench.reach(4)
-    assert [marker[0] for marker in bench.machines[-1].markers] == [6, 7]
+    assert [marker.producer_id for marker in bench.machines[-1].markers] == [6, 7]
     assert not bench.ask(Put("id", b"c")).done
     assert len(bench.machines[-1].decided_ms) == 1

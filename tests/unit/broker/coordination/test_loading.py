@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
-from oncelog.coordinator import CoordinatorRecord, RecordContext
+from oncelog.coordinator import RecordContext, Step
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.record import Record, build_batch
@@ -118,7 +118,7 @@ async def test_a_marker_that_comes_while_loading_is_not_missed(tmp_path: Path) -
 
     disk.between = append_marker
     await load(partition, disk, machine)
-    assert [marker[0] for marker in machine.markers] == [6, 5]
+    assert [marker.producer_id for marker in machine.markers] == [6, 5]
 
 
 async def test_a_log_that_compaction_thinned_is_loaded_to_its_end(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_record_from_the_future_counts_as_written_now(tmp_path: Path) ->
             super().__init__()
             self.dated_ms: list[int] = []
 
-        def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
+        def replay(self, step: Step, context: RecordContext) -> None:
             self.dated_ms.append(context.timestamp_ms)
 
     shard = Dated()

@@ -20,13 +20,15 @@ from oncelog.coordinator.shard import (
     CoordinatorRecord,
     CoordinatorShard,
     Decision,
+    EndTransactionMarker,
     EventContext,
     RecordContext,
+    Step,
     Token,
     answer,
     replies_to,
 )
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.core.pending import unchanged
@@ -62,12 +64,12 @@ class Memory(CoordinatorShard[Put, object, str]):
     def __init__(self) -> None:
         self.applied: list[bytes] = []
         self.decided_ms: list[int] = []
-        self.markers: list[tuple[int, int, bool, int]] = []
+        self.markers: list[EndTransactionMarker] = []
         self.deadline_ms: int | None = None
         self.due: list[Put] = []
         self.when_dropped: Put | None = None
 
-    def after_drop(self, event: Put, token: Token) -> Put | None:
+    def dropped(self, event: Put, token: Token) -> Put | None:
         return self.when_dropped
 
     def id_of(self, event: Put) -> str | None:
@@ -83,11 +85,13 @@ class Memory(CoordinatorShard[Put, object, str]):
             producer=event.producer,
         )
 
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        self.applied.append(record.key)
-
-    def replay_end_transaction_marker(self, *marker: Any) -> None:
-        self.markers.append(marker)
+    def replay(self, step: Step, context: RecordContext) -> None:
+        if isinstance(step, EndTransactionMarker):
+            self.markers.append(step)
+        elif step.key == b"damaged":
+            raise ProtocolError(ErrorCode.corrupt_message, "what is this")
+        else:
+            self.applied.append(step.key)
 
     def failed(
         self, event: Put, error: ErrorCode, context: EventContext
@@ -295,10 +299,23 @@ async def test_markers_reach_the_machine_in_replay_and_when_committed(tmp_path: 
     bench.partition.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
     assert bench.machines[0].markers == []
     bench.partition.follower_fetched(OTHER, 1, 0)
-    assert bench.machines[0].markers == [(5, 0, True, 0)]
+    assert bench.machines[0].markers == [(0, 5, 0, True)]
     bench.elect_again()
     await bench.runtime.loaded()
-    assert bench.machines[1].markers == [(5, 0, True, 0)]
+    assert bench.machines[1].markers == [(0, 5, 0, True)]
+
+
+async def test_a_committed_record_that_cannot_be_applied_ends_the_shard_and_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """D2: as in a load. It is no error of the client whose connection it came by."""
+    bench = Bench(tmp_path)
+    bench.follow()
+    assert bench.ask(Put("id", b"damaged")).result is ErrorCode.not_coordinator
+    assert bench.runtime.is_damaged("id")
+    (line,) = caplog.messages
+    assert "offset 0: CORRUPT_MESSAGE: what is this" in line
+    assert "oncelog log repair" in line
 
 
 async def test_losing_leadership_answers_those_who_wait(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from oncelog.coordinator import CoordinatorRecord, EventContext, RecordContext
+from oncelog.coordinator import EventContext, RecordContext, Step
 from oncelog.group.consumer.events import Beat, MemberOverdue
 from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.shard import GroupCoordinatorShard
@@ -42,8 +42,8 @@ class SessionsEndEarly(GroupCoordinatorShard):
 
 
 class ForgetsATarget(GroupCoordinatorShard):
-    def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
-        super().replay(record, context)
+    def replay(self, step: Step, context: RecordContext) -> None:
+        super().replay(step, context)
         for group in self.store.consumer_groups.values():
             if len(group.target) > 1:
                 group.target.pop(next(iter(group.target)))

@@ -10,6 +10,7 @@ import pytest
 
 from oncelog.coordinator import event_processor, replay, timers
 from oncelog.coordinator.output import Output
+from oncelog.coordinator.shard import EndTransactionMarker
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.simulation.components import coordinator_runtime as simulated
@@ -84,7 +85,7 @@ def test_a_slip_of_the_timers_or_of_a_load_is_seen() -> None:
                 super().set(key, deadline_ms)
 
     class KeepsAborted(replay.ReplayBuffer):
-        def end_transaction(self, end: replay.EndTransactionMarker) -> None:
+        def end_transaction(self, end: EndTransactionMarker) -> None:
             super().end_transaction(end._replace(commit=True))
 
     looks: list[Callable[[random.Random], list[str]]] = [
