@@ -121,6 +121,10 @@ def test_a_topic_whose_state_is_missing_is_damage_and_no_deletion() -> None:
         contents.feed([(layout.state_path("t", 1), None)])
     with pytest.raises(DamagedMetadata, match="/brokers/topics/u/partitions/0/state"):
         contents.feed([topic_writes(None, topic("u", ID_B))[-1]])
+    # Another topic under that name has its own states, never those of the one before.
+    again = topic_writes(None, topic("t", ID_B, 0, 0))
+    with pytest.raises(DamagedMetadata, match="/brokers/topics/t/partitions/0/state"):
+        contents.feed(again[1:])
     assert contents.image.topics == {"t": made}
     assert contents.image.revision == 1
 
