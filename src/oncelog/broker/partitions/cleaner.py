@@ -58,7 +58,7 @@ class PartitionCleaner:
     def __init__(
         self,
         config: BrokerConfig,
-        partitions: Callable[[], Iterable[Partition]],
+        partitions: Iterable[Partition],
         disk: Disk,
         clock: Clock,
         on_failure: OnFailure,
@@ -157,7 +157,7 @@ class PartitionCleaner:
 
     def _forget_what_is_lost(self, clean_offsets: dict[TopicPartition, int]) -> None:
         """Remove offsets that a loss of power took from the end of a log, once for all."""
-        for partition in self._partitions():
+        for partition in self._partitions:
             label, end = partition.topic_partition, partition.log.log_end_offset
             if clean_offsets.get(label, 0) > end:
                 log.warning(
@@ -170,7 +170,7 @@ class PartitionCleaner:
 
     def _open_partitions(self) -> list[Partition]:
         """Return the partitions without those in a log directory that is off line."""
-        return [partition for partition in self._partitions() if partition.log.cleaning.is_open]
+        return [partition for partition in self._partitions if partition.log.cleaning.is_open]
 
     def _candidates(self) -> list[_Candidate]:
         present = self._open_partitions()
@@ -225,7 +225,7 @@ class PartitionCleaner:
         folder = _folder(held)
         here = {
             partition.topic_partition: offsets[partition.topic_partition]
-            for partition in self._partitions()
+            for partition in self._partitions
             if partition.topic_partition in offsets and _folder(partition.log) == folder
         }
         await self._disk.run(partial(write_clean_offsets, self._disk, folder, here))

@@ -99,7 +99,7 @@ class PartitionManager:
         self._folders = asyncio.Lock()
         """Keeps the works in the folders in the order of the steps."""
         self._failure: asyncio.Future[StorageFailure] = self.loop.create_future()
-        self.cleaner = PartitionCleaner(config, self.__iter__, disk, clock, self.folder_failed)
+        self.cleaner = PartitionCleaner(config, self, disk, clock, self.folder_failed)
         self.removals = Removals(disk, clock)
         self.removals.add(logs.deleted, 0)
         self._upkeep = Upkeep(self, config, logs, disk, clock, self.removals, self.folder_failed)
