@@ -7,7 +7,7 @@ makes the planned faults of a run from it. What a fault does is `oncelog.simulat
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from oncelog.simulation.plan import PlannedFault
@@ -79,9 +79,8 @@ def draw_faults(
     faults: list[tuple[float, str, dict[str, Any]]] = []
     for kind, rate in PROFILES[profile][1].items():
         # Otherwise "everything" would leave no time between two faults.
-        at_s = 0.5
-        rate_s = rate / 6.0 * (0.35 if profile == "everything" else 1.0)
-        while (at_s := at_s + rng.expovariate(rate_s)) < duration_s:
+        share = 0.35 if profile == "everything" else 1.0
+        for at_s in _times(rng, rate * share, duration_s):
             faults.append((at_s, kind, _parameters(rng, kind, clients, profile)))
     faults.sort(key=lambda fault: fault[0])
     return [PlannedFault(f"f{i}", kind, at_s, p) for i, (at_s, kind, p) in enumerate(faults)]
@@ -98,16 +97,12 @@ def draw_lost_tails(
 
     They have randomness of their own, so that runs without one are as they were before.
     """
-    faults: list[PlannedFault] = []
-    at_s = 0.5
-    while rate := LOST_TAILS.get(profile, 0.0):
-        at_s += rng.expovariate(rate / 6.0)
-        if at_s >= duration_s:
-            break
-        name = f"f{first_index + len(faults)}"
-        parameters = {"for_s": rng.uniform(1.5, 5.0)}
-        faults.append(PlannedFault(name, "power-loss-at-read", at_s, parameters))
-    return faults
+    return [
+        PlannedFault(f"f{index}", "power-loss-at-read", at_s, {"for_s": rng.uniform(1.5, 5.0)})
+        for index, at_s in enumerate(
+            _times(rng, LOST_TAILS.get(profile, 0.0), duration_s), first_index
+        )
+    ]
 
 
 CUTS: Final[Rates] = {"network": 1.0, "everything": 0.3}
@@ -118,20 +113,22 @@ def draw_cuts(
     rng: random.Random, profile: str, duration_s: float, first_index: int
 ) -> list[PlannedFault]:
     """The cuts between two brokers of one run."""
-    faults: list[PlannedFault] = []
-    at_s = 0.5
-    while rate := CUTS.get(profile, 0.0):
-        at_s += rng.expovariate(rate / 6.0)
-        if at_s >= duration_s:
-            break
-        name = f"f{first_index + len(faults)}"
+    faults = []
+    for index, at_s in enumerate(_times(rng, CUTS.get(profile, 0.0), duration_s), first_index):
         parameters = {
             "broker": rng.randrange(2),
             "both": rng.random() < 0.6,
             "for_s": rng.uniform(0.1, 4.0),
         }
-        faults.append(PlannedFault(name, "cut-brokers", at_s, parameters))
+        faults.append(PlannedFault(f"f{index}", "cut-brokers", at_s, parameters))
     return faults
+
+
+def _times(rng: random.Random, rate: float, duration_s: float) -> Iterator[float]:
+    """Yield random times; `rate` is per six seconds. Each is drawn when it is asked for."""
+    at_s = 0.5
+    while rate and (at_s := at_s + rng.expovariate(rate / 6.0)) < duration_s:
+        yield at_s
 
 
 def _parameters(
