@@ -15,11 +15,11 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group import events as e
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
 from oncelog.group.decision import GroupEvent
-from oncelog.group.results import (
-    LeaveResult,
-    OffsetCommitResult,
-    OffsetDeleteResult,
-    OffsetFetchResult,
+from oncelog.group.replies import (
+    LeaveReply,
+    OffsetCommitReply,
+    OffsetDeleteReply,
+    OffsetFetchReply,
 )
 from oncelog.group.store import GroupStore
 
@@ -147,11 +147,11 @@ def cell_of(kind: str, event: GroupEvent, error: ErrorCode) -> str:
 def errors_of(result: object) -> Iterator[ErrorCode]:
     """Every error of a reply: of the request, of its members, of its partitions."""
     match result:
-        case OffsetCommitResult():
+        case OffsetCommitReply():
             yield from (partition.error for partition in result.partitions)
-        case LeaveResult(ErrorCode.none):
+        case LeaveReply(ErrorCode.none):
             yield from (member.error for member in result.members)
-        case OffsetFetchResult(ErrorCode.none) | OffsetDeleteResult(ErrorCode.none):
+        case OffsetFetchReply(ErrorCode.none) | OffsetDeleteReply(ErrorCode.none):
             yield from (partition.error for partition in result.partitions)
         case _:
             error = getattr(result, "error", None)

@@ -22,10 +22,10 @@ from oncelog.group.consumer.embedded import (
 )
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
 from oncelog.group.consumer.members import OwnedPartitions, Partitions
-from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
+from oncelog.group.consumer.outcome import BeatReply, ConsumerGroupDescription
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.records import ConsumerGroupRecord, GroupRecord
-from oncelog.group.results import SyncResult
+from oncelog.group.replies import SyncReply
 from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log as log
 from oncelog.protocol.wire import INT16
@@ -94,14 +94,14 @@ class ConsumerStory(Story):
 
     def told(self, result: object) -> str:
         match result:
-            case SyncResult(ErrorCode.none):
+            case SyncReply(ErrorCode.none):
                 found = read_assignment(result.assignment)
                 assert found is not None
                 return f"assigned {numbers(identified(found.assigned_partitions, self.topics_are))}"
-            case BeatResult(ErrorCode.none):
+            case BeatReply(ErrorCode.none):
                 assigned = "" if result.assigned is None else f" {numbers(result.assigned)}"
                 return f"epoch={result.member_epoch}{assigned}"
-            case BeatResult():
+            case BeatReply():
                 reason = "" if result.message is None else f": {result.message}"
                 return result.error.name.upper() + reason
             case ConsumerGroupDescription(ErrorCode.none):

@@ -20,20 +20,20 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, TopicPartition
 from oncelog.group import events as e
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
-from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
+from oncelog.group.consumer.outcome import BeatReply, ConsumerGroupDescription
 from oncelog.group.decision import GroupEvent
 from oncelog.group.records import ConsumerGroupRecord, GroupRecord, OffsetRecord, decode
-from oncelog.group.results import (
-    DeleteResult,
-    DescribeResult,
-    HeartbeatResult,
-    JoinResult,
-    LeaveResult,
-    ListResult,
-    OffsetCommitResult,
-    OffsetDeleteResult,
-    OffsetFetchResult,
-    SyncResult,
+from oncelog.group.replies import (
+    DeleteReply,
+    DescribeReply,
+    HeartbeatReply,
+    JoinReply,
+    LeaveReply,
+    ListReply,
+    OffsetCommitReply,
+    OffsetDeleteReply,
+    OffsetFetchReply,
+    SyncReply,
 )
 from oncelog.group.store import GroupStore
 from tests.scenarios.group_cells import NAMES, UNSERVED, cell_of, errors_of, kind_of
@@ -273,36 +273,36 @@ def topic_id(options: dict[str, str]) -> UUID:
 
 def told(result: object) -> str:
     match result:
-        case DeleteResult():
+        case DeleteReply():
             return result.error.name.upper()
-        case JoinResult(ErrorCode.none):
+        case JoinReply(ErrorCode.none):
             role = "leads" if result.leader == result.member_id else "follows " + result.leader
             members = " ".join(member.member_id for member in result.members)
             skip = " skip_assignment" if result.skip_assignment else ""
             return f"{result.member_id} generation={result.generation_id} {role} [{members}]{skip}"
-        case JoinResult():
+        case JoinReply():
             return f"{result.error.name.upper()} {result.member_id}".rstrip()
-        case SyncResult(ErrorCode.none):
+        case SyncReply(ErrorCode.none):
             return f"assigned {result.assignment.decode()!r}"
-        case SyncResult() | HeartbeatResult():
+        case SyncReply() | HeartbeatReply():
             return result.error.name.upper()
-        case LeaveResult():
+        case LeaveReply():
             errors = [member.error for member in result.members] or [result.error]
             return " ".join(error.name.upper() for error in errors)
-        case ListResult():
+        case ListReply():
             listed = [f"{g.group_id} {g.group_type} {g.state}" for g in result.groups]
             return f"{result.error.name.upper()} [{', '.join(listed)}]"
-        case DescribeResult():
+        case DescribeReply():
             reason = "" if result.message is None else f": {result.message}"
             return f"{result.error.name.upper()} {result.state}".rstrip() + reason
-        case BeatResult() | ConsumerGroupDescription():
+        case BeatReply() | ConsumerGroupDescription():
             reason = "" if result.message is None else f": {result.message}"
             return result.error.name.upper() + reason
-        case OffsetCommitResult() | OffsetDeleteResult():
-            if isinstance(result, OffsetDeleteResult) and result.error is not ErrorCode.none:
+        case OffsetCommitReply() | OffsetDeleteReply():
+            if isinstance(result, OffsetDeleteReply) and result.error is not ErrorCode.none:
                 return result.error.name.upper()
             return " ".join(partition.error.name.upper() for partition in result.partitions)
-        case OffsetFetchResult():
+        case OffsetFetchReply():
             if result.error is not ErrorCode.none:
                 return result.error.name.upper()
             if not result.partitions:

@@ -22,9 +22,9 @@ from oncelog.coordinator.shard import (
     Step,
     Token,
     UnknownKind,
-    answer,
     marker_context,
     replies_to,
+    reply_at_once,
 )
 
 __all__ = [
@@ -47,7 +47,7 @@ __all__ = [
     "Step",
     "Token",
     "UnknownKind",
-    "answer",
     "marker_context",
     "replies_to",
+    "reply_at_once",
 ]

@@ -45,7 +45,7 @@ from oncelog.coordinator.shard import (
     EventContext,
     EventT,
     RecordContext,
-    ResultT,
+    ReplyT,
     Step,
     Token,
     UnknownKind,
@@ -71,12 +71,12 @@ class CoordinatorState(Enum):
     RESIGNED = auto()
 
 
-class EventProcessor(Generic[EventT, ResultT, EffectT]):
+class EventProcessor(Generic[EventT, ReplyT, EffectT]):
     """Decides the events of one shard, in order. Not thread-safe: one task owns it."""
 
     def __init__(
         self,
-        shard: CoordinatorShard[EventT, ResultT, EffectT],
+        shard: CoordinatorShard[EventT, ReplyT, EffectT],
         metadata: CoordinatorMetadata,
         append_wait_ms_max: int | None = None,
     ) -> None:
@@ -93,7 +93,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         wait_ms_max = min(wait_ms_max, append_wait_ms_max or wait_ms_max)
         self._delayed: deque[tuple[int, int]] = deque()  # (deadline, append id)
         self._next_append_id = 0
-        self._in_flight: dict[int, InFlight[EventT, ResultT, EffectT]] = {}
+        self._in_flight: dict[int, InFlight[EventT, ReplyT, EffectT]] = {}
         self._pending: dict[str, int] = {}
         self._waiting = WaitingEvents[EventT](wait_ms_max)
         self._held = HeldByLoad[EventT](wait_ms_max)
@@ -117,14 +117,14 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             raise DamagedRecord(context.offset, str(error)) from error
         self.replayed_count += 1
 
-    def activate(self, now_ms: int, first: EventT | None = None) -> Output[ResultT, EffectT]:
+    def activate(self, now_ms: int, first: EventT | None = None) -> Output[ReplyT, EffectT]:
         """Start to serve requests: `first`, an event without a request, then those that were held.
 
         The output resumes unfinished work, such as the markers of a `Prepare*` state.
         """
         require(self.state is CoordinatorState.LOADING, "a processor is activated once")
         self.state = CoordinatorState.ACTIVE
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         decision = self.shard.on_loaded(self._context(None, now_ms))
         require(
             not decision.records and not decision.wait, "activation appends and waits for nothing"
@@ -138,12 +138,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     # Serving.
 
-    def submit(self, event: EventT, token: Token | None, now_ms: int) -> Output[ResultT, EffectT]:
+    def submit(self, event: EventT, token: Token | None, now_ms: int) -> Output[ReplyT, EffectT]:
         """Accept one event: decide it now, or queue it behind the transition of its id.
 
         During the load a request is held, and an event without a request is lost.
         """
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
         elif token is not None and not (
@@ -152,7 +152,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._refuse(event, token, self._unavailable(), now_ms, output)
         return output
 
-    def look(self, event: EventT, now_ms: int) -> ResultT:
+    def look(self, event: EventT, now_ms: int) -> ReplyT:
         """Answer a question that never waits for an id, and changes nothing."""
         require(self.state is CoordinatorState.ACTIVE, "only a loaded shard is looked at")
         decision = self.shard.decide(event, EventContext(now_ms, _LOOK, self.metadata))
@@ -166,13 +166,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def committed(
         self, append_id: int, base_offset: Offset, now_ms: int
-    ) -> Output[ResultT, EffectT]:
+    ) -> Output[ReplyT, EffectT]:
         """Apply an append that the high watermark has passed, and release its replies.
 
         `base_offset` is the offset of its first record. After `resign` this does nothing: the next
         leader replays the record. Raises as `replay` does.
         """
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._in_flight.get(append_id)
@@ -201,9 +201,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def producer_id_taken(
         self, append_id: int, producer_id: ProducerId, now_ms: int
-    ) -> Output[ResultT, EffectT]:
+    ) -> Output[ReplyT, EffectT]:
         """Decide an event again that needs a fresh producer id: an append without records."""
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._remove_in_flight(append_id)
@@ -225,13 +225,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def append_failed(
         self, append_id: int, error: ErrorCode, now_ms: int
-    ) -> Output[ResultT, EffectT]:
+    ) -> Output[ReplyT, EffectT]:
         """Drop the transition of an append that failed for good, and reply with the mapped error.
 
         An append that is in the log but not yet replicated has not failed: it stays pending until
         it is committed, or until leadership is lost (`resign`).
         """
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._remove_in_flight(append_id)
@@ -245,9 +245,9 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._drain(flight.decision.id, now_ms, output)
         return output
 
-    def tick(self, now_ms: int) -> Output[ResultT, EffectT]:
+    def tick(self, now_ms: int) -> Output[ReplyT, EffectT]:
         """Answer the requests that waited too long, then submit the shard's due events."""
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is not CoordinatorState.ACTIVE:
             for event, token in self._held.take(now_ms):
                 self._refuse(event, token, self._unavailable(), now_ms, output)
@@ -289,12 +289,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             self._waiting.finish(queued)
         return self.shard.dropped(event, token)
 
-    def resign(self, now_ms: int) -> Output[ResultT, EffectT]:
+    def resign(self, now_ms: int) -> Output[ReplyT, EffectT]:
         """Stop leading: answer every waiting request with NOT_COORDINATOR and drop all state.
 
         Appends in flight are not cancelled.
         """
-        output: Output[ResultT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
@@ -325,7 +325,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         return EventContext(now_ms, token, self.metadata)
 
     def _take(
-        self, event: EventT, token: Token | None, now_ms: int, output: Output[ResultT, EffectT]
+        self, event: EventT, token: Token | None, now_ms: int, output: Output[ReplyT, EffectT]
     ) -> None:
         """Decide a new event, or queue it if its id is pending or others wait before it."""
         id_ = self.shard.id_of(event)
@@ -350,7 +350,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         event: EventT,
         token: Token | None,
         now_ms: int,
-        output: Output[ResultT, EffectT],
+        output: Output[ReplyT, EffectT],
         queued: Queued[EventT] | None,
         fresh_producer_id: ProducerId | None = None,
     ) -> bool:
@@ -381,12 +381,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
 
     def _append(
         self,
-        decision: Decision[EventT, ResultT, EffectT],
+        decision: Decision[EventT, ReplyT, EffectT],
         event: EventT,
         token: Token | None,
         parked: Queued[EventT] | None,
         now_ms: int,
-        output: Output[ResultT, EffectT],
+        output: Output[ReplyT, EffectT],
     ) -> None:
         append_id = self._next_append_id
         self._next_append_id += 1
@@ -398,7 +398,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         self._in_flight[append_id] = InFlight(append, decision, event, token, parked)
         output.appends.append(append)
 
-    def _remove_in_flight(self, append_id: int) -> InFlight[EventT, ResultT, EffectT]:
+    def _remove_in_flight(self, append_id: int) -> InFlight[EventT, ReplyT, EffectT]:
         """Remove an append from those in flight: its id is no longer pending."""
         flight = self._in_flight.pop(append_id, None)
         if flight is None:
@@ -407,7 +407,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
             del self._pending[flight.decision.id]
         return flight
 
-    def _drain(self, id_: str, now_ms: int, output: Output[ResultT, EffectT]) -> None:
+    def _drain(self, id_: str, now_ms: int, output: Output[ReplyT, EffectT]) -> None:
         """Decide the events that waited for `id_`, oldest first, until one is pending or waits."""
         while id_ in self._waiting.queues and id_ not in self._pending:
             queued = self._waiting.queues[id_][0]
@@ -415,13 +415,13 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
                 return
             self._waiting.finish(queued)
 
-    def _refuse_overdue(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
+    def _refuse_overdue(self, now_ms: int, output: Output[ReplyT, EffectT]) -> None:
         """Answer the parked requests past their deadline."""
         for overdue in self._waiting.overdue(now_ms):
             error = ErrorCode.concurrent_transactions
             self._refuse(overdue.event, overdue.token, error, now_ms, output)
 
-    def _time_out(self, now_ms: int, output: Output[ResultT, EffectT]) -> None:
+    def _time_out(self, now_ms: int, output: Output[ReplyT, EffectT]) -> None:
         """Answer the requests whose appends were not committed in time."""
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, append_id = self._delayed.popleft()
@@ -438,7 +438,7 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         token: Token | None,
         error: ErrorCode,
         now_ms: int,
-        output: Output[ResultT, EffectT],
+        output: Output[ReplyT, EffectT],
     ) -> None:
         decision = self.shard.failed(event, error, self._context(token, now_ms))
         require(
@@ -448,14 +448,12 @@ class EventProcessor(Generic[EventT, ResultT, EffectT]):
         _release(output, decision)
 
 
-def _drop_replies(output: Output[ResultT, EffectT], answered: Collection[Token | None]) -> None:
+def _drop_replies(output: Output[ReplyT, EffectT], answered: Collection[Token | None]) -> None:
     """Take out what is for requests that were answered when they timed out."""
     output.replies[:] = [reply for reply in output.replies if reply.token not in answered]
 
 
-def _release(
-    output: Output[ResultT, EffectT], decision: Decision[EventT, ResultT, EffectT]
-) -> None:
+def _release(output: Output[ReplyT, EffectT], decision: Decision[EventT, ReplyT, EffectT]) -> None:
     """Emit a decision's replies and effects; its records are committed."""
     output.replies.extend(decision.replies)
     output.effects.extend(decision.effects)

@@ -5,7 +5,7 @@ See `oncelog.coordinator.event_processor` for the order in which the shell does 
 
 from typing import Generic, NamedTuple
 
-from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, EffectT, Reply, ResultT
+from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, EffectT, Reply, ReplyT
 from oncelog.core.values import value
 
 __all__ = ["Append", "Output"]
@@ -24,12 +24,12 @@ class Append:
     timestamp_ms: int
 
 
-class Output(NamedTuple, Generic[ResultT, EffectT]):
+class Output(NamedTuple, Generic[ReplyT, EffectT]):
     """What the broker has to do, in the order of the fields.
 
     One call to the processor fills it; afterwards the caller owns it.
     """
 
     appends: list[Append]
-    replies: list[Reply[ResultT]]
+    replies: list[Reply[ReplyT]]
     effects: list[EffectT]

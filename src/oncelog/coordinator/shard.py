@@ -39,10 +39,10 @@ A shard only stores and compares it. None means that no request waits.
 """
 
 EventT = TypeVar("EventT")
-ResultT = TypeVar("ResultT")
+ReplyT = TypeVar("ReplyT")
 EffectT = TypeVar("EffectT")
 EventT_co = TypeVar("EventT_co", covariant=True)
-ResultT_co = TypeVar("ResultT_co", covariant=True)
+ReplyT_co = TypeVar("ReplyT_co", covariant=True)
 EffectT_co = TypeVar("EffectT_co", covariant=True)
 
 
@@ -69,11 +69,11 @@ class CoordinatorRecord:
     value: bytes | None
 
 
-class Reply(NamedTuple, Generic[ResultT_co]):
-    """The reply to one waiting request. `value` is a result of the shard, never a wire class."""
+class Reply(NamedTuple, Generic[ReplyT_co]):
+    """The reply to one waiting request. `value` is a reply of the shard, never a wire class."""
 
     token: Token
-    value: ResultT_co
+    value: ReplyT_co
 
 
 @value
@@ -89,7 +89,7 @@ class AppendProducer:
     permit: Hashable | None = None
 
 
-class Decision(NamedTuple, Generic[EventT_co, ResultT_co, EffectT_co]):
+class Decision(NamedTuple, Generic[EventT_co, ReplyT_co, EffectT_co]):
     """The result of deciding one event.
 
     - `records` are appended as one batch. `replies` and `effects` are released when it is committed
@@ -105,7 +105,7 @@ class Decision(NamedTuple, Generic[EventT_co, ResultT_co, EffectT_co]):
     """
 
     records: tuple[CoordinatorRecord, ...] = ()
-    replies: tuple[Reply[ResultT_co], ...] = ()
+    replies: tuple[Reply[ReplyT_co], ...] = ()
     effects: tuple[EffectT_co, ...] = ()
     id: str | None = None
     producer: AppendProducer | None = None
@@ -118,16 +118,16 @@ NOTHING: Decision[Never, Never, Never] = Decision()
 """The decision to do nothing: for late timers, and events without a request."""
 
 
-def answer(context: EventContext, result: ResultT) -> Decision[Never, ResultT, Never]:
+def reply_at_once(context: EventContext, value: ReplyT) -> Decision[Never, ReplyT, Never]:
     """Reply to the event's own request at once; without a request there is no reply."""
     if context.token is None:
         return NOTHING
-    return Decision(replies=(Reply(context.token, result),))
+    return Decision(replies=(Reply(context.token, value),))
 
 
-def replies_to(token: Token | None, result: ResultT) -> tuple[Reply[ResultT], ...]:
+def replies_to(token: Token | None, value: ReplyT) -> tuple[Reply[ReplyT], ...]:
     """Return the reply to a request; empty if there is no request."""
-    return () if token is None else (Reply(token, result),)
+    return () if token is None else (Reply(token, value),)
 
 
 class EndTransactionMarker(NamedTuple):
@@ -181,15 +181,15 @@ class UnknownKind(OncelogError):  # noqa: N818 - names what was found
         super().__init__(f"records of type {self.kind} are not known")
 
 
-class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
+class CoordinatorShard(ABC, Generic[EventT, ReplyT, EffectT]):
     """The logic of one coordinator for one partition of its internal topic.
 
-    `EventT`, `ResultT` and `EffectT` are the unions of its events, results and effects. Pure; the
+    `EventT`, `ReplyT` and `EffectT` are the unions of its events, replies and effects. Pure; the
     module describes the order of calls.
     """
 
     @abstractmethod
-    def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Decide `event`.
 
         Durable state must not change here; volatile state that the shard documents may.
@@ -206,7 +206,7 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
     @abstractmethod
     def failed(
         self, event: EventT, error: ErrorCode, context: EventContext
-    ) -> Decision[EventT, ResultT, EffectT]:
+    ) -> Decision[EventT, ReplyT, EffectT]:
         """Decide the reply to an event that failed. The decision has no records and does not wait.
 
         `error` is the append's error, or one of the processor's own: COORDINATOR_LOAD_IN_PROGRESS
@@ -214,7 +214,7 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         waited too long, or too many events wait already).
         """
 
-    def timed_out(self, event: EventT, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def timed_out(self, event: EventT, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Answer an event whose append is in the log, but was not committed in time.
 
         It stays pending and may be committed yet, so nothing may change here. Only called where the
@@ -262,14 +262,14 @@ class CoordinatorShard(ABC, Generic[EventT, ResultT, EffectT]):
         """Return the earliest time at which `tick` has events; None if nothing is planned."""
         return None
 
-    def on_loaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def on_loaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Return the replies and effects that resume unfinished work after a load.
 
         Called before the first event; there are no records.
         """
         return NOTHING
 
-    def on_unloaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def on_unloaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Answer the requests held in volatile state with NOT_COORDINATOR: leadership is lost.
 
         No event follows.

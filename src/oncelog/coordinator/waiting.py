@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Generic, NamedTuple
 
 from oncelog.coordinator.output import Append
-from oncelog.coordinator.shard import Decision, EffectT, EventT, ResultT, Token
+from oncelog.coordinator.shard import Decision, EffectT, EventT, ReplyT, Token
 from oncelog.core.limits import REQUESTS_HELD_BY_LOAD_COUNT_MAX
 
 __all__ = ["HeldByLoad", "InFlight", "Queued", "WaitingEvents"]
@@ -24,11 +24,11 @@ class Queued(Generic[EventT]):
         self.over = False
 
 
-class InFlight(NamedTuple, Generic[EventT, ResultT, EffectT]):
+class InFlight(NamedTuple, Generic[EventT, ReplyT, EffectT]):
     """A decision whose records are not committed yet, and its event."""
 
     append: Append
-    decision: Decision[EventT, ResultT, EffectT]
+    decision: Decision[EventT, ReplyT, EffectT]
     event: EventT
     token: Token | None
     parked: Queued[EventT] | None

@@ -1,17 +1,17 @@
 """Decides requests that describe, list and delete groups."""
 
-from oncelog.coordinator.shard import EventContext, answer
+from oncelog.coordinator.shard import EventContext, reply_at_once
 from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup, WriteKind
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import DeleteGroup, DescribeGroup, ListGroups
 from oncelog.group.records import group_tombstone, offset_tombstone
-from oncelog.group.results import (
-    DeleteResult,
+from oncelog.group.replies import (
+    DeleteReply,
     DescribedMember,
-    DescribeResult,
+    DescribeReply,
     GroupOverview,
-    ListResult,
+    ListReply,
 )
 from oncelog.group.states import DEAD, GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
@@ -32,7 +32,7 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
     """Describe the current state of one group. Only a stable group lists members' metadata."""
     group = store.groups.get(event.group_id)
     if group is None:
-        return answer(context, _not_classic(store, event))
+        return reply_at_once(context, _not_classic(store, event))
     is_stable = group.state is GroupState.STABLE
     name = group.protocol_name if is_stable else None
     members = tuple(
@@ -46,7 +46,7 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
         )
         for m in group.members.values()
     )
-    result = DescribeResult(
+    result = DescribeReply(
         ErrorCode.none,
         event.group_id,
         group.state.value,
@@ -54,17 +54,17 @@ def describe(store: GroupStore, event: DescribeGroup, context: EventContext) -> 
         name or "",
         members,
     )
-    return answer(context, result)
+    return reply_at_once(context, result)
 
 
-def _not_classic(store: GroupStore, event: DescribeGroup) -> DescribeResult:
+def _not_classic(store: GroupStore, event: DescribeGroup) -> DescribeReply:
     """Describe a group that does not exist, or follows the other protocol."""
     if event.version < DESCRIBE_NOT_FOUND_VERSION_MIN:
-        return DescribeResult(ErrorCode.none, event.group_id, DEAD)
+        return DescribeReply(ErrorCode.none, event.group_id, DEAD)
     is_other = event.group_id in store.consumer_groups
     reason = "is not a classic group." if is_other else "not found."
     message = f"Group {event.group_id} {reason}"
-    return DescribeResult(ErrorCode.group_id_not_found, event.group_id, DEAD, message=message)
+    return DescribeReply(ErrorCode.group_id_not_found, event.group_id, DEAD, message=message)
 
 
 def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> GroupDecision:
@@ -81,7 +81,7 @@ def list_groups(store: GroupStore, event: ListGroups, context: EventContext) -> 
         if (not states or state.lower() in states) and (not types or CONSUMER in types):
             line = GroupOverview(consumer_group.group_id, CONSUMER_PROTOCOL_TYPE, state, CONSUMER)
             listed.append(line)
-    return answer(context, ListResult(ErrorCode.none, tuple(listed)))
+    return reply_at_once(context, ListReply(ErrorCode.none, tuple(listed)))
 
 
 def _line(group: ClassicGroup) -> GroupOverview:
@@ -92,9 +92,9 @@ def delete_group(store: GroupStore, event: DeleteGroup, context: EventContext) -
     """Delete a group without members, and all its offsets, also in open transactions."""
     group = store.groups.get(event.group_id)
     if group is None:
-        return answer(context, DeleteResult(ErrorCode.group_id_not_found, event.group_id))
+        return reply_at_once(context, DeleteReply(ErrorCode.group_id_not_found, event.group_id))
     if group.state is not GroupState.EMPTY:
-        return answer(context, DeleteResult(ErrorCode.non_empty_group, event.group_id))
+        return reply_at_once(context, DeleteReply(ErrorCode.non_empty_group, event.group_id))
     tombstones = [
         offset_tombstone(event.group_id, partition)
         for partition in store.offsets.partitions(event.group_id)
@@ -102,5 +102,5 @@ def delete_group(store: GroupStore, event: DeleteGroup, context: EventContext) -
     tombstones.append(group_tombstone(event.group_id))
     builder = DecisionBuilder(event, context)
     builder.write(group, WriteKind.DELETED, *tombstones)
-    builder.reply_on_commit(context.token, DeleteResult(ErrorCode.none, event.group_id))
+    builder.reply_on_commit(context.token, DeleteReply(ErrorCode.none, event.group_id))
     return builder.build()

@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from oncelog.coordinator.shard import Reply, Token
 from oncelog.core.errors import ErrorCode, InvariantViolation, require
-from oncelog.group.decision import GroupEvent, GroupResult
+from oncelog.group.decision import GroupEvent, GroupReply
 from oncelog.group.events import JoinProtocol
 from oncelog.group.states import MOVES, GroupState
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE, subscribed_topics
@@ -96,7 +96,7 @@ class PendingWrite:
 
     kind: WriteKind
     event: GroupEvent | None
-    always: tuple[Reply[GroupResult], ...] = ()
+    always: tuple[Reply[GroupReply], ...] = ()
     member_id: str = ""
     former: FormerSelf | None = None
     held: list[TimerKey] = field(default_factory=list)

@@ -15,13 +15,13 @@ from oncelog.coordinator.shard import (
     CoordinatorRecord,
     Decision,
     EventContext,
-    answer,
     replies_to,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import MEMBER_REMOVAL_RETRY_BACKOFF_MS
-from oncelog.group import events, results
+from oncelog.group import events, replies
 from oncelog.group.consumer import classic_members, leaving, records
 from oncelog.group.consumer.commits import check_commit
 from oncelog.group.consumer.events import (
@@ -39,7 +39,7 @@ from oncelog.group.consumer.members import (
     MemberState,
 )
 from oncelog.group.consumer.outcome import (
-    BeatResult,
+    BeatReply,
     ConsumerGroupContext,
     ConsumerGroupDescription,
     Outcome,
@@ -47,7 +47,7 @@ from oncelog.group.consumer.outcome import (
 )
 from oncelog.group.consumer.target import Members
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
-from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupReply
 from oncelog.group.join import check_first, check_request
 from oncelog.group.migration import all_records, downgrade, may_downgrade, upgrade
 from oncelog.group.offset_values import CommittedOffset
@@ -132,8 +132,8 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
     for member in classic.members.values() if classic is not None else ():
         # Their requests wait on if the append fails: then the group stays classic.
         error = ErrorCode.rebalance_in_progress
-        builder.reply_on_commit(member.join_token, results.JoinResult(error, member.member_id))
-        builder.reply_on_commit(member.sync_token, results.SyncResult(error))
+        builder.reply_on_commit(member.join_token, replies.JoinReply(error, member.member_id))
+        builder.reply_on_commit(member.sync_token, replies.SyncReply(error))
     if converted:
         store.due.append(GroupConverted(event.group_id))
     _plan(store, event.group_id, outcome.timers, context.now_ms)
@@ -179,14 +179,14 @@ def _no_such_group(store: GroupStore, group_id: str, *, is_heartbeat: bool = Fal
 
 
 def _refuse_beat(context: EventContext, refusal: Refusal) -> GroupDecision:
-    return answer(context, BeatResult(refusal.error, message=refusal.message))
+    return reply_at_once(context, BeatReply(refusal.error, message=refusal.message))
 
 
 def _write(
     group_id: str,
     written: Sequence[CoordinatorRecord],
     context: EventContext,
-    result: GroupResult,
+    result: GroupReply,
 ) -> GroupDecision:
     """Write records as a transition of the group's id, and reply when they are committed."""
     replies = replies_to(context.token, result)
@@ -289,7 +289,7 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
     if error is ErrorCode.none and not group.members:
         error = check_first(event)
     if error is not ErrorCode.none:
-        return answer(context, results.JoinResult(error, event.member_id))
+        return reply_at_once(context, replies.JoinReply(error, event.member_id))
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
     outcome = classic_members.join(group, event, _context(store, event.group_id, context))
@@ -330,9 +330,9 @@ def leave_classic(store: GroupStore, event: events.Leave, context: EventContext)
             error = ErrorCode.fenced_instance_id
         else:
             gone.add(member.member_id)
-        outcomes.append(results.LeftMember(each.member_id, each.group_instance_id, error))
+        outcomes.append(replies.LeftMember(each.member_id, each.group_instance_id, error))
     written = _remove(store, group, frozenset(gone), context) if gone else []
-    result = results.LeaveResult(ErrorCode.none, tuple(outcomes))
+    result = replies.LeaveReply(ErrorCode.none, tuple(outcomes))
     return _write(group.group_id, written, context, result)
 
 
@@ -344,7 +344,7 @@ def commit(store: GroupStore, event: AnyCommit, context: EventContext) -> GroupD
     group = store.consumer_groups[event.group_id]
     error, stale = check_commit(group, event)
     if error is not ErrorCode.none:
-        return answer(context, refused(event, error))
+        return reply_at_once(context, refused(event, error))
     return write_offsets(store, event, context, stale)
 
 
@@ -397,7 +397,7 @@ def describe(
             tuple(group.members.values()),
             dict(group.target),
         )
-    return answer(context, result)
+    return reply_at_once(context, result)
 
 
 def delete_group(
@@ -406,10 +406,12 @@ def delete_group(
     """Delete a group without members, and all its offsets."""
     group = store.consumer_groups[event.group_id]
     if group.state is not ConsumerGroupState.EMPTY:
-        return answer(context, results.DeleteResult(ErrorCode.non_empty_group, event.group_id))
+        return reply_at_once(
+            context, replies.DeleteReply(ErrorCode.non_empty_group, event.group_id)
+        )
     offsets = store.offsets.partitions(event.group_id)
     tombstones = [offset_tombstone(event.group_id, partition) for partition in offsets]
-    result = results.DeleteResult(ErrorCode.none, event.group_id)
+    result = replies.DeleteReply(ErrorCode.none, event.group_id)
     return _write(event.group_id, [*tombstones, *records.no_group(group)], context, result)
 
 

@@ -1,9 +1,9 @@
-"""Defines the decisions and results of the group coordinator, for groups of both protocols."""
+"""Defines the decisions and replies of the group coordinator, for groups of both protocols."""
 
 from typing import Never, TypeAlias
 
 from oncelog.coordinator.shard import Decision
-from oncelog.group import events, results
+from oncelog.group import events, replies
 from oncelog.group.consumer.events import (
     Beat,
     DescribeConsumerGroup,
@@ -12,7 +12,7 @@ from oncelog.group.consumer.events import (
     MemberOverdue,
     Quit,
 )
-from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
+from oncelog.group.consumer.outcome import BeatReply, ConsumerGroupDescription
 
 GroupEvent: TypeAlias = (
     events.Join
@@ -43,22 +43,22 @@ GroupEvent: TypeAlias = (
 )
 """The events of the group coordinator. A new event is added here and in `shard.decide`."""
 
-GroupResult: TypeAlias = (
-    results.JoinResult
-    | results.SyncResult
-    | results.HeartbeatResult
-    | results.LeaveResult
-    | results.OffsetCommitResult
-    | results.OffsetFetchResult
-    | results.OffsetDeleteResult
-    | results.DescribeResult
-    | results.ListResult
-    | results.DeleteResult
-    | results.DeletedOffsetsFound
-    | BeatResult
+GroupReply: TypeAlias = (
+    replies.JoinReply
+    | replies.SyncReply
+    | replies.HeartbeatReply
+    | replies.LeaveReply
+    | replies.OffsetCommitReply
+    | replies.OffsetFetchReply
+    | replies.OffsetDeleteReply
+    | replies.DescribeReply
+    | replies.ListReply
+    | replies.DeleteReply
+    | replies.DeletedOffsetsReply
+    | BeatReply
     | ConsumerGroupDescription
 )
-"""The results of the group coordinator."""
+"""The replies of the group coordinator."""
 
-GroupDecision: TypeAlias = Decision[GroupEvent, GroupResult, Never]
+GroupDecision: TypeAlias = Decision[GroupEvent, GroupReply, Never]
 """The result of each decision function of this package. Groups have no effects but appends."""

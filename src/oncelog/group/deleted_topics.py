@@ -19,7 +19,7 @@ metadata may be a change behind, or restored. A record without a topic id (a for
 
 from collections.abc import Iterable, Iterator
 
-from oncelog.coordinator.shard import Decision, EventContext, answer
+from oncelog.coordinator.shard import Decision, EventContext, reply_at_once
 from oncelog.core.ids import TopicPartition
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import (
@@ -31,7 +31,7 @@ from oncelog.group.events import (
 )
 from oncelog.group.offset_values import CommittedOffset
 from oncelog.group.records import BatchBudget, offset_tombstone
-from oncelog.group.results import DeletedOffsetsFound
+from oncelog.group.replies import DeletedOffsetsReply
 from oncelog.group.store import GroupStore
 
 RETRIED = (TopicsDeleted, RemoveOffsets)
@@ -64,7 +64,7 @@ def find(store: GroupStore, event: FindDeletedOffsets, context: EventContext) ->
         values = _values(store, group_id, partition)
         if in_flight or any(value.topic_id in topic_ids for value in values):
             names.add(partition.topic)
-    return answer(context, DeletedOffsetsFound(frozenset(names)))
+    return reply_at_once(context, DeletedOffsetsReply(frozenset(names)))
 
 
 def _leftovers(store: GroupStore, event: TopicsDeleted) -> Iterator[Leftover]:

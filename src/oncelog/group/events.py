@@ -68,7 +68,7 @@ class OffsetToFetch(NamedTuple):
 class Join:
     """JoinGroup v0-9.
 
-    The reply (`JoinResult`) may be released much later, by another event or a tick.
+    The reply (`JoinReply`) may be released much later, by another event or a tick.
 
     `fresh_id` is a random string (a UUID) that the caller makes for each request; the shard
     builds a new member's id from it. `rebalance_timeout_ms` < 0 (version 0) means the session
@@ -92,7 +92,7 @@ class Join:
 class Sync:
     """SyncGroup v0-5. The leader's carries the assignments; a follower's waits for it.
 
-    Reply: `SyncResult`.
+    Reply: `SyncReply`.
     """
 
     group_id: str
@@ -106,7 +106,7 @@ class Sync:
 
 @value
 class Heartbeat:
-    """Heartbeat v0-4. Reply: `HeartbeatResult`."""
+    """Heartbeat v0-4. Reply: `HeartbeatReply`."""
 
     group_id: str
     generation_id: int
@@ -116,7 +116,7 @@ class Heartbeat:
 
 @value
 class Leave:
-    """LeaveGroup v0-5 (versions before 3 name one member). Reply: `LeaveResult`."""
+    """LeaveGroup v0-5 (versions before 3 name one member). Reply: `LeaveReply`."""
 
     group_id: str
     members: tuple[LeavingMember, ...]
@@ -126,7 +126,7 @@ class Leave:
 class OffsetCommit:
     """OffsetCommit v1-10. `retention_ms` -1 (all but v2-4) means the broker's.
 
-    Reply: `OffsetCommitResult`.
+    Reply: `OffsetCommitReply`.
     """
 
     group_id: str
@@ -143,7 +143,7 @@ class TxnOffsetCommit:
     """TxnOffsetCommit v0-6: offsets that stay pending until the transaction's marker (INV-6).
 
     The caller has verified (or added) the group's partition in the transaction before; `permit`
-    proves that to the shell when the append is written. Reply: `OffsetCommitResult`.
+    proves that to the shell when the append is written. Reply: `OffsetCommitReply`.
     """
 
     group_id: str
@@ -162,7 +162,7 @@ class TxnOffsetCommit:
 class OffsetFetch:
     """OffsetFetch of one group. `offsets` None requests every committed partition.
 
-    Reply: `OffsetFetchResult`.
+    Reply: `OffsetFetchReply`.
     """
 
     group_id: str
@@ -175,7 +175,7 @@ class OffsetFetch:
 
 @value
 class OffsetDelete:
-    """OffsetDelete v0. Reply: `OffsetDeleteResult`."""
+    """OffsetDelete v0. Reply: `OffsetDeleteReply`."""
 
     group_id: str
     partitions: tuple[TopicPartition, ...]
@@ -185,7 +185,7 @@ class OffsetDelete:
 class DescribeGroup:
     """DescribeGroups, one group (the caller submits one event per group).
 
-    Reply: `DescribeResult`.
+    Reply: `DescribeReply`.
     """
 
     group_id: str
@@ -194,7 +194,7 @@ class DescribeGroup:
 
 @value
 class ListGroups:
-    """ListGroups: every group of this partition. Empty filters accept all. Reply: `ListResult`."""
+    """ListGroups: every group of this partition. Empty filters accept all. Reply: `ListReply`."""
 
     states: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
@@ -204,7 +204,7 @@ class ListGroups:
 class DeleteGroup:
     """DeleteGroups, one group (the caller submits one event per group).
 
-    Reply: `DeleteResult`.
+    Reply: `DeleteReply`.
     """
 
     group_id: str
@@ -224,7 +224,7 @@ class TopicsDeleted:
 
 @value
 class FindDeletedOffsets:
-    """Ask which of these deleted topics have offsets here. Reply: `DeletedOffsetsFound`."""
+    """Ask which of these deleted topics have offsets here. Reply: `DeletedOffsetsReply`."""
 
     topic_ids: Mapping[str, frozenset[UUID]]
 

@@ -4,10 +4,10 @@ Source: Kafka's `CoordinatorOperationExceptionHelper`.
 """
 
 from oncelog.core.errors import ErrorCode
-from oncelog.group import events, results
+from oncelog.group import events, replies
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
-from oncelog.group.consumer.outcome import BeatResult, ConsumerGroupDescription
-from oncelog.group.decision import GroupEvent, GroupResult
+from oncelog.group.consumer.outcome import BeatReply, ConsumerGroupDescription
+from oncelog.group.decision import GroupEvent, GroupReply
 from oncelog.group.offsets import refused
 
 APPEND_ERRORS = {
@@ -33,33 +33,33 @@ def coordinator_error(error: ErrorCode) -> ErrorCode:
     return APPEND_ERRORS.get(error, error)
 
 
-def refusal(event: GroupEvent, error: ErrorCode) -> GroupResult | None:
+def refusal(event: GroupEvent, error: ErrorCode) -> GroupReply | None:
     """Answer a whole request with one error; None for events without a request."""
     match event:
         case events.Join():
-            return results.JoinResult(error, event.member_id)
+            return replies.JoinReply(error, event.member_id)
         case events.Sync():
-            return results.SyncResult(error)
+            return replies.SyncReply(error)
         case events.Heartbeat():
             # While the groups are being loaded the member may exist: it must not rejoin.
             loading = error is ErrorCode.coordinator_load_in_progress
-            return results.HeartbeatResult(ErrorCode.none if loading else error)
+            return replies.HeartbeatReply(ErrorCode.none if loading else error)
         case events.Leave():
-            return results.LeaveResult(error)
+            return replies.LeaveReply(error)
         case events.OffsetCommit() | events.TxnOffsetCommit():
             return refused(event, error)
         case events.OffsetFetch():
-            return results.OffsetFetchResult(error)
+            return replies.OffsetFetchReply(error)
         case events.OffsetDelete():
-            return results.OffsetDeleteResult(error)
+            return replies.OffsetDeleteReply(error)
         case events.DescribeGroup():
-            return results.DescribeResult(error, event.group_id, "")
+            return replies.DescribeReply(error, event.group_id, "")
         case events.ListGroups():
-            return results.ListResult(error)
+            return replies.ListReply(error)
         case events.DeleteGroup():
-            return results.DeleteResult(error, event.group_id)
+            return replies.DeleteReply(error, event.group_id)
         case Beat() | Quit():
-            return BeatResult(error)
+            return BeatReply(error)
         case DescribeConsumerGroup():
             return ConsumerGroupDescription(error, event.group_id)
     return None

@@ -1,19 +1,19 @@
 """Decides Heartbeat and LeaveGroup for classic groups."""
 
-from oncelog.coordinator.shard import EventContext, answer
+from oncelog.coordinator.shard import EventContext, reply_at_once
 from oncelog.core.errors import ErrorCode
 from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import NO_MEMBER_ID, Heartbeat, Leave, LeavingMember
 from oncelog.group.rebalance import rebalance_or_complete, remove_member
-from oncelog.group.results import HeartbeatResult, LeaveResult, LeftMember
+from oncelog.group.replies import HeartbeatReply, LeaveReply, LeftMember
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
 
 
 def heartbeat(store: GroupStore, event: Heartbeat, context: EventContext) -> GroupDecision:
     """Renew a member's session; REBALANCE_IN_PROGRESS asks it to rejoin."""
-    return answer(context, HeartbeatResult(_heartbeat(store, event, context.now_ms)))
+    return reply_at_once(context, HeartbeatReply(_heartbeat(store, event, context.now_ms)))
 
 
 def _heartbeat(store: GroupStore, event: Heartbeat, now_ms: int) -> ErrorCode:
@@ -36,7 +36,7 @@ def _heartbeat(store: GroupStore, event: Heartbeat, now_ms: int) -> ErrorCode:
 def leave(store: GroupStore, event: Leave, context: EventContext) -> GroupDecision:
     """Remove members, each with its own result, then rebalance once."""
     if not event.group_id:
-        return answer(context, LeaveResult(ErrorCode.invalid_group_id))
+        return reply_at_once(context, LeaveReply(ErrorCode.invalid_group_id))
     builder = DecisionBuilder(event, context)
     group = store.groups.get(event.group_id)
     outcomes = []
@@ -48,7 +48,7 @@ def leave(store: GroupStore, event: Leave, context: EventContext) -> GroupDecisi
     has_left = any(outcome.error is ErrorCode.none for outcome in outcomes)
     if group is not None and has_left and group.state is not GroupState.EMPTY:
         rebalance_or_complete(store, group, builder)
-    builder.reply_on_commit(context.token, LeaveResult(ErrorCode.none, tuple(outcomes)))
+    builder.reply_on_commit(context.token, LeaveReply(ErrorCode.none, tuple(outcomes)))
     return builder.build()
 
 

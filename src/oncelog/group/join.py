@@ -6,7 +6,7 @@ without an id replaces its former self, and a stable group stays stable if the p
 change.
 """
 
-from oncelog.coordinator.shard import EventContext, answer
+from oncelog.coordinator.shard import EventContext, reply_at_once
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, FormerSelf, WriteKind
 from oncelog.group.decision import GroupDecision
@@ -19,7 +19,7 @@ from oncelog.group.rebalance import (
     rebalance_or_complete,
 )
 from oncelog.group.records import group_record
-from oncelog.group.results import JoinResult
+from oncelog.group.replies import JoinReply
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore, refuse_waiting, session_key
 
@@ -34,18 +34,18 @@ def join(store: GroupStore, event: Join, context: EventContext) -> GroupDecision
     """Decide a JoinGroup; the reply may come later, through the group's rebalance."""
     error = check_request(store, event)
     if error is not ErrorCode.none:
-        return answer(context, JoinResult(error, event.member_id))
+        return reply_at_once(context, JoinReply(error, event.member_id))
     group = store.groups.get(event.group_id)
     is_unknown = event.member_id == NO_MEMBER_ID
     if group is None and not is_unknown:
-        return answer(context, JoinResult(ErrorCode.unknown_member_id, event.member_id))
+        return reply_at_once(context, JoinReply(ErrorCode.unknown_member_id, event.member_id))
     if group is None:
         group = ClassicGroup(event.group_id)
     builder = DecisionBuilder(event, context)
     if not _accepts_joining_member(store, group, event.member_id):
         _turn_away(store, group, event, builder)
     elif not group.supports(event.protocol_type, event.protocols):
-        builder.answer(JoinResult(ErrorCode.inconsistent_group_protocol, event.member_id))
+        builder.answer(JoinReply(ErrorCode.inconsistent_group_protocol, event.member_id))
     elif is_unknown:
         _join_new(store, group, event, builder)
     else:
@@ -91,7 +91,7 @@ def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: s
 def _turn_away(
     store: GroupStore, group: ClassicGroup, event: Join, builder: DecisionBuilder
 ) -> None:
-    builder.answer(JoinResult(ErrorCode.group_max_size_reached, NO_MEMBER_ID))
+    builder.answer(JoinReply(ErrorCode.group_max_size_reached, NO_MEMBER_ID))
     if event.member_id in group.members or event.member_id in group.pending_joins:
         store.drop_member(group, event.member_id)
         complete_join_if_ready(store, group, builder)
@@ -111,7 +111,7 @@ def _join_new(
         group.pending_joins.add(new_id)
         deadline_ms = builder.now_ms + event.session_timeout_ms
         store.timers.set(session_key(group, new_id), deadline_ms)
-        builder.answer(JoinResult(ErrorCode.member_id_required, new_id))
+        builder.answer(JoinReply(ErrorCode.member_id_required, new_id))
     else:
         _add(store, group, new_id, event, builder)
 
@@ -153,13 +153,13 @@ def _join_known(
     if member_id in group.pending_joins:
         if event.group_instance_id is not None:
             # Only dynamic members are assigned ids first. Kafka fails with the same code.
-            builder.answer(JoinResult(ErrorCode.unknown_server_error, member_id))
+            builder.answer(JoinReply(ErrorCode.unknown_server_error, member_id))
             return
         _add(store, group, member_id, event, builder)
         return
     error = group.check_member(member_id, event.group_instance_id)
     if error is not ErrorCode.none:
-        builder.answer(JoinResult(error, member_id))
+        builder.answer(JoinReply(error, member_id))
         return
     member = group.members[member_id]
     if _knows_already(group, member, event):
@@ -243,7 +243,7 @@ def _store_replacement(
     write.member_id = member.member_id
     is_leader = group.leader_id == member.member_id
     may_skip = event.version >= SKIP_ASSIGNMENT_VERSION_MIN
-    result = JoinResult(
+    result = JoinReply(
         ErrorCode.none,
         member.member_id,
         generation_id=group.generation_id,
@@ -273,7 +273,7 @@ def undo_replacement(
         member, former.protocols, former.session_timeout_ms, former.rebalance_timeout_ms, None
     )
     store.renew_session(group, member, builder.now_ms)
-    result = JoinResult(
+    result = JoinReply(
         error,
         NO_MEMBER_ID,
         generation_id=group.generation_id,

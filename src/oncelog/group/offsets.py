@@ -16,8 +16,8 @@ from oncelog.coordinator.shard import (
     AppendProducer,
     Decision,
     EventContext,
-    answer,
     replies_to,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
@@ -37,13 +37,13 @@ from oncelog.group.events import (
 )
 from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
 from oncelog.group.records import BatchBudget, group_tombstone, offset_record, offset_tombstone
-from oncelog.group.results import (
+from oncelog.group.replies import (
     NO_LEADER_EPOCH,
     NO_OFFSET,
     FetchedOffset,
-    OffsetCommitResult,
-    OffsetDeleteResult,
-    OffsetFetchResult,
+    OffsetCommitReply,
+    OffsetDeleteReply,
+    OffsetFetchReply,
     PartitionOutcome,
 )
 from oncelog.group.states import GroupState
@@ -58,7 +58,7 @@ def commit(store: GroupStore, event: OffsetCommit, context: EventContext) -> Gro
     group = store.groups.get(event.group_id)
     error = _check_commit(group, event)
     if error is not ErrorCode.none:
-        return answer(context, refused(event, error))
+        return reply_at_once(context, refused(event, error))
     if group is not None and group.state in (GroupState.STABLE, GroupState.PREPARING_REBALANCE):
         member = group.members.get(event.member_id)
         if member is not None:
@@ -74,10 +74,10 @@ def commit_in_transaction(
     The offsets are written now, and become visible with the marker (INV-6).
     """
     if not event.group_id:
-        return answer(context, refused(event, ErrorCode.invalid_group_id))
+        return reply_at_once(context, refused(event, ErrorCode.invalid_group_id))
     error = _check_commit(store.groups.get(event.group_id), event)
     if error is not ErrorCode.none:
-        return answer(context, refused(event, error))
+        return reply_at_once(context, refused(event, error))
     return write_offsets(store, event, context)
 
 
@@ -144,14 +144,14 @@ def write_offsets(
     if written:
         store.meter.offset_commits += len(written)
         store.offsets.add_in_flight(event.group_id, written, event)
-    replies = replies_to(context.token, OffsetCommitResult(tuple(outcomes)))
+    replies = replies_to(context.token, OffsetCommitReply(tuple(outcomes)))
     return Decision(tuple(records), replies, producer=producer)
 
 
-def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitResult:
+def refused(event: AnyCommit, error: ErrorCode) -> OffsetCommitReply:
     """Answer every partition of a commit with one error."""
     outcomes = (PartitionOutcome(o.topic, o.partition, error) for o in event.offsets)
-    return OffsetCommitResult(tuple(outcomes))
+    return OffsetCommitReply(tuple(outcomes))
 
 
 def fetch(store: GroupStore, event: OffsetFetch, context: EventContext) -> GroupDecision:
@@ -167,7 +167,7 @@ def fetch(store: GroupStore, event: OffsetFetch, context: EventContext) -> Group
     if consumer_group is not None:
         error = check_fetch(consumer_group, event)
         if error is not ErrorCode.none:
-            return answer(context, OffsetFetchResult(error))
+            return reply_at_once(context, OffsetFetchReply(error))
     if event.offsets is not None:
         wanted = event.offsets
     else:
@@ -176,7 +176,7 @@ def fetch(store: GroupStore, event: OffsetFetch, context: EventContext) -> Group
             known |= dict.fromkeys(store.offsets.partitions(event.group_id))
         wanted = tuple(OffsetToFetch(p.topic, p.partition) for p in known)
     found = tuple(_fetch_one(store, event, offset) for offset in wanted)
-    return answer(context, OffsetFetchResult(ErrorCode.none, found))
+    return reply_at_once(context, OffsetFetchReply(ErrorCode.none, found))
 
 
 def _fetch_one(store: GroupStore, event: OffsetFetch, wanted: OffsetToFetch) -> FetchedOffset:
@@ -205,12 +205,12 @@ def delete(store: GroupStore, event: OffsetDelete, context: EventContext) -> Gro
     Subscribed topics are refused, and so are groups of other types that have members.
     """
     if not event.group_id:
-        return answer(context, OffsetDeleteResult(ErrorCode.invalid_group_id))
+        return reply_at_once(context, OffsetDeleteReply(ErrorCode.invalid_group_id))
     group = store.groups.get(event.group_id)
     if group is None:
-        return answer(context, OffsetDeleteResult(ErrorCode.group_id_not_found))
+        return reply_at_once(context, OffsetDeleteReply(ErrorCode.group_id_not_found))
     if group.state is not GroupState.EMPTY and not group.is_consumer_group:
-        return answer(context, OffsetDeleteResult(ErrorCode.non_empty_group))
+        return reply_at_once(context, OffsetDeleteReply(ErrorCode.non_empty_group))
     return delete_each(store, event, context, group.is_subscribed_to)
 
 
@@ -231,7 +231,7 @@ def delete_each(
             records.append(offset_tombstone(event.group_id, partition))
         outcomes.append(PartitionOutcome(*partition, error))
     store.meter.offset_deletions += len(records)
-    result = OffsetDeleteResult(ErrorCode.none, tuple(outcomes))
+    result = OffsetDeleteReply(ErrorCode.none, tuple(outcomes))
     return Decision(tuple(records), replies_to(context.token, result))
 
 

@@ -16,7 +16,7 @@ from oncelog.group.events import (
     SyncPhaseOver,
 )
 from oncelog.group.records import group_record
-from oncelog.group.results import JoinedMember, JoinResult, SyncResult
+from oncelog.group.replies import JoinedMember, JoinReply, SyncReply
 from oncelog.group.states import GroupState, may_rebalance
 from oncelog.group.store import (
     DecisionBuilder,
@@ -63,7 +63,7 @@ def cancel_assignment(
     """Discard the assignments of a generation that failed."""
     for member in group.members.values():
         member.assignment = b""
-        if answer_sync(builder, member, SyncResult(error)):
+        if answer_sync(builder, member, SyncReply(error)):
             store.renew_after_wait(group, member, builder.now_ms)
 
 
@@ -101,10 +101,10 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
     store.timers.set(group.sync_key, builder.now_ms + group.rebalance_timeout_ms)
 
 
-def current_generation(group: ClassicGroup, member: ClassicGroupMember) -> JoinResult:
+def current_generation(group: ClassicGroup, member: ClassicGroupMember) -> JoinReply:
     """Reply to a member's JoinGroup; only the leader receives the list of members."""
     is_leader = group.leader_id == member.member_id
-    return JoinResult(
+    return JoinReply(
         ErrorCode.none,
         member.member_id,
         generation_id=group.generation_id,

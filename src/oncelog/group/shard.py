@@ -29,7 +29,7 @@ from oncelog.coordinator.shard import (
     Step,
     Token,
     UnknownKind,
-    answer,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.group import (
@@ -56,7 +56,7 @@ from oncelog.group.consumer.events import (
     Quit,
 )
 from oncelog.group.consumer.group import ConsumerGroup
-from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupReply
 from oncelog.group.failures import coordinator_error, refusal
 from oncelog.group.meter import GroupMeter
 from oncelog.group.states import GroupState
@@ -69,7 +69,7 @@ from oncelog.group.timers import TimerKey, TimerKind
 from oncelog.protocol.records.consumer_group_log import ConsumerGroupKind
 
 
-class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
+class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
     """Decides the events of the groups of one partition.
 
     `store` is public for tests and tools that describe groups; do not change it.
@@ -280,7 +280,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupResult, Never]):
     def timed_out(self, event: GroupEvent, context: EventContext) -> GroupDecision:
         """Answer as Kafka does: COORDINATOR_NOT_AVAILABLE, so that the client asks again."""
         result = refusal(event, coordinator_error(ErrorCode.request_timed_out))
-        return NOTHING if result is None else answer(context, result)
+        return NOTHING if result is None else reply_at_once(context, result)
 
     def dropped(self, event: GroupEvent, token: Token) -> GroupEvent | None:
         """A member that waits in JoinGroup or SyncGroup may have died with its connection."""

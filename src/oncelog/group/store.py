@@ -15,10 +15,10 @@ from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, Pendin
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupReply
 from oncelog.group.meter import GroupMeter
 from oncelog.group.offset_store import OffsetStore
-from oncelog.group.results import JoinResult, SyncResult
+from oncelog.group.replies import JoinReply, SyncReply
 from oncelog.group.timers import TimerKey, TimerKind
 
 MEMBER_TIMERS: Final = (
@@ -137,23 +137,23 @@ class DecisionBuilder:
         self.token = context.token
         self.now_ms = context.now_ms
         self.records: list[CoordinatorRecord] = []
-        self._replies: list[Reply[GroupResult]] = []
-        self._on_commit: list[Reply[GroupResult]] = []
+        self._replies: list[Reply[GroupReply]] = []
+        self._on_commit: list[Reply[GroupReply]] = []
         self._write: PendingWrite | None = None
         self._written_id: str | None = None
         self.wait = False
         """Whether the event is decided again once its records are committed."""
 
-    def reply(self, token: Token | None, result: GroupResult) -> None:
+    def reply(self, token: Token | None, result: GroupReply) -> None:
         """Reply to a request, independent of the records' commitment."""
         if token is not None:
             self._replies.append(Reply(token, result))
 
-    def answer(self, result: GroupResult) -> None:
+    def answer(self, result: GroupReply) -> None:
         """Reply to the event's own request, likewise."""
         self.reply(self.token, result)
 
-    def reply_on_commit(self, token: Token | None, result: GroupResult) -> None:
+    def reply_on_commit(self, token: Token | None, result: GroupReply) -> None:
         """Reply to a request only if the records are committed; else `failed` replies."""
         if token is not None:
             self._on_commit.append(Reply(token, result))
@@ -187,14 +187,14 @@ def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
-def answer_join(builder: DecisionBuilder, member: ClassicGroupMember, result: JoinResult) -> None:
+def answer_join(builder: DecisionBuilder, member: ClassicGroupMember, result: JoinReply) -> None:
     """Reply to a member's waiting JoinGroup, if any."""
     if member.join_token is not None:
         builder.reply(member.join_token, result)
         member.join_token = None
 
 
-def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: SyncResult) -> bool:
+def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: SyncReply) -> bool:
     """Reply to a member's waiting SyncGroup, if any; return whether there was one."""
     if member.sync_token is None:
         return False
@@ -207,5 +207,5 @@ def refuse_waiting(
     builder: DecisionBuilder, member: ClassicGroupMember, error: ErrorCode, member_id: str
 ) -> None:
     """Answer a member's waiting requests with `error`."""
-    answer_join(builder, member, JoinResult(error, member_id))
-    answer_sync(builder, member, SyncResult(error))
+    answer_join(builder, member, JoinReply(error, member_id))
+    answer_sync(builder, member, SyncReply(error))

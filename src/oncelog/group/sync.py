@@ -5,14 +5,14 @@ an assignment gets an empty one. No member receives an assignment before its rec
 that after a fail-over the group has the generation that its members know.
 """
 
-from oncelog.coordinator.shard import NOTHING, EventContext, answer
+from oncelog.coordinator.shard import NOTHING, EventContext, reply_at_once
 from oncelog.core.errors import ErrorCode, require
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember, WriteKind
 from oncelog.group.decision import GroupDecision
 from oncelog.group.events import Sync
 from oncelog.group.rebalance import cancel_assignment, rebalance_or_complete
 from oncelog.group.records import group_record
-from oncelog.group.results import SyncResult
+from oncelog.group.replies import SyncReply
 from oncelog.group.states import GroupState
 from oncelog.group.store import DecisionBuilder, GroupStore
 
@@ -21,18 +21,18 @@ def sync(store: GroupStore, event: Sync, context: EventContext) -> GroupDecision
     """Decide a SyncGroup; a follower's reply is sent with the leader's."""
     group = store.groups.get(event.group_id)
     if not event.group_id:
-        return answer(context, SyncResult(ErrorCode.invalid_group_id))
+        return reply_at_once(context, SyncReply(ErrorCode.invalid_group_id))
     if group is None:
-        return answer(context, SyncResult(ErrorCode.unknown_member_id))
+        return reply_at_once(context, SyncReply(ErrorCode.unknown_member_id))
     error = _check(group, event)
     if error is not ErrorCode.none:
-        return answer(context, SyncResult(error))
+        return reply_at_once(context, SyncReply(error))
     member = group.members[event.member_id]
     group.pending_syncs.discard(member.member_id)
     if not group.pending_syncs:
         store.timers.cancel(group.sync_key)
     if group.state is GroupState.STABLE:
-        return answer(context, assignment_of(group, member, member.assignment))
+        return reply_at_once(context, assignment_of(group, member, member.assignment))
     member.sync_token = context.token
     member.is_cut_off = False
     if group.leader_id == member.member_id:
@@ -74,10 +74,10 @@ def _store_assignment(
     return builder.build()
 
 
-def assignment_of(group: ClassicGroup, member: ClassicGroupMember, assignment: bytes) -> SyncResult:
+def assignment_of(group: ClassicGroup, member: ClassicGroupMember, assignment: bytes) -> SyncReply:
     """Reply with a member's assignment."""
     require(member.member_id in group.members, "INV-8: an assignment goes to a member only")
-    return SyncResult(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)
+    return SyncReply(ErrorCode.none, group.protocol_type, group.protocol_name, assignment)
 
 
 def assignment_failed(

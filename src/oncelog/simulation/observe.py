@@ -25,7 +25,7 @@ from oncelog.coordinator.shard import (
     EventContext,
     EventT,
     RecordContext,
-    ResultT,
+    ReplyT,
     Step,
     Token,
 )
@@ -36,7 +36,7 @@ from oncelog.group.classic_group import ClassicGroup
 from oncelog.group.consumer.events import GroupConverted
 from oncelog.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from oncelog.group.consumer.members import MemberState
-from oncelog.group.decision import GroupDecision, GroupEvent, GroupResult
+from oncelog.group.decision import GroupDecision, GroupEvent, GroupReply
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import DEAD, GroupState
 from oncelog.group.store import GroupStore
@@ -58,7 +58,7 @@ from oncelog.transaction.events import (
     TransactionDecision,
     TransactionEffect,
     TransactionEvent,
-    TransactionResult,
+    TransactionReply,
 )
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
@@ -75,12 +75,12 @@ __all__ = [
 ]
 
 
-class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
+class ObservedShard(CoordinatorShard[EventT, ReplyT, EffectT]):
     """Passes every call on to `inner`."""
 
     def __init__(
         self,
-        inner: CoordinatorShard[EventT, ResultT, EffectT],
+        inner: CoordinatorShard[EventT, ReplyT, EffectT],
         coverage: Coverage,
         watch: BrokerWatch,
         partition: Partition | None = None,
@@ -93,7 +93,7 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         self.is_active = False
         watch.loading_count += 1
 
-    def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """See `CoordinatorShard`."""
         return self.inner.decide(event, context)
 
@@ -103,7 +103,7 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
 
     def failed(
         self, event: EventT, error: ErrorCode, context: EventContext
-    ) -> Decision[EventT, ResultT, EffectT]:
+    ) -> Decision[EventT, ReplyT, EffectT]:
         """See `CoordinatorShard`."""
         return self.inner.failed(event, error, context)
 
@@ -131,12 +131,12 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
         """See `CoordinatorShard`."""
         return self.inner.next_deadline_ms()
 
-    def on_loaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def on_loaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Count moves from now on: the load is over."""
         self._over()
         return self.inner.on_loaded(context)
 
-    def on_unloaded(self, context: EventContext) -> Decision[EventT, ResultT, EffectT]:
+    def on_unloaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """See `CoordinatorShard`."""
         self._over()
         return self.inner.on_unloaded(context)
@@ -147,7 +147,7 @@ class ObservedShard(CoordinatorShard[EventT, ResultT, EffectT]):
             self.watch.loading_count -= 1
 
 
-class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, TransactionEffect]):
+class ObservedTransactions(ObservedShard[TransactionEvent, TransactionReply, TransactionEffect]):
     """Counts the states and moves of transactional ids, and reports them to the watch."""
 
     def __init__(
@@ -244,7 +244,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionResult, Tr
         self.coverage.moved("transaction", None if was is None else was.label, now.label)
 
 
-class ObservedGroups(ObservedShard[GroupEvent, GroupResult, Never]):
+class ObservedGroups(ObservedShard[GroupEvent, GroupReply, Never]):
     """Counts the states and moves of groups of both protocols, and of members under KIP-848."""
 
     def __init__(

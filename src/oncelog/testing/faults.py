@@ -35,7 +35,7 @@ from oncelog.testing.requests import (
     losing_request,
     until_kept,
 )
-from oncelog.transaction.events import InitProducerId, InitProducerIdResult
+from oncelog.transaction.events import InitProducerId, InitProducerIdReply
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 
@@ -191,13 +191,11 @@ class Faults:
             if broker is None:
                 raise RuntimeError("the broker is down: start it again first")
             event = InitProducerId(transactional_id, _known(broker, transactional_id).timeout_ms)
-            value = broker.transactions.ask(
-                transactional_id, event, unchanged, InitProducerIdResult
-            )
+            value = broker.transactions.ask(transactional_id, event, unchanged, InitProducerIdReply)
             if isinstance(value, Pending):
                 await until_kept(value)
                 value = value.response()
-            assert isinstance(value, InitProducerIdResult)
+            assert isinstance(value, InitProducerIdReply)
             if value.error is not ErrorCode.none:
                 raise ProtocolError(value.error, f"{transactional_id} cannot be taken over")
             return value.producer_id, value.producer_epoch

@@ -8,13 +8,13 @@ only after that: under TV2 the producer may use the id that COMPLETE assigns (KA
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import Decision, EventContext, answer, replies_to
+from oncelog.coordinator.shard import Decision, EventContext, replies_to, reply_at_once
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import TRANSACTION_PARTITIONS_COUNT_MAX
 from oncelog.transaction.events import (
     AddPartitions,
-    AddPartitionsResult,
+    AddPartitionsReply,
     Parked,
     TransactionDecision,
 )
@@ -62,11 +62,11 @@ def park(store: TransactionStore, event: AddPartitions) -> AddPartitions:
 
 def refuse(event: AddPartitions, error: ErrorCode, context: EventContext) -> TransactionDecision:
     """Answer every partition of a request with one error, or with NONE."""
-    return answer(context, _result(event, error))
+    return reply_at_once(context, _result(event, error))
 
 
-def _result(event: AddPartitions, error: ErrorCode) -> AddPartitionsResult:
-    return AddPartitionsResult(error, tuple([(partition, error) for partition in event.partitions]))
+def _result(event: AddPartitions, error: ErrorCode) -> AddPartitionsReply:
+    return AddPartitionsReply(error, tuple([(partition, error) for partition in event.partitions]))
 
 
 def _add(
@@ -112,7 +112,7 @@ def _verify(
         )
         for partition in event.partitions
     )
-    return answer(context, AddPartitionsResult(ErrorCode.none, each))
+    return reply_at_once(context, AddPartitionsReply(ErrorCode.none, each))
 
 
 def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> ErrorCode | None:

@@ -31,14 +31,14 @@ EndTxn that comes late on an open connection ends the open transaction, as in Ka
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import NOTHING, Decision, EventContext, answer, replies_to
+from oncelog.coordinator.shard import NOTHING, Decision, EventContext, replies_to, reply_at_once
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     AbortTimedOut,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     Parked,
     TransactionDecision,
 )
@@ -61,10 +61,10 @@ _COMMITTED = frozenset({_S.PREPARE_COMMIT, _S.COMPLETE_COMMIT})
 def decide(store: TransactionStore, event: EndTxn, context: EventContext) -> TransactionDecision:
     """Decide an EndTxn, either new or after it waited (`event.parked`)."""
     if not event.transactional_id:
-        return answer(context, EndTxnResult(ErrorCode.invalid_request))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_request))
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
-        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_producer_id_mapping))
     if event.transaction_version >= EPOCH_BUMP_VERSION:
         return _decide_tv2(store, metadata, event, context)
     return _decide_tv1(store, metadata, event, context)
@@ -82,20 +82,20 @@ def _decide_tv1(
     context: EventContext,
 ) -> TransactionDecision:
     if metadata.producer_id != event.producer_id:
-        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_producer_id_mapping))
     if metadata.producer_epoch != event.producer_epoch:
-        return answer(context, EndTxnResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, EndTxnReply(ErrorCode.producer_fenced))
     if metadata.state is _S.EMPTY:
-        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_txn_state))
     if metadata.state is not _S.ONGOING:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+            return reply_at_once(context, EndTxnReply(ErrorCode.invalid_txn_state))
         if metadata.state.is_prepared:
             return _wait(store, event)
-        return answer(context, EndTxnResult(ErrorCode.none))
+        return reply_at_once(context, EndTxnReply(ErrorCode.none))
     ordinal = store.volatile[event.transactional_id].ordinal
     if event.parked is not None and event.parked.ordinal != ordinal:
-        return answer(context, EndTxnResult(ErrorCode.concurrent_transactions))
+        return reply_at_once(context, EndTxnReply(ErrorCode.concurrent_transactions))
     prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
     return _end(store, prepared, event, context, tells_ids=False)
 
@@ -111,16 +111,16 @@ def _decide_tv2(
     if metadata.state.is_prepared:
         return _decide_tv2_prepared(store, metadata, event, context, is_retry)
     if metadata.producer_id != event.producer_id and not is_retry:
-        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_producer_id_mapping))
     if not is_current and not (is_retry and metadata.state.is_complete):
-        return answer(context, EndTxnResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, EndTxnReply(ErrorCode.producer_fenced))
     if is_retry:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+            return reply_at_once(context, EndTxnReply(ErrorCode.invalid_txn_state))
         ids = (metadata.producer_id, metadata.producer_epoch)
-        return answer(context, EndTxnResult(ErrorCode.none, *ids))
+        return reply_at_once(context, EndTxnReply(ErrorCode.none, *ids))
     if metadata.state is not _S.ONGOING and event.commit:
-        return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_txn_state))
     prepared = prepare(store, metadata, event.commit, event.transaction_version, context)
     return _end(store, prepared, event, context, tells_ids=True)
 
@@ -135,13 +135,13 @@ def _decide_tv2_prepared(
     """Let a request wait for the markers, as a retry or as the end of the next transaction."""
     if is_retry:
         if (metadata.state in _COMMITTED) != event.commit:
-            return answer(context, EndTxnResult(ErrorCode.invalid_txn_state))
+            return reply_at_once(context, EndTxnReply(ErrorCode.invalid_txn_state))
         return _wait(store, event)
     if (event.producer_id, event.producer_epoch) == coming_ids(metadata):
         return _wait(store, event)
     if metadata.producer_id != event.producer_id:
-        return answer(context, EndTxnResult(ErrorCode.invalid_producer_id_mapping))
-    return answer(context, EndTxnResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, EndTxnReply(ErrorCode.invalid_producer_id_mapping))
+    return reply_at_once(context, EndTxnReply(ErrorCode.producer_fenced))
 
 
 def _is_current(metadata: TransactionMetadata, event: EndTxn) -> bool:
@@ -180,7 +180,7 @@ def _end(
     if prepared.after.state is _S.PREPARE_ABORT:
         prepared = Proposal(prepared.after, prepared.last_producer_epoch, OWN_ABORT)
     ids = coming_ids(prepared.after) if tells_ids else ()
-    replies = replies_to(context.token, EndTxnResult(ErrorCode.none, *ids))
+    replies = replies_to(context.token, EndTxnReply(ErrorCode.none, *ids))
     return ending(store, prepared, context, replies)
 
 

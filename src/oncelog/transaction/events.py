@@ -1,6 +1,6 @@
-"""Defines the events and results of the transaction coordinator.
+"""Defines the events and replies of the transaction coordinator.
 
-They are plain frozen values; the handlers make events from requests and replies from results.
+They are plain frozen values; the handlers make events from requests and responses from replies.
 Results carry the newest error codes; handlers map them down for old versions (KIP-588:
 PRODUCER_FENCED becomes INVALID_PRODUCER_EPOCH for InitProducerId < 4, EndTxn < 2, AddOffsetsToTxn
 and AddPartitionsToTxn < 2).
@@ -49,7 +49,7 @@ class Parked:
     has_aborted: bool = False
 
 
-# Requests. Each gets the result of the same name.
+# Requests. Each gets the reply of the same name.
 
 
 @value
@@ -215,11 +215,11 @@ class WarnOfExpiry:
     transactional_ids: tuple[str, ...]
 
 
-# Results.
+# Replies.
 
 
 @value
-class InitProducerIdResult:
+class InitProducerIdReply:
     """The producer id and epoch to use; -1 and -1 with an error."""
 
     error: ErrorCode
@@ -228,7 +228,7 @@ class InitProducerIdResult:
 
 
 @value
-class AddPartitionsResult:
+class AddPartitionsReply:
     """One error for the request; its partitions have the same, or their own (verify-only)."""
 
     error: ErrorCode
@@ -236,7 +236,7 @@ class AddPartitionsResult:
 
 
 @value
-class EndTxnResult:
+class EndTxnReply:
     """The producer id and epoch of the next transaction under TV2 (EndTxn v5).
 
     Otherwise -1 and -1.
@@ -248,7 +248,7 @@ class EndTxnResult:
 
 
 @value
-class DescribeTransactionResult:
+class DescribeTransactionReply:
     """The description of one id.
 
     `cause` is the reason of its producer's last fencing, or how an id that does not exist expired,
@@ -281,7 +281,7 @@ class ListedTransaction:
 
 
 @value
-class ListTransactionsResult:
+class ListTransactionsReply:
     """The ids in order. `unknown_states` are filters that are no state's name."""
 
     error: ErrorCode
@@ -290,7 +290,7 @@ class ListTransactionsResult:
 
 
 @value
-class DeletedTopicsFound:
+class DeletedTopicsReply:
     """Those topics that are in such a transaction."""
 
     names: frozenset[str]
@@ -348,18 +348,18 @@ TransactionEvent: TypeAlias = (
 )
 """The events of the transaction coordinator. A new event is added here and in `shard.decide`."""
 
-TransactionResult: TypeAlias = (
-    InitProducerIdResult
-    | AddPartitionsResult
-    | EndTxnResult
-    | DescribeTransactionResult
-    | ListTransactionsResult
-    | DeletedTopicsFound
+TransactionReply: TypeAlias = (
+    InitProducerIdReply
+    | AddPartitionsReply
+    | EndTxnReply
+    | DescribeTransactionReply
+    | ListTransactionsReply
+    | DeletedTopicsReply
 )
-"""The results of the transaction coordinator."""
+"""The replies of the transaction coordinator."""
 
 TransactionEffect: TypeAlias = SendMarkers | Notice
 """The effects of the transaction coordinator."""
 
-TransactionDecision: TypeAlias = Decision[TransactionEvent, TransactionResult, TransactionEffect]
+TransactionDecision: TypeAlias = Decision[TransactionEvent, TransactionReply, TransactionEffect]
 """The result of each decision function of this package."""

@@ -18,14 +18,14 @@ its successor's transaction (INV-5).
 
 from dataclasses import replace
 
-from oncelog.coordinator.shard import Decision, EventContext, answer, replies_to
+from oncelog.coordinator.shard import Decision, EventContext, replies_to, reply_at_once
 from oncelog.core.errors import ErrorCode, require
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
 from oncelog.core.limits import PRODUCER_EPOCH_EXHAUSTED
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     Parked,
     TransactionDecision,
 )
@@ -45,14 +45,14 @@ def decide(
     """Decide an InitProducerId, either new or after it waited (`event.parked`)."""
     error = _refusal(store, event)
     if error is not None:
-        return answer(context, InitProducerIdResult(error))
+        return reply_at_once(context, InitProducerIdReply(error))
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
         store.leave_init(context.token)
         return _create(store, event, context)
     has_aborted = event.parked is not None and event.parked.has_aborted
     if _is_superseded(store, metadata, event) and not has_aborted:
-        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, InitProducerIdReply(ErrorCode.producer_fenced))
     if event.parked is None:
         event = park(store, event, context)
     if metadata.state.is_prepared:
@@ -60,7 +60,7 @@ def decide(
     ticket = 0 if event.parked is None else event.parked.ticket
     if not store.is_newest_init(event.transactional_id, ticket):
         store.leave_init(context.token)
-        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, InitProducerIdReply(ErrorCode.producer_fenced))
     if metadata.state is TransactionState.ONGOING:
         return _fence(store, metadata, event, context)
     store.leave_init(context.token)
@@ -139,7 +139,7 @@ def _fence(
     current = (metadata.producer_id, metadata.producer_epoch)
     if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
         store.leave_init(context.token)
-        return answer(context, InitProducerIdResult(ErrorCode.producer_fenced))
+        return reply_at_once(context, InitProducerIdReply(ErrorCode.producer_fenced))
     cause = notices.takeover(event, is_own=_is_expecting(event))
     prepared = prepare_fence(store, metadata, context, cause)
     if prepared is None:
@@ -238,7 +238,7 @@ def _grant(
     store: TransactionStore, proposal: Proposal, context: EventContext
 ) -> TransactionDecision:
     after = proposal.after
-    result = InitProducerIdResult(ErrorCode.none, after.producer_id, after.producer_epoch)
+    result = InitProducerIdReply(ErrorCode.none, after.producer_id, after.producer_epoch)
     return Decision(
         store.propose(context.metadata, proposal),
         replies_to(context.token, result),

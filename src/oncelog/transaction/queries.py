@@ -4,18 +4,18 @@ Nothing here changes state.
 """
 
 from oncelog.coordinator import patterns
-from oncelog.coordinator.shard import EventContext, answer
+from oncelog.coordinator.shard import EventContext, reply_at_once
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction import notices
 from oncelog.transaction.events import (
     NEVER_MS,
-    DeletedTopicsFound,
+    DeletedTopicsReply,
     DescribeTransaction,
-    DescribeTransactionResult,
+    DescribeTransactionReply,
     FindDeletedTopics,
     ListedTransaction,
     ListTransactions,
-    ListTransactionsResult,
+    ListTransactionsReply,
     TransactionDecision,
 )
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -33,16 +33,16 @@ def describe(
     """
     id_ = event.transactional_id
     if not id_:
-        return answer(context, DescribeTransactionResult(ErrorCode.invalid_request, id_))
+        return reply_at_once(context, DescribeTransactionReply(ErrorCode.invalid_request, id_))
     metadata = store.transactions.get(id_)
     if metadata is None:
         expiry = store.expired.get(id_)
         cause = None if expiry is None else notices.expiry_cause(*expiry)
         error = ErrorCode.transactional_id_not_found
-        return answer(context, DescribeTransactionResult(error, id_, cause=cause))
+        return reply_at_once(context, DescribeTransactionReply(error, id_, cause=cause))
     volatile = store.volatile[id_]
     partitions = volatile.markers_left if metadata.state.is_prepared else metadata.partitions
-    result = DescribeTransactionResult(
+    result = DescribeTransactionReply(
         error=ErrorCode.none,
         transactional_id=id_,
         state=metadata.state,
@@ -58,7 +58,7 @@ def describe(
         life=store.lives.steps(id_) if event.include_life else (),
         trouble=notices.advice(metadata, volatile.refused) if volatile.refused else "",
     )
-    return answer(context, result)
+    return reply_at_once(context, result)
 
 
 def list_transactions(
@@ -68,7 +68,7 @@ def list_transactions(
     try:
         named = patterns.matching(event.pattern, store.transactions) if event.pattern else None
     except patterns.InvalidPattern:
-        return answer(context, ListTransactionsResult(ErrorCode.invalid_regular_expression))
+        return reply_at_once(context, ListTransactionsReply(ErrorCode.invalid_regular_expression))
     unknown = tuple(sorted(event.states - STATE_BY_LABEL.keys()))
     states = {STATE_BY_LABEL[label] for label in event.states - set(unknown)}
 
@@ -87,7 +87,7 @@ def list_transactions(
         for id_, metadata in sorted(store.transactions.items())
         if is_listed(metadata)
     )
-    return answer(context, ListTransactionsResult(ErrorCode.none, listed, unknown))
+    return reply_at_once(context, ListTransactionsReply(ErrorCode.none, listed, unknown))
 
 
 def find_deleted(
@@ -99,7 +99,7 @@ def find_deleted(
         for metadata in store.transactions.values()
         for partition in metadata.partitions
     }
-    return answer(context, DeletedTopicsFound(event.names & named))
+    return reply_at_once(context, DeletedTopicsReply(event.names & named))
 
 
 def _expiry_ms(store: TransactionStore, metadata: TransactionMetadata) -> int:

@@ -20,7 +20,7 @@ from oncelog.coordinator.shard import (
     RecordContext,
     Step,
     Token,
-    answer,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.transaction import (
@@ -36,22 +36,22 @@ from oncelog.transaction.events import (
     AddPartitions,
     CompletePrepared,
     DescribeTransaction,
-    DescribeTransactionResult,
+    DescribeTransactionReply,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     ExpireId,
     FindDeletedTopics,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     ListTransactions,
-    ListTransactionsResult,
+    ListTransactionsReply,
     MarkersWritten,
     OutsideMarkers,
     TellOfExpiry,
     TransactionDecision,
     TransactionEffect,
     TransactionEvent,
-    TransactionResult,
+    TransactionReply,
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
@@ -75,13 +75,13 @@ _MAPPED = {
 
 
 class TransactionCoordinatorShard(
-    CoordinatorShard[TransactionEvent, TransactionResult, TransactionEffect]
+    CoordinatorShard[TransactionEvent, TransactionReply, TransactionEffect]
 ):
     """Decides every event of the transaction coordinator for one partition of its log.
 
     `coordinator_epoch` is the leader epoch of that partition: partition leaders refuse markers of
     older ones. `share` says when its sweeps begin (`oncelog.transaction.timers.Sweeps`). Events and
-    results are in `oncelog.transaction.events`.
+    replies are in `oncelog.transaction.events`.
     """
 
     def __init__(
@@ -185,17 +185,19 @@ class TransactionCoordinatorShard(
         match event:
             case InitProducerId():
                 self._store.leave_init(context.token)
-                return answer(context, InitProducerIdResult(mapped))
+                return reply_at_once(context, InitProducerIdReply(mapped))
             case AddPartitions():
                 return add_partitions.refuse(event, mapped, context)
             case EndTxn():
-                return answer(context, EndTxnResult(mapped))
+                return reply_at_once(context, EndTxnReply(mapped))
             case MarkersWritten() | CompletePrepared():
                 completion.complete_failed(self._store, event.transactional_id, context.now_ms)
             case DescribeTransaction():
-                return answer(context, DescribeTransactionResult(mapped, event.transactional_id))
+                return reply_at_once(
+                    context, DescribeTransactionReply(mapped, event.transactional_id)
+                )
             case ListTransactions():
-                return answer(context, ListTransactionsResult(mapped))
+                return reply_at_once(context, ListTransactionsReply(mapped))
         return NOTHING
 
     def dropped(self, event: TransactionEvent, token: Token) -> None:

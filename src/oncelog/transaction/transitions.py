@@ -15,7 +15,7 @@ from oncelog.transaction.events import (
     EndTxn,
     InitProducerId,
     TransactionDecision,
-    TransactionResult,
+    TransactionReply,
 )
 from oncelog.transaction.states import TransactionMetadata, TransactionState, moved
 from oncelog.transaction.store import Proposal, TransactionStore
@@ -114,7 +114,7 @@ def ending(
     store: TransactionStore,
     prepared: Proposal,
     context: EventContext,
-    replies: tuple[Reply[TransactionResult], ...] = (),
+    replies: tuple[Reply[TransactionReply], ...] = (),
 ) -> TransactionDecision:
     """Return the decision that starts an end: PREPARE, then replies and markers.
 

@@ -16,10 +16,10 @@ from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import Join
-from oncelog.group.results import JoinResult
+from oncelog.group.replies import JoinReply
 from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
-from oncelog.transaction.events import EndTxn, EndTxnResult
+from oncelog.transaction.events import EndTxn, EndTxnReply
 from tests.unit.broker.net.test_connection import FakeServer, FakeTransport
 
 VERSIONS = {ApiKey.END_TXN: 4, ApiKey.JOIN_GROUP: 5, ApiKey.FIND_COORDINATOR: 3}
@@ -88,10 +88,10 @@ class Stage:
         """The coordinator has committed what request `number` asked for."""
         event, pending = self.asked[number]
         if isinstance(event, EndTxn):
-            pending.complete(EndTxnResult(ErrorCode.none, event.producer_id, event.producer_epoch))
+            pending.complete(EndTxnReply(ErrorCode.none, event.producer_id, event.producer_epoch))
         else:
             assert isinstance(event, Join)
-            pending.complete(JoinResult(ErrorCode.none, event.member_id))
+            pending.complete(JoinReply(ErrorCode.none, event.member_id))
 
     def stop_because(self, error: BaseException) -> None:
         raise error

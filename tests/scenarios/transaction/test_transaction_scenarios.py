@@ -21,13 +21,13 @@ from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import records
 from oncelog.transaction.events import (
     AddPartitions,
-    AddPartitionsResult,
+    AddPartitionsReply,
     DescribeTransaction,
-    DescribeTransactionResult,
+    DescribeTransactionReply,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     SendMarkers,
 )
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -214,7 +214,7 @@ def _is_odd(event: InitProducerId) -> bool:
 
 def _outcome(result: object) -> str:
     """The error of an answer; of one about partitions, the worst of theirs."""
-    if isinstance(result, AddPartitionsResult):
+    if isinstance(result, AddPartitionsReply):
         errors = {error.name.upper() for _, error in result.partitions}
         return next(iter(errors - {"NONE"}), "NONE")
     return str(result.error.name.upper())  # type: ignore[attr-defined]
@@ -237,20 +237,20 @@ def _show_markers(effect: object) -> str:
 def _show_result(result: object) -> str:
     assert isinstance(
         result,
-        InitProducerIdResult | EndTxnResult | AddPartitionsResult | DescribeTransactionResult,
+        InitProducerIdReply | EndTxnReply | AddPartitionsReply | DescribeTransactionReply,
     )
     name = result.error.name.upper()
     match result:
-        case InitProducerIdResult() | EndTxnResult():
+        case InitProducerIdReply() | EndTxnReply():
             if result.producer_id < 0:
                 return name
             return f"{name} producer={result.producer_id} epoch={result.producer_epoch}"
-        case AddPartitionsResult():
+        case AddPartitionsReply():
             each = {str(partition): error.name.upper() for partition, error in result.partitions}
             if set(each.values()) <= {name}:
                 return name
             return " ".join(f"{partition}={error}" for partition, error in each.items())
-        case DescribeTransactionResult():
+        case DescribeTransactionReply():
             return f"{name} {result.state.label} cause: {result.cause}"
 
 

@@ -21,8 +21,8 @@ from oncelog.coordinator import (
     Step,
     Token,
     UnknownKind,
-    answer,
     replies_to,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
@@ -107,10 +107,10 @@ class Toy(CoordinatorShard[Do, object, str]):
     def failed(self, event: Do, error: ErrorCode, context: EventContext) -> ToyDecision:
         if self.refusal is not None:
             return self.refusal
-        return answer(context, error)
+        return reply_at_once(context, error)
 
     def timed_out(self, event: Do, context: EventContext) -> ToyDecision:
-        return answer(context, "timed out")
+        return reply_at_once(context, "timed out")
 
     def dropped(self, event: Do, token: Token) -> None:
         assert isinstance(token, int)

@@ -10,8 +10,8 @@ from oncelog.coordinator import (
     EventContext,
     RecordContext,
     Step,
-    answer,
     replies_to,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerId
@@ -40,7 +40,7 @@ class Asking(CoordinatorShard[str, Said, str]):
     def failed(
         self, event: str, error: ErrorCode, context: EventContext
     ) -> Decision[str, Said, str]:
-        return answer(context, error)
+        return reply_at_once(context, error)
 
 
 def asked(*events: str) -> tuple[AnyProcessor, AnyOutput]:

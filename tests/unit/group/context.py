@@ -26,14 +26,14 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.decision import GroupEvent
 from oncelog.group.meter import GroupMeter
-from oncelog.group.results import (
+from oncelog.group.replies import (
     FetchedOffset,
-    HeartbeatResult,
-    JoinResult,
-    LeaveResult,
-    OffsetCommitResult,
-    OffsetFetchResult,
-    SyncResult,
+    HeartbeatReply,
+    JoinReply,
+    LeaveReply,
+    OffsetCommitReply,
+    OffsetFetchReply,
+    SyncReply,
 )
 from oncelog.group.shard import GroupCoordinatorShard
 from tests.support.oracles import Logged
@@ -209,9 +209,9 @@ class Context:
         assert first.error is ErrorCode.member_id_required
         return first.member_id, self.join(first.member_id, **options)
 
-    def joined(self, token: int) -> JoinResult:
+    def joined(self, token: int) -> JoinReply:
         result = self.replies[token]
-        assert isinstance(result, JoinResult)
+        assert isinstance(result, JoinReply)
         return result
 
     def sync(self, member: str, generation: int = 1, **given: bytes) -> int:
@@ -227,22 +227,22 @@ class Context:
         assignments = tuple(e.MemberAssignment(m, a) for m, a in (given or {}).items())
         return e.Sync("g", generation, member, None, kind, "range", assignments)
 
-    def synced(self, token: int) -> SyncResult:
+    def synced(self, token: int) -> SyncReply:
         result = self.replies[token]
-        assert isinstance(result, SyncResult)
+        assert isinstance(result, SyncReply)
         return result
 
     def heartbeat(
         self, member: str, generation: int = 1, instance: str | None = None, group_id: str = "g"
     ) -> ErrorCode:
         result = self.replies[self.submit(e.Heartbeat(group_id, generation, member, instance))]
-        assert isinstance(result, HeartbeatResult)
+        assert isinstance(result, HeartbeatReply)
         return result.error
 
     def leave(self, *members: str, group_id: str = "g") -> list[ErrorCode]:
         leaving = tuple(e.LeavingMember(member) for member in members)
         result = self.replies[self.submit(e.Leave(group_id, leaving))]
-        assert isinstance(result, LeaveResult)
+        assert isinstance(result, LeaveReply)
         return [member.error for member in result.members]
 
     def stable(self, count: int = 1, **options: Any) -> list[str]:
@@ -308,13 +308,13 @@ class Context:
 
     def outcome(self, token: int) -> ErrorCode:
         result = self.replies[token]
-        assert isinstance(result, OffsetCommitResult)
+        assert isinstance(result, OffsetCommitReply)
         assert len(result.partitions) == 1
         return result.partitions[0].error
 
     def fetch_all(self, require_stable: bool = False, group_id: str = "g") -> list[FetchedOffset]:
         result = self.replies[self.submit(e.OffsetFetch(group_id, None, require_stable))]
-        assert isinstance(result, OffsetFetchResult)
+        assert isinstance(result, OffsetFetchReply)
         return list(result.partitions)
 
     def fetch(
@@ -322,7 +322,7 @@ class Context:
     ) -> FetchedOffset:
         wanted = (e.OffsetToFetch(*partition),)
         result = self.replies[self.submit(e.OffsetFetch(group_id, wanted, require_stable))]
-        assert isinstance(result, OffsetFetchResult)
+        assert isinstance(result, OffsetFetchReply)
         return result.partitions[0]
 
 

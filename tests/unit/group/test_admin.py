@@ -2,26 +2,26 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat
-from oncelog.group.results import DeleteResult, DescribeResult, ListResult
+from oncelog.group.replies import DeleteReply, DescribeReply, ListReply
 from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import T1, Context, subscription
 
 
-def described(c: Context, group_id: str = "g", version: int = 6) -> DescribeResult:
+def described(c: Context, group_id: str = "g", version: int = 6) -> DescribeReply:
     result = c.replies[c.submit(e.DescribeGroup(group_id, version))]
-    assert isinstance(result, DescribeResult)
+    assert isinstance(result, DescribeReply)
     return result
 
 
 def listed(c: Context, *states: str, types: tuple[str, ...] = ()) -> list[tuple[str, str, str]]:
     result = c.replies[c.submit(e.ListGroups(states, types))]
-    assert isinstance(result, ListResult)
+    assert isinstance(result, ListReply)
     return [(g.group_id, g.protocol_type, g.state) for g in result.groups]
 
 
 def deleted(c: Context, group_id: str = "g") -> ErrorCode:
     result = c.replies[c.submit(e.DeleteGroup(group_id))]
-    assert isinstance(result, DeleteResult)
+    assert isinstance(result, DeleteReply)
     return result.error
 
 
@@ -123,7 +123,7 @@ def test_a_deletion_that_fails_leaves_the_group_as_it_was() -> None:
     c.fail(ErrorCode.message_too_large)
     c.hold = False
     result = c.replies[token]
-    assert isinstance(result, DeleteResult)
+    assert isinstance(result, DeleteReply)
     assert result.error is ErrorCode.unknown_server_error
     assert c.fetch().offset == 1
     assert deleted(c) is ErrorCode.none

@@ -9,11 +9,11 @@ from oncelog.core.errors import ErrorCode
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, MemberOverdue, Quit
 from oncelog.group.consumer.members import MemberState
-from oncelog.group.consumer.outcome import BeatResult
+from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer
 from oncelog.group.events import Join, Leave, LeavingMember
-from oncelog.group.results import LeaveResult
+from oncelog.group.replies import LeaveReply
 from tests.unit.group.consumer.world import FakeTopics, partitions
 from tests.unit.group.context import Context
 
@@ -32,9 +32,9 @@ def beat_event(member_id: str, epoch: int = 0, **fields: Any) -> Beat:
     return Beat("g", member_id, epoch, **{"owned": frozenset(), **fields})
 
 
-def beat(c: Context, member_id: str, epoch: int = 0, **fields: Any) -> BeatResult:
+def beat(c: Context, member_id: str, epoch: int = 0, **fields: Any) -> BeatReply:
     result = c.replies[c.submit(beat_event(member_id, epoch, **fields))]
-    assert isinstance(result, BeatResult)
+    assert isinstance(result, BeatReply)
     return result
 
 
@@ -181,7 +181,7 @@ def test_a_leaving_member_is_the_one_that_the_instance_id_names(
     beat(c, "a")
     beat(c, "b", instance_id="s")
     result = c.replies[c.submit(Leave("g", (LeavingMember(member_id, instance_id),)))]
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     assert [each.error for each in result.members] == [error]
     assert len(c.consumer_group().members) == (1 if error is ErrorCode.none else 2)
 

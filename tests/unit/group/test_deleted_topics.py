@@ -9,7 +9,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
-from oncelog.group.results import DeletedOffsetsFound
+from oncelog.group.replies import DeletedOffsetsReply
 from oncelog.protocol.record import Record, build_batch
 from tests.unit.coordinator.support import AnyOutput
 from tests.unit.group.context import Context, Marker, topic_deleted
@@ -66,7 +66,7 @@ def found(c: Context, *topic_ids: UUID) -> frozenset[str]:
     """Of which deleted topics, all named `t`, there are offsets."""
     token = c.submit(e.FindDeletedOffsets({"t": frozenset(topic_ids)}))
     reply = c.replies[token]
-    assert isinstance(reply, DeletedOffsetsFound)
+    assert isinstance(reply, DeletedOffsetsReply)
     return reply.names
 
 

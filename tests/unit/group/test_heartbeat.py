@@ -1,6 +1,6 @@
 from oncelog.core.errors import ErrorCode
 from oncelog.group.events import Leave, LeavingMember, SessionExpired
-from oncelog.group.results import LeaveResult
+from oncelog.group.replies import LeaveReply
 from oncelog.group.states import GroupState
 from tests.unit.group.context import Context
 
@@ -75,7 +75,7 @@ def test_each_leaving_member_has_an_outcome_of_its_own() -> None:
     assert c.leave(member, given, "stranger") == [ErrorCode.none, ErrorCode.none, unknown]
     assert c.leave(member, group_id="other") == [unknown]
     result = c.replies[c.submit(Leave("", (LeavingMember(member),)))]
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     assert result.error is ErrorCode.invalid_group_id
 
 
@@ -90,7 +90,7 @@ def test_an_administrator_removes_a_static_member_by_its_instance_id() -> None:
         LeavingMember("x", "i"),
     )
     result = c.replies[c.submit(Leave("g", leaving))]
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     assert [m.error for m in result.members] == [
         ErrorCode.none,
         ErrorCode.unknown_member_id,
@@ -131,7 +131,7 @@ def test_when_emptiness_cannot_be_stored_the_group_is_empty_nevertheless() -> No
     c.fail(ErrorCode.request_timed_out)
     c.hold = False
     result = c.replies[token]
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     assert result.error is ErrorCode.coordinator_not_available
     assert c.group().state is GroupState.EMPTY
     # The log still has the member, so a restart brings it back, for one session timeout.

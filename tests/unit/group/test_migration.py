@@ -8,10 +8,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, Quit
-from oncelog.group.consumer.outcome import BeatResult
+from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 from oncelog.group.events import Heartbeat, Leave, LeavingMember
-from oncelog.group.results import HeartbeatResult, JoinResult, LeaveResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, LeaveReply
 from oncelog.protocol.consumer_protocol import encode_assignment
 from tests.unit.group.consumer.world import FakeTopics
 from tests.unit.group.context import Context, Written
@@ -22,7 +22,7 @@ def context(**settings: object) -> Context:
     return Context(GroupConfig(consumer=consumer), topics=FakeTopics({"t": 4}))
 
 
-def beat(c: Context, member_id: str = "new", instance_id: str | None = None) -> BeatResult:
+def beat(c: Context, member_id: str = "new", instance_id: str | None = None) -> BeatReply:
     event = Beat(
         "g",
         member_id,
@@ -33,7 +33,7 @@ def beat(c: Context, member_id: str = "new", instance_id: str | None = None) -> 
         instance_id=instance_id,
     )
     result = c.replies[c.submit(event)]
-    assert isinstance(result, BeatResult)
+    assert isinstance(result, BeatReply)
     return result
 
 
@@ -92,7 +92,7 @@ def test_classic_members_stay_in_their_consumer_group_or_do_not_come(
     c = context(migration_policy=policy)
     assert beat(c).error is ErrorCode.none
     joined = c.replies[c.join(version=3)]
-    assert isinstance(joined, JoinResult)
+    assert isinstance(joined, JoinReply)
     if policy is MigrationPolicy.DISABLED:
         assert joined.error is ErrorCode.inconsistent_group_protocol
         return
@@ -121,7 +121,7 @@ def test_a_group_is_downgraded_without_the_classic_members_that_leave_in_the_sam
     gone, left = sorted(set(c.consumer_group().members) - {"new"})
     request = Leave("g", (LeavingMember(gone), LeavingMember("", "n")))
     result = c.replies[c.submit(request)]
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     assert [member.error for member in result.members] == [ErrorCode.none] * 2
     assert list(c.group().members) == [left]
     c.restart()
@@ -235,7 +235,7 @@ def test_a_heartbeat_that_waits_for_a_downgrade_is_called_to_rejoin() -> None:
     c.hold = False
     c.commit_all()
     result = c.replies[waiting]
-    assert isinstance(result, HeartbeatResult)
+    assert isinstance(result, HeartbeatReply)
     assert result.error is ErrorCode.rebalance_in_progress
 
 

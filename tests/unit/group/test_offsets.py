@@ -6,7 +6,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
-from oncelog.group.results import OffsetCommitResult, OffsetDeleteResult, OffsetFetchResult
+from oncelog.group.replies import OffsetCommitReply, OffsetDeleteReply, OffsetFetchReply
 from tests.unit.group.context import T0, T1, Context, Written, topic_deleted
 
 DAY_MS = 24 * 60 * 60 * 1000
@@ -123,7 +123,7 @@ def test_metadata_has_a_limit_and_only_its_partition_is_refused() -> None:
         e.OffsetToCommit("t", 2, 7, -1, None),
     )
     result = c.replies[c.submit(e.OffsetCommit("g", 8, -1, "", wanted))]
-    assert isinstance(result, OffsetCommitResult)
+    assert isinstance(result, OffsetCommitReply)
     too_large = ErrorCode.offset_metadata_too_large
     assert [p.error for p in result.partitions] == [ErrorCode.none, too_large, ErrorCode.none]
     found = c.fetch_all()
@@ -154,7 +154,7 @@ def test_a_fetch_does_not_overtake_a_commit_that_waits() -> None:
     c.commit_all()
     assert c.outcome(committing) is ErrorCode.none
     result = c.replies[fetching]
-    assert isinstance(result, OffsetFetchResult)
+    assert isinstance(result, OffsetFetchReply)
     assert result.partitions[0].error is ErrorCode.unstable_offset_commit
     assert c.fetch(require_stable=True).offset == 5
 
@@ -230,7 +230,7 @@ def test_an_offset_of_an_older_topic_of_the_same_name_is_not_served() -> None:
     for asked, offset in ((old, 5), (new, -1), (e.ZERO_TOPIC_ID, 5)):
         token = c.submit(e.OffsetFetch("g", (e.OffsetToFetch("t", 0, asked),)))
         result = c.replies[token]
-        assert isinstance(result, OffsetFetchResult)
+        assert isinstance(result, OffsetFetchReply)
         assert result.partitions[0].offset == offset
 
 
@@ -260,9 +260,9 @@ def test_a_commit_in_flight_outlives_the_deletion_of_an_older_topic() -> None:
 # Deleting.
 
 
-def deleted(c: Context, *partitions: TopicPartition, group_id: str = "g") -> OffsetDeleteResult:
+def deleted(c: Context, *partitions: TopicPartition, group_id: str = "g") -> OffsetDeleteReply:
     result = c.replies[c.submit(e.OffsetDelete(group_id, partitions))]
-    assert isinstance(result, OffsetDeleteResult)
+    assert isinstance(result, OffsetDeleteReply)
     return result
 
 

@@ -22,9 +22,9 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Quit
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.members import MemberState
-from oncelog.group.consumer.outcome import BeatResult
+from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig
-from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, SyncReply
 from oncelog.group.states import GroupState
 from tests.unit.group.consumer.world import GROUP_ID, Client, FakeTopics, topic_id
 from tests.unit.group.context import Context
@@ -136,25 +136,25 @@ class ClassicMember(Member):
             self.commit()
 
     def _hear(self, result: object) -> None:
-        assert isinstance(result, JoinResult | SyncResult | HeartbeatResult)
+        assert isinstance(result, JoinReply | SyncReply | HeartbeatReply)
         if result.error is ErrorCode.none:
             self._go_on(result)
             return
         self.phase = "join"
-        if isinstance(result, JoinResult) and result.error is ErrorCode.member_id_required:
+        if isinstance(result, JoinReply) and result.error is ErrorCode.member_id_required:
             self.member_id = result.member_id
         elif result.error in (ErrorCode.unknown_member_id, ErrorCode.fenced_instance_id):
             self.member_id = ""
 
-    def _go_on(self, result: JoinResult | SyncResult | HeartbeatResult) -> None:
-        if isinstance(result, JoinResult):
+    def _go_on(self, result: JoinReply | SyncReply | HeartbeatReply) -> None:
+        if isinstance(result, JoinReply):
             self.member_id, self.generation = result.member_id, result.generation_id
             members = sorted(member.member_id for member in result.members)
             self.given = {
                 member: bytes(PARTITIONS[at :: len(members)]) for at, member in enumerate(members)
             }
             self.phase = "sync"
-        elif isinstance(result, SyncResult):
+        elif isinstance(result, SyncReply):
             self.phase, self.assigned = "stable", list(result.assignment)
 
 
@@ -193,7 +193,7 @@ class NewMember(Member):
             self.client.follow()
         elif self.ticks % HEARTBEAT_TICKS == 0 or self.client.epoch == 0:
             result = self.c.replies[self.c.submit(self.client.beat())]
-            assert isinstance(result, BeatResult)
+            assert isinstance(result, BeatReply)
             self.client.take(result)
         elif self.ticks % HEARTBEAT_TICKS == 2:
             self.commit()

@@ -11,7 +11,7 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer import events as consumer_events
 from oncelog.group.decision import GroupEvent
 from oncelog.group.failures import refusal
-from oncelog.group.results import HeartbeatResult
+from oncelog.group.replies import HeartbeatReply
 from oncelog.group.shard import GroupCoordinatorShard, _event_of
 from oncelog.group.states import GroupState
 from oncelog.group.timers import TimerKey, TimerKind
@@ -53,11 +53,11 @@ def test_a_heartbeat_is_believed_while_the_groups_are_loaded() -> None:
     processor = processor_of(GroupCoordinatorShard(GroupConfig()))
     processor.submit(e.Heartbeat("g", 1, "m"), 1, 0)
     output = processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
-    assert output.replies[0].value == HeartbeatResult(ErrorCode.none)
+    assert output.replies[0].value == HeartbeatReply(ErrorCode.none)
     processor.activate(0)
     processor.resign(0)
     output = processor.submit(e.Heartbeat("g", 1, "m"), 2, 0)
-    assert output.replies[0].value == HeartbeatResult(ErrorCode.not_coordinator)
+    assert output.replies[0].value == HeartbeatReply(ErrorCode.not_coordinator)
 
 
 def test_an_event_without_a_request_has_no_refusal() -> None:

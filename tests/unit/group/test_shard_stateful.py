@@ -19,7 +19,7 @@ from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.decision import GroupDecision, GroupEvent
 from oncelog.group.records import OffsetRecord, decode
-from oncelog.group.results import FetchedOffset, JoinResult, OffsetFetchResult
+from oncelog.group.replies import FetchedOffset, JoinReply, OffsetFetchReply
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.group.states import GroupState
 from oncelog.simulation.agreement import coordinators
@@ -58,7 +58,7 @@ class SpiedContext(Context):
 
     def handle(self, output: AnyOutput) -> None:
         for reply in output.replies:
-            if isinstance(reply.value, JoinResult) and reply.value.error is ErrorCode.none:
+            if isinstance(reply.value, JoinReply) and reply.value.error is ErrorCode.none:
                 newest = reply.value.generation_id
                 self.shard.newest_generation = newest  # type: ignore[attr-defined]
         super().handle(output)
@@ -113,7 +113,7 @@ class OffsetHistory(RuleBasedStateMachine):
         """Collect the (member id, generation) pairs that clients were ever told."""
         for token in list(self.joins):
             result = self.c.replies.get(token)
-            if isinstance(result, JoinResult):
+            if isinstance(result, JoinReply):
                 self.joins.remove(token)
                 if result.error is ErrorCode.none:
                     self.known.append((result.member_id, result.generation_id))
@@ -180,7 +180,7 @@ class OffsetHistory(RuleBasedStateMachine):
         """What a fetch would be answered, asked of the shard itself: it does not wait there."""
         event = e.OffsetFetch("g", (e.OffsetToFetch(*partition),), require_stable)
         result = self.c.shard.decide(event, at(self.c.now_ms, 0)).replies[0].value
-        assert isinstance(result, OffsetFetchResult)
+        assert isinstance(result, OffsetFetchReply)
         return result.partitions[0]
 
     @invariant()

@@ -21,7 +21,7 @@ from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat
 from oncelog.group.consumer.group import ConsumerGroupState
-from oncelog.group.consumer.outcome import BeatResult
+from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.states import GroupState
 from tests.unit.group.consumer.world import FakeTopics, topic_id
@@ -131,7 +131,7 @@ class New(GroupUnderTest):
             owned=frozenset() if joins else self.owned[name],  # type: ignore[arg-type]
         )
         result = self.c.replies[self.c.submit(event)]
-        assert isinstance(result, BeatResult)
+        assert isinstance(result, BeatReply)
         assert result.error is ErrorCode.none
         self.epochs[name] = result.member_epoch
         if result.assigned is not None:

@@ -19,19 +19,19 @@ from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import records
 from oncelog.transaction.events import (
     AddPartitions,
-    AddPartitionsResult,
+    AddPartitionsReply,
     DescribeTransaction,
-    DescribeTransactionResult,
+    DescribeTransactionReply,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     MarkersWritten,
     Notice,
     SendMarkers,
     TransactionEffect,
     TransactionEvent,
-    TransactionResult,
+    TransactionReply,
 )
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -45,14 +45,14 @@ FIRST_PRODUCER_ID = ProducerId(1000)
 EPOCH_MAX = 32767
 
 
-def initialised(producer_id: int, epoch: int) -> InitProducerIdResult:
+def initialised(producer_id: int, epoch: int) -> InitProducerIdReply:
     """What a producer is answered that may begin under this id and epoch."""
-    return InitProducerIdResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
+    return InitProducerIdReply(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
 
 
-def ended(producer_id: int, epoch: int) -> EndTxnResult:
+def ended(producer_id: int, epoch: int) -> EndTxnReply:
     """What a producer is answered that goes on under this id and epoch."""
-    return EndTxnResult(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
+    return EndTxnReply(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
 
 
 @dataclass
@@ -106,7 +106,7 @@ class Context:
 
     # The shell.
 
-    def run(self, output: Output[TransactionResult, TransactionEffect]) -> None:
+    def run(self, output: Output[TransactionReply, TransactionEffect]) -> None:
         for reply in output.replies:
             assert isinstance(reply.token, int)
             assert reply.token not in self.results, "a request is answered once"
@@ -178,9 +178,9 @@ class Context:
 
     def init(
         self, producer_id: int = -1, epoch: int = -1, timeout_ms: int = 60_000, id_: str = ID
-    ) -> InitProducerIdResult:
+    ) -> InitProducerIdReply:
         result = self.results[self.start_init(producer_id, epoch, timeout_ms, id_)]
-        assert isinstance(result, InitProducerIdResult)
+        assert isinstance(result, InitProducerIdReply)
         return result
 
     def start_add(
@@ -203,9 +203,9 @@ class Context:
             )
         )
 
-    def add(self, *partitions: TopicPartition, **options: object) -> AddPartitionsResult:
+    def add(self, *partitions: TopicPartition, **options: object) -> AddPartitionsReply:
         result = self.results[self.start_add(*partitions, **options)]  # type: ignore[arg-type]
-        assert isinstance(result, AddPartitionsResult)
+        assert isinstance(result, AddPartitionsReply)
         return result
 
     def start_end(
@@ -226,14 +226,14 @@ class Context:
             )
         )
 
-    def end(self, commit: bool, **options: object) -> EndTxnResult:
+    def end(self, commit: bool, **options: object) -> EndTxnReply:
         result = self.results[self.start_end(commit, **options)]  # type: ignore[arg-type]
-        assert isinstance(result, EndTxnResult)
+        assert isinstance(result, EndTxnReply)
         return result
 
-    def describe(self, id_: str = ID) -> DescribeTransactionResult:
+    def describe(self, id_: str = ID) -> DescribeTransactionReply:
         result = self.results[self.send(DescribeTransaction(id_, include_life=True))]
-        assert isinstance(result, DescribeTransactionResult)
+        assert isinstance(result, DescribeTransactionReply)
         return result
 
     # Markers.

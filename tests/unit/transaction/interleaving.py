@@ -22,9 +22,9 @@ from oncelog.transaction import records
 from oncelog.transaction.events import (
     AddPartitions,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     SendMarkers,
     TransactionEvent,
 )
@@ -352,14 +352,14 @@ class Stage(Context):
             producer.must_abort = True
         elif error is not E.none:
             producer.is_dead = True
-        elif isinstance(result, InitProducerIdResult):
+        elif isinstance(result, InitProducerIdReply):
             self._grant(producer, result)
-        elif isinstance(result, EndTxnResult):
+        elif isinstance(result, EndTxnReply):
             self._ended(producer, result, commit=call.what == "commit")
         else:
             producer.added.add(call.at)
 
-    def _grant(self, producer: Producer, result: InitProducerIdResult) -> None:
+    def _grant(self, producer: Producer, result: InitProducerIdReply) -> None:
         ids = int(result.producer_id), int(result.producer_epoch)
         assert ids not in self.granted, f"INV-5: {ids} was granted twice"
         self.granted[ids] = producer
@@ -369,7 +369,7 @@ class Stage(Context):
         self._next_transaction(producer)
         producer.producer_id, producer.epoch = ids
 
-    def _ended(self, producer: Producer, result: EndTxnResult, *, commit: bool) -> None:
+    def _ended(self, producer: Producer, result: EndTxnReply, *, commit: bool) -> None:
         assert not self._is_superseded(producer), "INV-5: a superseded producer ended a transaction"
         producer.told[producer.transaction] = commit
         self._next_transaction(producer)

@@ -5,7 +5,7 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.transaction import add_partitions
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at
 from tests.unit.transaction.context import FIRST_PRODUCER_ID, ID, OFFSETS, P0, P1, Context
@@ -20,7 +20,7 @@ def test_the_first_partition_begins_a_transaction(state: TransactionState) -> No
     context = Context()
     context.go_to(state)
     context.now_ms += 5
-    assert context.add(P0) == AddPartitionsResult(E.none, ((P0, E.none),))
+    assert context.add(P0) == AddPartitionsReply(E.none, ((P0, E.none),))
     assert context.state is S.ONGOING
     assert context.metadata.start_timestamp_ms == context.now_ms
     assert context.metadata.partitions == {P0}
@@ -44,7 +44,7 @@ def test_partitions_that_are_in_already_need_no_record() -> None:
     context = Context()
     context.go_to(S.ONGOING)
     written = len(context.log)
-    assert context.add(P1) == AddPartitionsResult(E.none, ((P1, E.none),))
+    assert context.add(P1) == AddPartitionsReply(E.none, ((P1, E.none),))
     assert len(context.log) == written
 
 
@@ -56,9 +56,9 @@ def test_only_the_producer_that_holds_the_id_adds() -> None:
     unknown = context.send(AddPartitions(ID, *STRANGER, (P0, P1)))
     mapping = E.invalid_producer_id_mapping
     both = ((P0, mapping), (P1, mapping))
-    assert context.results[unknown] == AddPartitionsResult(mapping, both)
+    assert context.results[unknown] == AddPartitionsReply(mapping, both)
     empty = context.send(AddPartitions("", *STRANGER, ()))
-    assert context.results[empty] == AddPartitionsResult(E.invalid_request, ())
+    assert context.results[empty] == AddPartitionsReply(E.invalid_request, ())
     context.init()
     context.init()
     assert context.add(P0, producer_id=FIRST_PRODUCER_ID + 1).error is mapping
@@ -74,7 +74,7 @@ def test_an_add_waits_for_the_end_of_the_transaction_before(version: int) -> Non
     add = context.start_add(P0)
     assert add not in context.results
     context.answer_markers()
-    assert context.results[add] == AddPartitionsResult(E.none, ((P0, E.none),))
+    assert context.results[add] == AddPartitionsReply(E.none, ((P0, E.none),))
     assert context.metadata.partitions == {P0}
 
 
@@ -83,7 +83,7 @@ def test_verify_only_tells_per_partition_and_never_waits() -> None:
     context.init()
     context.add(P0)
     verdict = context.add(P0, P1, verify_only=True)
-    assert verdict == AddPartitionsResult(E.none, ((P0, E.none), (P1, E.transaction_abortable)))
+    assert verdict == AddPartitionsReply(E.none, ((P0, E.none), (P1, E.transaction_abortable)))
     assert context.add(P0, epoch=7, verify_only=True).error is E.producer_fenced
     context.holds = True
     context.start_end(True)
@@ -143,5 +143,5 @@ def test_a_failed_append_drops_the_move_and_is_answered(
     context.fail_held(append_error)
     context.holds = False
     context.commit_held()
-    assert context.results[add] == AddPartitionsResult(answer, ((P0, answer),))
+    assert context.results[add] == AddPartitionsReply(answer, ((P0, answer),))
     assert behind not in context.results or context.metadata.partitions == {P1}

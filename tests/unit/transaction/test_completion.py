@@ -11,7 +11,7 @@ from oncelog.core.limits import (
 )
 from oncelog.transaction.events import (
     CompletePrepared,
-    DeletedTopicsFound,
+    DeletedTopicsReply,
     EndTxn,
     FindDeletedTopics,
     SendMarkers,
@@ -193,7 +193,7 @@ def test_a_deleted_topic_is_found_while_a_transaction_names_it() -> None:
 
     def found() -> frozenset[str]:
         reply = context.results[context.send(FindDeletedTopics(frozenset(("t", "u"))))]
-        assert isinstance(reply, DeletedTopicsFound)
+        assert isinstance(reply, DeletedTopicsReply)
         return reply.names
 
     context.init()

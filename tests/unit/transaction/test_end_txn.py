@@ -7,7 +7,7 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId, TopicPartition
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
-from oncelog.transaction.events import AddPartitions, EndTxn, EndTxnResult
+from oncelog.transaction.events import AddPartitions, EndTxn, EndTxnReply
 from oncelog.transaction.states import TransactionState
 from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context, ended
 
@@ -56,7 +56,7 @@ def test_the_tv2_table(
         assert context.state is (S.COMPLETE_COMMIT if commit else S.COMPLETE_ABORT)
     else:
         assert isinstance(outcome, ErrorCode)
-        going_on = ended(producer_id, epoch) if outcome is E.none else EndTxnResult(outcome)
+        going_on = ended(producer_id, epoch) if outcome is E.none else EndTxnReply(outcome)
         assert result == going_on
         assert len(context.log) == written
 
@@ -77,7 +77,7 @@ TV1_TABLE = [
 def test_the_tv1_table(state: TransactionState, commit: bool, outcome: ErrorCode) -> None:
     context = Context(version=1)
     context.go_to(state)
-    assert context.end(commit) == EndTxnResult(outcome)
+    assert context.end(commit) == EndTxnReply(outcome)
     assert context.state is state
 
 
@@ -86,7 +86,7 @@ def test_tv1_keeps_the_epoch_and_answers_no_ids(commit: bool) -> None:
     context = Context(version=1)
     context.go_to(S.ONGOING)
     ids = context.ids
-    assert context.end(commit) == EndTxnResult(E.none)
+    assert context.end(commit) == EndTxnReply(E.none)
     assert context.state is (S.PREPARE_COMMIT if commit else S.PREPARE_ABORT)
     assert context.markers[0].commit is commit
     assert context.markers[0].transaction_version == 0
@@ -167,10 +167,10 @@ def test_inv5_a_fenced_tv2_producer_does_not_learn_its_tv1_successors_epoch(
     if is_complete:
         context.answer_markers()
     fenced = context.end(commit, epoch=0, version=2)
-    assert fenced == EndTxnResult(E.producer_fenced)
+    assert fenced == EndTxnReply(E.producer_fenced)
     context.answer_markers()
     context.fail_over()
-    assert context.end(commit, epoch=0, version=2) == EndTxnResult(E.producer_fenced)
+    assert context.end(commit, epoch=0, version=2) == EndTxnReply(E.producer_fenced)
 
 
 def test_a_tv2_retry_is_still_known_after_a_fail_over() -> None:
@@ -178,7 +178,7 @@ def test_a_tv2_retry_is_still_known_after_a_fail_over() -> None:
     context.go_to(S.COMPLETE_COMMIT)
     producer_id, epoch = context.ids
     context.fail_over()
-    assert context.end(True, epoch=epoch - 1) == EndTxnResult(E.none, producer_id, epoch)
+    assert context.end(True, epoch=epoch - 1) == EndTxnReply(E.none, producer_id, epoch)
 
 
 def test_an_abort_of_nothing_writes_prepare_and_complete_together() -> None:
@@ -199,7 +199,7 @@ def test_a_parked_retry_gives_up_before_its_client_does() -> None:
     context.tick(PARKED_REQUEST_WAIT_MS_MAX - 1)
     assert retry not in context.results
     context.tick(1)
-    assert context.results[retry] == EndTxnResult(E.concurrent_transactions)
+    assert context.results[retry] == EndTxnReply(E.concurrent_transactions)
     context.answer_markers()
     assert context.state is S.COMPLETE_COMMIT
 
@@ -327,7 +327,7 @@ def test_a_parked_tv1_end_never_touches_the_transaction_after_the_one_it_met() -
     late = context.start_end(True)
     context.answer_markers()
     assert context.results[add].error is E.none
-    assert context.results[late] == EndTxnResult(E.concurrent_transactions)
+    assert context.results[late] == EndTxnReply(E.concurrent_transactions)
     assert context.state is S.ONGOING
 
 
@@ -340,7 +340,7 @@ def test_a_tv1_end_that_met_the_begin_in_flight_is_not_for_it() -> None:
     context.holds = False
     context.commit_held()
     assert context.results[add].error is E.none
-    assert context.results[late] == EndTxnResult(E.concurrent_transactions)
+    assert context.results[late] == EndTxnReply(E.concurrent_transactions)
 
 
 def test_a_tv1_add_that_met_an_open_transaction_does_not_begin_the_next() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.transaction.events import EndTxnResult, InitProducerId, InitProducerIdResult
+from oncelog.transaction.events import EndTxnReply, InitProducerId, InitProducerIdReply
 from oncelog.transaction.states import TransactionState
 from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import (
@@ -63,9 +63,9 @@ def test_requests_that_make_no_sense_or_need_two_phase_commit_are_refused() -> N
     context = Context()
     assert context.init(id_="").error is E.invalid_request
     keeps = context.send(InitProducerId(ID, 10, keep_prepared=True))
-    assert context.results[keeps] == InitProducerIdResult(E.unsupported_version)
+    assert context.results[keeps] == InitProducerIdReply(E.unsupported_version)
     two = context.send(InitProducerId(ID, 10, enable_two_phase_commit=True))
-    refused = InitProducerIdResult(E.transactional_id_authorization_failed)
+    refused = InitProducerIdReply(E.transactional_id_authorization_failed)
     assert context.results[two] == refused
     assert context.log == []
 
@@ -127,7 +127,7 @@ def test_an_append_that_failed_leaves_no_epoch_behind() -> None:
     failed = context.start_init(FIRST, 1)
     context.fail_held(E.not_enough_replicas)
     context.holds = False
-    assert context.results[failed] == InitProducerIdResult(E.coordinator_not_available)
+    assert context.results[failed] == InitProducerIdReply(E.coordinator_not_available)
     assert context.ids == (FIRST, 1)
     assert context.init() == initialised(FIRST, 2)
     assert context.init(FIRST, 1).error is E.producer_fenced
@@ -153,7 +153,7 @@ def test_an_open_transaction_is_fenced_and_aborted_and_one_answer_follows(
     commit = context.start_end(True, epoch=0, version=1)
     context.answer_markers()
     assert context.results[takeover] == initialised(FIRST, 2)
-    assert context.results[commit] == EndTxnResult(E.producer_fenced)
+    assert context.results[commit] == EndTxnReply(E.producer_fenced)
     assert context.is_in(S.EMPTY)
     who = "its own" if is_known else "another"
     assert context.describe().cause == f"InitProducerId of {who} producer"
@@ -200,7 +200,7 @@ def test_of_two_that_take_over_the_newest_gets_the_id() -> None:
     first = context.start_init()
     second = context.start_init()
     context.answer_markers()
-    assert context.results[first] == InitProducerIdResult(E.producer_fenced)
+    assert context.results[first] == InitProducerIdReply(E.producer_fenced)
     assert context.results[second] == initialised(FIRST, 2)
 
 
@@ -228,8 +228,8 @@ def test_a_request_that_cannot_win_does_not_fence_the_takeover_that_waits(
     takeover = context.start_init()
     hopeless = context.start_init(producer_id, epoch, timeout_ms)
     context.answer_markers()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(3))
-    assert context.results[hopeless] == InitProducerIdResult(error)
+    assert context.results[takeover] == InitProducerIdReply(E.none, FIRST, ProducerEpoch(3))
+    assert context.results[hopeless] == InitProducerIdReply(error)
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_a_request_that_cannot_win_does_not_fence_a_takeover_behind_an_append(
     context.commit_held()
     context.holds = False
     context.answer_markers()
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(3))
-    assert context.results[hopeless] == InitProducerIdResult(error)
+    assert context.results[takeover] == InitProducerIdReply(E.none, FIRST, ProducerEpoch(3))
+    assert context.results[hopeless] == InitProducerIdReply(error)
 
 
 def test_a_request_that_cannot_win_takes_no_place_in_the_queue() -> None:
@@ -279,12 +279,12 @@ def test_a_producer_that_recovers_behind_a_takeover_is_fenced_by_it(is_dropped: 
     if is_dropped:
         context.drop(takeover)
     context.answer_markers()
-    granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+    granted = InitProducerIdReply(E.none, FIRST, ProducerEpoch(2))
     if is_dropped:
         assert context.results[recovery] == granted
     else:
         assert context.results[takeover] == granted
-        assert context.results[recovery] == InitProducerIdResult(E.producer_fenced)
+        assert context.results[recovery] == InitProducerIdReply(E.producer_fenced)
 
 
 def test_a_takeover_supersedes_a_producer_that_recovers_and_waits() -> None:
@@ -293,8 +293,8 @@ def test_a_takeover_supersedes_a_producer_that_recovers_and_waits() -> None:
     recovery = context.start_init(FIRST, 0)
     takeover = context.start_init()
     context.answer_markers()
-    assert context.results[recovery] == InitProducerIdResult(E.producer_fenced)
-    assert context.results[takeover] == InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+    assert context.results[recovery] == InitProducerIdReply(E.producer_fenced)
+    assert context.results[takeover] == InitProducerIdReply(E.none, FIRST, ProducerEpoch(2))
 
 
 def test_two_attempts_of_one_recovery_get_the_same_response() -> None:
@@ -303,7 +303,7 @@ def test_two_attempts_of_one_recovery_get_the_same_response() -> None:
     context.go_to(S.PREPARE_COMMIT)
     tries = [context.start_init(FIRST, 1) for _ in range(2)]
     context.answer_markers()
-    granted = InitProducerIdResult(E.none, FIRST, ProducerEpoch(2))
+    granted = InitProducerIdReply(E.none, FIRST, ProducerEpoch(2))
     assert [context.results[token] for token in tries] == [granted, granted]
 
 
@@ -316,7 +316,7 @@ def test_a_recovery_waits_for_the_producer_id_that_complete_will_bring(epoch: in
     fresh = context.end(True).producer_id
     recovery = context.start_init(FIRST if epoch else fresh, epoch)
     context.answer_markers()
-    answer = InitProducerIdResult(E.none, fresh, ProducerEpoch(0 if epoch else 1))
+    answer = InitProducerIdReply(E.none, fresh, ProducerEpoch(0 if epoch else 1))
     assert context.results[recovery] == answer
 
 
@@ -351,7 +351,7 @@ def test_a_takeover_queued_behind_another_in_flight_is_decided_after_it() -> Non
     context.commit_held()
     answers = [context.results[token] for token in tokens]
     assert answers[0] == initialised(FIRST, 1)
-    assert answers[1] == InitProducerIdResult(E.producer_fenced)
+    assert answers[1] == InitProducerIdReply(E.producer_fenced)
     assert answers[2] == initialised(FIRST, 2)
 
 
@@ -376,7 +376,7 @@ def test_a_fence_that_cannot_be_appended_is_answered_and_tried_again_with_the_sa
     failed = context.start_init()
     context.fail_held(E.not_leader_or_follower)
     context.holds = False
-    assert context.results[failed] == InitProducerIdResult(E.not_coordinator)
+    assert context.results[failed] == InitProducerIdReply(E.not_coordinator)
     assert context.ids == (FIRST, 0)
     takeover = context.start_init()
     assert context.ids == (FIRST, 1)
@@ -396,7 +396,7 @@ def test_used_up_epochs_bring_a_fresh_producer_id(is_known: bool) -> None:
     assert context.init(*((FIRST, EPOCH_MAX - 1) if is_known else (-1, -1))) == fresh
     assert context.metadata.previous_producer_id == FIRST
     retry = context.init(FIRST, EPOCH_MAX - 1)
-    assert retry == (fresh if is_known else InitProducerIdResult(E.producer_fenced))
+    assert retry == (fresh if is_known else InitProducerIdReply(E.producer_fenced))
 
 
 @pytest.mark.parametrize("server_version", [1, 2])
@@ -411,7 +411,7 @@ def test_kafka_20090_an_open_transaction_at_the_last_epochs_is_still_fenced(
     assert context.ids == (FIRST, EPOCH_MAX)
     context.answer_markers()
     result = context.results[takeover]
-    assert isinstance(result, InitProducerIdResult)
+    assert isinstance(result, InitProducerIdReply)
     assert result.error is E.none
     assert result.producer_id == FIRST + 1
     assert result.producer_epoch == (1 if server_version == 2 else 0)

@@ -17,9 +17,9 @@ from oncelog.transaction import records
 from oncelog.transaction.events import (
     AddPartitions,
     EndTxn,
-    EndTxnResult,
+    EndTxnReply,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     SendMarkers,
     TransactionEvent,
 )
@@ -262,7 +262,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
             logged.add((metadata.producer_id, metadata.producer_epoch))
             logged.add((metadata.next_producer_id, ProducerEpoch(0)))
         for token, result in self.context.results.items():
-            if isinstance(result, InitProducerIdResult | EndTxnResult) and result.producer_id >= 0:
+            if isinstance(result, InitProducerIdReply | EndTxnReply) and result.producer_id >= 0:
                 assert (result.producer_id, result.producer_epoch) in logged, self.context.sent[
                     token
                 ]
@@ -273,7 +273,7 @@ class CrashingCoordinator(RuleBasedStateMachine):
         granted = set()
         for token, result in self.context.results.items():
             event = self.context.sent[token]
-            if not isinstance(result, InitProducerIdResult) or result.error is not E.none:
+            if not isinstance(result, InitProducerIdReply) or result.error is not E.none:
                 continue
             assert isinstance(event, InitProducerId)
             if event.producer_id == -1:

@@ -8,10 +8,10 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.transaction.events import (
     AddPartitions,
-    DescribeTransactionResult,
+    DescribeTransactionReply,
     ListedTransaction,
     ListTransactions,
-    ListTransactionsResult,
+    ListTransactionsReply,
 )
 from oncelog.transaction.states import TransactionState
 from oncelog.transaction.store import TransactionConfig
@@ -26,7 +26,7 @@ def test_describe_says_what_is_committed_and_not_what_is_pending() -> None:
     context.go_to(S.ONGOING)
     context.holds = True
     context.start_end(True)
-    assert replace(context.describe(), life=()) == DescribeTransactionResult(
+    assert replace(context.describe(), life=()) == DescribeTransactionReply(
         error=E.none,
         transactional_id=ID,
         state=S.ONGOING,
@@ -74,7 +74,7 @@ def test_list_filters(filters: ListTransactions, expected: list[str]) -> None:
     )
     context.now_ms += 100
     result = context.results[context.send(filters)]
-    assert isinstance(result, ListTransactionsResult)
+    assert isinstance(result, ListTransactionsReply)
     assert [line.transactional_id for line in result.transactions] == expected
 
 
@@ -84,10 +84,10 @@ def test_list_names_the_states_that_it_does_not_know() -> None:
     token = context.send(ListTransactions(states=frozenset({"Empty", "Happy"})))
     expires_ms = context.now_ms + TransactionConfig().id_expiration_ms
     line = ListedTransaction(ID, context.metadata.producer_id, S.EMPTY, expires_ms)
-    assert context.results[token] == ListTransactionsResult(E.none, (line,), ("Happy",))
+    assert context.results[token] == ListTransactionsReply(E.none, (line,), ("Happy",))
 
 
 def test_list_refuses_what_is_no_pattern() -> None:
     context = Context()
     token = context.send(ListTransactions(pattern="("))
-    assert context.results[token] == ListTransactionsResult(E.invalid_regular_expression)
+    assert context.results[token] == ListTransactionsReply(E.invalid_regular_expression)

@@ -14,7 +14,7 @@ from oncelog.transaction.events import (
     ListTransactions,
     MarkersWritten,
     TransactionEvent,
-    TransactionResult,
+    TransactionReply,
 )
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
@@ -33,7 +33,7 @@ REQUESTS = [
 ]
 
 
-def error_of(reply: Reply[TransactionResult]) -> object:
+def error_of(reply: Reply[TransactionReply]) -> object:
     return getattr(reply.value, "error", None)
 
 

@@ -17,7 +17,7 @@ from oncelog.protocol.messages.add_offsets_to_txn import (
     AddOffsetsToTxnRequest,
     AddOffsetsToTxnResponse,
 )
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -40,7 +40,7 @@ def handle(
         (partition,),
     )
 
-    def convert(result: AddPartitionsResult) -> AddOffsetsToTxnResponse:
+    def convert(result: AddPartitionsReply) -> AddOffsetsToTxnResponse:
         return _response(result.error)
 
     return context.transactions.ask(body.transactional_id, event, convert, _response)

@@ -22,7 +22,7 @@ from oncelog.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnResponse,
     AddPartitionsToTxnTransaction,
 )
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -74,7 +74,7 @@ def _start(
         transaction_version=2 if request.version >= _BROKERS_SINCE else 1,
     )
 
-    def answered(result: AddPartitionsResult) -> AnswerT:
+    def answered(result: AddPartitionsReply) -> AnswerT:
         return then(dict(result.partitions))
 
     return context.transactions.ask(

@@ -23,7 +23,7 @@ from oncelog.group.consumer.members import (
     STATIC_LEAVE_EPOCH,
     TopicIdPartition,
 )
-from oncelog.group.consumer.outcome import BeatResult, Refusal
+from oncelog.group.consumer.outcome import BeatReply, Refusal
 from oncelog.group.consumer.records import by_topic
 from oncelog.group.events import ZERO_TOPIC_ID
 from oncelog.protocol.messages.consumer_group_heartbeat import (
@@ -137,7 +137,7 @@ def _contradiction(body: ConsumerGroupHeartbeatRequest, version: int) -> str | N
     return None
 
 
-def _response(result: BeatResult) -> ConsumerGroupHeartbeatResponse:
+def _response(result: BeatReply) -> ConsumerGroupHeartbeatResponse:
     assignment = None
     if result.assigned is not None:
         topics = tuple(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from oncelog.broker.net.request import Request
 from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import DeleteGroup
-from oncelog.group.results import DeleteResult
+from oncelog.group.replies import DeleteReply
 from oncelog.protocol.messages.delete_groups import (
     DeletableGroupResult,
     DeleteGroupsRequest,
@@ -34,14 +34,14 @@ def handle(
             group_id,
             DeleteGroup(group_id),
             unchanged,
-            lambda error, group_id=group_id: DeleteResult(error, group_id),  # type: ignore[misc]
+            lambda error, group_id=group_id: DeleteReply(error, group_id),  # type: ignore[misc]
         )
         for group_id in dict.fromkeys(request.body.groups_names)
     ]
     return gather(answers, _response, holds_back=True)
 
 
-def _response(results: list[DeleteResult]) -> DeleteGroupsResponse:
+def _response(results: list[DeleteReply]) -> DeleteGroupsResponse:
     return DeleteGroupsResponse(
         results=tuple(
             DeletableGroupResult(group_id=result.group_id, error_code=result.error)

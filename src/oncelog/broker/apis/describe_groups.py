@@ -14,7 +14,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import DescribeGroup
-from oncelog.group.results import DescribeResult
+from oncelog.group.replies import DescribeReply
 from oncelog.protocol.messages.describe_groups import (
     DescribedGroup,
     DescribedGroupMember,
@@ -40,19 +40,19 @@ def handle(
             group_id,
             DescribeGroup(group_id, request.version),
             unchanged,
-            lambda error, group_id=group_id: DescribeResult(error, group_id, ""),  # type: ignore[misc]
+            lambda error, group_id=group_id: DescribeReply(error, group_id, ""),  # type: ignore[misc]
         )
         for group_id in dict.fromkeys(request.body.groups)
     ]
 
-    def convert(results: list[DescribeResult]) -> DescribeGroupsResponse:
+    def convert(results: list[DescribeReply]) -> DescribeGroupsResponse:
         groups = tuple(_group(request, result) for result in results)
         return DescribeGroupsResponse(groups=groups)
 
     return gather(answers, convert, holds_back=True)
 
 
-def _group(request: Request[DescribeGroupsRequest], result: DescribeResult) -> DescribedGroup:
+def _group(request: Request[DescribeGroupsRequest], result: DescribeReply) -> DescribedGroup:
     is_asked = request.body.include_authorized_operations and result.error is ErrorCode.none
     return DescribedGroup(
         error_code=result.error,

@@ -23,7 +23,7 @@ from oncelog.protocol.messages.describe_transactions import (
     LifeStep,
     TopicData,
 )
-from oncelog.transaction.events import DescribeTransaction, DescribeTransactionResult
+from oncelog.transaction.events import DescribeTransaction, DescribeTransactionReply
 from oncelog.transaction.life import Step
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def handle(
             id_,
             DescribeTransaction(id_, include_life),
             unchanged,
-            lambda error, id_=id_: DescribeTransactionResult(error, id_),  # type: ignore[misc]
+            lambda error, id_=id_: DescribeTransactionReply(error, id_),  # type: ignore[misc]
         )
         for id_ in dict.fromkeys(request.body.transactional_ids)
     ]
 
-    def convert(results: list[DescribeTransactionResult]) -> DescribeTransactionsResponse:
+    def convert(results: list[DescribeTransactionReply]) -> DescribeTransactionsResponse:
         return DescribeTransactionsResponse(
             transaction_states=tuple(_state(result, include_life) for result in results),
         )
@@ -55,7 +55,7 @@ def handle(
     return gather(answers, convert, holds_back=True)
 
 
-def _state(result: DescribeTransactionResult, include_life: bool) -> DescribedTransaction:
+def _state(result: DescribeTransactionReply, include_life: bool) -> DescribedTransaction:
     cause = (result.cause or "") if include_life else ""
     if result.error is not ErrorCode.none:
         return DescribedTransaction(

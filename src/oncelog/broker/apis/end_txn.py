@@ -14,7 +14,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending
 from oncelog.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
-from oncelog.transaction.events import EndTxn, EndTxnResult
+from oncelog.transaction.events import EndTxn, EndTxnReply
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -37,7 +37,7 @@ def handle(
         transaction_version=2 if request.version >= _TV2_SINCE else 1,
     )
 
-    def convert(result: EndTxnResult) -> EndTxnResponse:
+    def convert(result: EndTxnReply) -> EndTxnResponse:
         return EndTxnResponse(
             error_code=result.error,
             producer_id=result.producer_id,

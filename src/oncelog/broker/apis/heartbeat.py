@@ -11,7 +11,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import Heartbeat
-from oncelog.group.results import HeartbeatResult
+from oncelog.group.replies import HeartbeatReply
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def handle(
     )
 
 
-def _converted(result: HeartbeatResult) -> HeartbeatResponse:
+def _converted(result: HeartbeatReply) -> HeartbeatResponse:
     return _response(result.error)
 
 

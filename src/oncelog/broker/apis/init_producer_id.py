@@ -19,7 +19,7 @@ from oncelog.core.limits import CLIENT_ID_TOLD_LENGTH_MAX
 from oncelog.core.pending import Pending
 from oncelog.metadata.store import StoreFailure
 from oncelog.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from oncelog.transaction.events import InitProducerId, InitProducerIdResult
+from oncelog.transaction.events import InitProducerId, InitProducerIdReply
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
@@ -73,7 +73,7 @@ def _transactional(
         is_administrator=body.is_administrator,
     )
 
-    def convert(result: InitProducerIdResult) -> InitProducerIdResponse:
+    def convert(result: InitProducerIdReply) -> InitProducerIdResponse:
         return _response(result.error, result.producer_id, result.producer_epoch)
 
     return context.transactions.ask(

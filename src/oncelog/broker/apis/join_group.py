@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from oncelog.broker.net.request import Request
 from oncelog.core.pending import Pending
 from oncelog.group.events import Join, JoinProtocol
-from oncelog.group.results import JoinResult
+from oncelog.group.replies import JoinReply
 from oncelog.protocol.messages.join_group import (
     JoinGroupRequest,
     JoinGroupResponse,
@@ -48,19 +48,19 @@ def handle(
         fresh_id=str(fresh_uuid(context.rng)),
     )
 
-    def convert(result: JoinResult) -> JoinGroupResponse:
+    def convert(result: JoinReply) -> JoinGroupResponse:
         return _response(request, result)
 
     return context.groups.ask(
         body.group_id,
         event,
         convert,
-        lambda error: _response(request, JoinResult(error, body.member_id)),
+        lambda error: _response(request, JoinReply(error, body.member_id)),
         holds_back=False,
     )
 
 
-def _response(request: Request[JoinGroupRequest], result: JoinResult) -> JoinGroupResponse:
+def _response(request: Request[JoinGroupRequest], result: JoinReply) -> JoinGroupResponse:
     protocol_name = result.protocol_name
     if protocol_name is None and request.version < _NULLABLE_PROTOCOL_SINCE:
         protocol_name = ""

@@ -11,7 +11,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import Leave, LeavingMember
-from oncelog.group.results import LeaveResult
+from oncelog.group.replies import LeaveReply
 from oncelog.protocol.messages.leave_group import (
     LeaveGroupRequest,
     LeaveGroupResponse,
@@ -37,19 +37,19 @@ def handle(
         tuple(LeavingMember(member.member_id, member.group_instance_id) for member in body.members),
     )
 
-    def convert(result: LeaveResult) -> LeaveGroupResponse:
+    def convert(result: LeaveReply) -> LeaveGroupResponse:
         return _response(request, result)
 
     return context.groups.ask(
         body.group_id,
         event,
         convert,
-        lambda error: _response(request, LeaveResult(error)),
+        lambda error: _response(request, LeaveReply(error)),
         holds_back=False,
     )
 
 
-def _response(request: Request[LeaveGroupRequest], result: LeaveResult) -> LeaveGroupResponse:
+def _response(request: Request[LeaveGroupRequest], result: LeaveReply) -> LeaveGroupResponse:
     error = result.error
     if request.version < _MEMBERS_SINCE and error is ErrorCode.none and result.members:
         error = result.members[0].error

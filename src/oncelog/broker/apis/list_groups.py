@@ -13,7 +13,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending, gather
 from oncelog.group.events import ListGroups
-from oncelog.group.results import ListResult
+from oncelog.group.replies import ListReply
 from oncelog.protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def handle(
     return gather(context.groups.ask_all(event), _response, holds_back=True)
 
 
-def _response(results: list[ListResult]) -> ListGroupsResponse:
+def _response(results: list[ListReply]) -> ListGroupsResponse:
     failed = {result.error for result in results} - {ErrorCode.none, ErrorCode.not_coordinator}
     if failed:
         return ListGroupsResponse(error_code=next(iter(failed)))

@@ -24,7 +24,7 @@ from oncelog.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionOverview,
 )
-from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsResult
+from oncelog.transaction.events import NEVER_MS, ListTransactions, ListTransactionsReply
 from oncelog.transaction.queries import STATE_BY_LABEL
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def handle(
     if event.pattern and not _is_pattern(event.pattern):
         return ListTransactionsResponse(error_code=ErrorCode.invalid_regular_expression)
 
-    def convert(results: list[ListTransactionsResult]) -> ListTransactionsResponse:
+    def convert(results: list[ListTransactionsReply]) -> ListTransactionsResponse:
         error = _list_error([result.error for result in results], is_whole)
         if error is not ErrorCode.none:
             return ListTransactionsResponse(error_code=error)
@@ -84,7 +84,7 @@ def _list_error(errors: list[ErrorCode], is_whole: bool) -> ErrorCode:
 
 
 def _response(
-    results: list[ListTransactionsResult], unknown_states: list[str], tells_expiry: bool
+    results: list[ListTransactionsReply], unknown_states: list[str], tells_expiry: bool
 ) -> ListTransactionsResponse:
     return ListTransactionsResponse(
         error_code=ErrorCode.none,

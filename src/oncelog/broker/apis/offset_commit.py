@@ -14,7 +14,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetCommit, OffsetToCommit
-from oncelog.group.results import OffsetCommitResult
+from oncelog.group.replies import OffsetCommitReply
 from oncelog.protocol.messages import offset_commit
 from oncelog.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -57,7 +57,7 @@ def handle(
         body.retention_time_ms,
     )
 
-    def convert(result: OffsetCommitResult) -> offset_commit.OffsetCommitResponse:
+    def convert(result: OffsetCommitReply) -> offset_commit.OffsetCommitResponse:
         outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, images, outcome, ErrorCode.unknown_topic_or_partition)
 

@@ -15,7 +15,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetDelete
-from oncelog.group.results import OffsetDeleteResult
+from oncelog.group.replies import OffsetDeleteReply
 from oncelog.protocol.messages.offset_delete import (
     OffsetDeleteRequest,
     OffsetDeleteResponse,
@@ -41,7 +41,7 @@ def handle(
     ]
     known = tuple(tp for tp in asked if context.image.partition(*tp) is not None)
 
-    def convert(result: OffsetDeleteResult) -> OffsetDeleteResponse:
+    def convert(result: OffsetDeleteReply) -> OffsetDeleteResponse:
         if result.error is not ErrorCode.none:
             return OffsetDeleteResponse(error_code=result.error)
         errors = {(p.topic, p.partition): p.error for p in result.partitions}
@@ -50,7 +50,7 @@ def handle(
 
     event = OffsetDelete(body.group_id, known)
     return context.groups.ask(
-        body.group_id, event, convert, lambda error: convert(OffsetDeleteResult(error))
+        body.group_id, event, convert, lambda error: convert(OffsetDeleteReply(error))
     )
 
 

@@ -17,7 +17,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending, gather, unchanged
 from oncelog.group.events import ZERO_TOPIC_ID, OffsetFetch, OffsetToFetch
-from oncelog.group.results import FetchedOffset, OffsetFetchResult
+from oncelog.group.replies import FetchedOffset, OffsetFetchReply
 from oncelog.protocol.messages import offset_fetch
 from oncelog.protocol.messages.offset_fetch import OffsetFetchRequest
 
@@ -70,7 +70,7 @@ def _start(
     context: Context,
     request: Request[OffsetFetchRequest],
     group: offset_fetch.OffsetFetchRequestGroup,
-) -> OffsetFetchResult | Pending[OffsetFetchResult]:
+) -> OffsetFetchReply | Pending[OffsetFetchReply]:
     wanted = None
     if group.topics is not None:
         wanted = tuple(
@@ -86,7 +86,7 @@ def _start(
         group.member_id,
         group.member_epoch,
     )
-    return context.groups.ask(group.group_id, event, unchanged, OffsetFetchResult)
+    return context.groups.ask(group.group_id, event, unchanged, OffsetFetchReply)
 
 
 def _name_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> str | None:
@@ -112,7 +112,7 @@ def _response(
     context: Context,
     request: Request[OffsetFetchRequest],
     groups: list[offset_fetch.OffsetFetchRequestGroup],
-    results: list[OffsetFetchResult],
+    results: list[OffsetFetchReply],
 ) -> offset_fetch.OffsetFetchResponse:
     answered = [
         _group(context, request, group, result)
@@ -125,7 +125,7 @@ def _group(
     context: Context,
     request: Request[OffsetFetchRequest],
     group: offset_fetch.OffsetFetchRequestGroup,
-    result: OffsetFetchResult,
+    result: OffsetFetchReply,
 ) -> offset_fetch.OffsetFetchResponseGroup:
     by_topic: dict[str, list[FetchedOffset]] = {}
     for fetched in result.partitions:

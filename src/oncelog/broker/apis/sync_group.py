@@ -13,7 +13,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import MemberAssignment, Sync
-from oncelog.group.results import SyncResult
+from oncelog.group.replies import SyncReply
 from oncelog.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def handle(
     body = request.body
     is_named = body.protocol_type is not None and body.protocol_name is not None
     if request.version >= PROTOCOL_NAMED_VERSION_MIN and not is_named:
-        return _response(SyncResult(ErrorCode.inconsistent_group_protocol))
+        return _response(SyncReply(ErrorCode.inconsistent_group_protocol))
     event = Sync(
         body.group_id,
         body.generation_id,
@@ -46,12 +46,12 @@ def handle(
         body.group_id,
         event,
         _response,
-        lambda error: _response(SyncResult(error)),
+        lambda error: _response(SyncReply(error)),
         holds_back=False,
     )
 
 
-def _response(result: SyncResult) -> SyncGroupResponse:
+def _response(result: SyncReply) -> SyncGroupResponse:
     return SyncGroupResponse(
         error_code=result.error,
         protocol_type=result.protocol_type,

@@ -23,7 +23,7 @@ from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.group.events import OffsetToCommit, TxnOffsetCommit
-from oncelog.group.results import OffsetCommitResult
+from oncelog.group.replies import OffsetCommitReply
 from oncelog.protocol.messages import txn_offset_commit as schema
 from oncelog.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -165,7 +165,7 @@ def _commit(
         permit,
     )
 
-    def convert(result: OffsetCommitResult) -> TxnOffsetCommitResponse:
+    def convert(result: OffsetCommitReply) -> TxnOffsetCommitResponse:
         outcome: Outcome = {(o.topic, o.partition): o.error for o in result.partitions}
         return _response(request, {**outcome, **unknown})
 

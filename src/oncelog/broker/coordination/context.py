@@ -26,7 +26,7 @@ from oncelog.coordinator.shard import (
     EffectT,
     EndTransactionMarker,
     EventT,
-    ResultT,
+    ReplyT,
     marker_context,
 )
 from oncelog.core.errors import ErrorCode
@@ -44,7 +44,7 @@ log = logging.getLogger(__name__)
 ResponseT = TypeVar("ResponseT")
 
 
-class Host(Protocol[EventT, ResultT, EffectT]):
+class Host(Protocol[EventT, ReplyT, EffectT]):
     """What the shards of one coordinator have in common: its `CoordinatorRuntime`."""
 
     clock: SteadyClock
@@ -53,20 +53,20 @@ class Host(Protocol[EventT, ResultT, EffectT]):
     append_wait_ms_max: int | None
     metadata: CoordinatorMetadata
     producer_ids: ProducerIds
-    effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None]
+    effect_handler: Callable[[CoordinatorContext[EventT, ReplyT, EffectT], EffectT], None]
 
     def report(self, error: Exception) -> None:
         """End the broker: a shard cannot continue."""
         ...
 
     def damaged(
-        self, coordinator: CoordinatorContext[EventT, ResultT, EffectT], error: Exception
+        self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT], error: Exception
     ) -> None:
         """Resign from a shard whose log cannot be applied, and say so."""
         ...
 
 
-class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
+class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
     """One shard and the partition it writes to. The effect handler replies through `submit`."""
 
     __slots__ = (
@@ -84,16 +84,16 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
 
     def __init__(
         self,
-        host: Host[EventT, ResultT, EffectT],
+        host: Host[EventT, ReplyT, EffectT],
         partition: Partition,
-        shard: CoordinatorShard[EventT, ResultT, EffectT],
+        shard: CoordinatorShard[EventT, ReplyT, EffectT],
     ) -> None:
         self.partition = partition
         self.index = partition.topic_partition.partition
         self.leader_epoch = partition.state.leader_epoch
         self.processor = EventProcessor(shard, host.metadata, host.append_wait_ms_max)
         self._host = host
-        self._outputs: deque[Output[ResultT, EffectT]] = deque()
+        self._outputs: deque[Output[ReplyT, EffectT]] = deque()
         self._running = False
         self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
@@ -115,7 +115,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
             pending.on_drop = partial(self._drop, event, pending)
         return pending
 
-    def look(self, event: EventT) -> ResultT:
+    def look(self, event: EventT) -> ReplyT:
         """Answer a question that never waits, and changes nothing."""
         return self.processor.look(event, self._host.clock.now_ms())
 
@@ -125,7 +125,7 @@ class CoordinatorContext(Generic[EventT, ResultT, EffectT]):
         if after is not None:
             self.submit(after)
 
-    def _run(self, output: Output[ResultT, EffectT], now_ms: int) -> None:
+    def _run(self, output: Output[ReplyT, EffectT], now_ms: int) -> None:
         """Execute an output and all outputs that follow from it.
 
         Called again from within, it leaves the work to the outer run. `now_ms` is the time of the

@@ -32,20 +32,20 @@ from oncelog.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from oncelog.group.config import GroupConfig
-    from oncelog.group.decision import GroupEvent, GroupResult
+    from oncelog.group.decision import GroupEvent, GroupReply
     from oncelog.group.events import TopicsDeleted
     from oncelog.group.meter import GroupMeter
     from oncelog.group.shard import GroupCoordinatorShard
-    from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionResult
+    from oncelog.transaction.events import TransactionEffect, TransactionEvent, TransactionReply
     from oncelog.transaction.shard import TransactionCoordinatorShard
     from oncelog.transaction.store import TransactionConfig
 
-    GroupRuntime: TypeAlias = CoordinatorRuntime[GroupEvent, GroupResult, Never]
+    GroupRuntime: TypeAlias = CoordinatorRuntime[GroupEvent, GroupReply, Never]
     TransactionRuntime: TypeAlias = CoordinatorRuntime[
-        TransactionEvent, TransactionResult, TransactionEffect
+        TransactionEvent, TransactionReply, TransactionEffect
     ]
     TransactionContext: TypeAlias = CoordinatorContext[
-        TransactionEvent, TransactionResult, TransactionEffect
+        TransactionEvent, TransactionReply, TransactionEffect
     ]
 
 __all__ = [
@@ -63,7 +63,7 @@ _MACHINE_MODULES: Final = (
     "oncelog.transaction.store",
     "oncelog.transaction.shard",
     "oncelog.group.events",
-    "oncelog.group.results",
+    "oncelog.group.replies",
     "oncelog.group.consumer.events",
     "oncelog.group.consumer.outcome",
     "oncelog.group.classic_group",
@@ -165,8 +165,8 @@ def still_named(
     where it names the deletion.
     """
     from oncelog.group.events import FindDeletedOffsets
-    from oncelog.group.results import DeletedOffsetsFound
-    from oncelog.transaction.events import DeletedTopicsFound, FindDeletedTopics
+    from oncelog.group.replies import DeletedOffsetsReply
+    from oncelog.transaction.events import DeletedTopicsReply, FindDeletedTopics
 
     names = frozenset(image.deleted)
     are_whole = all(
@@ -179,12 +179,12 @@ def still_named(
         return names
     found: set[str] = set()
     for reply in (*in_transactions, *offsets):
-        if isinstance(reply, DeletedTopicsFound | DeletedOffsetsFound):
+        if isinstance(reply, DeletedTopicsReply | DeletedOffsetsReply):
             found |= reply.names
     return frozenset(found)
 
 
-def _no_effects(_: CoordinatorContext[GroupEvent, GroupResult, Never], effect: Never) -> None:
+def _no_effects(_: CoordinatorContext[GroupEvent, GroupReply, Never], effect: Never) -> None:
     raise InvariantViolation(f"groups have no effects, but one asks for {effect!r}")
 
 

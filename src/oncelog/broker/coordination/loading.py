@@ -26,7 +26,7 @@ from oncelog.coordinator.shard import (
     EffectT,
     EndTransactionMarker,
     EventT,
-    ResultT,
+    ReplyT,
     marker_context,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -54,7 +54,7 @@ log = logging.getLogger(__name__)
 
 
 async def load(
-    processor: EventProcessor[EventT, ResultT, EffectT],
+    processor: EventProcessor[EventT, ReplyT, EffectT],
     partition: Partition,
     disk: Disk,
     now_ms: int,
@@ -100,10 +100,10 @@ async def committed(partition: Partition, end_offset: int) -> ErrorCode:
     return await settled
 
 
-class _Loading(Generic[EventT, ResultT, EffectT]):
+class _Loading(Generic[EventT, ReplyT, EffectT]):
     """The stretch of the log that is being read."""
 
-    def __init__(self, processor: EventProcessor[EventT, ResultT, EffectT], now_ms: int) -> None:
+    def __init__(self, processor: EventProcessor[EventT, ReplyT, EffectT], now_ms: int) -> None:
         self._processor = processor
         self._now_ms = now_ms
         self._replay = ReplayBuffer()

@@ -29,7 +29,7 @@ from oncelog.coordinator.shard import (
     CoordinatorShard,
     EffectT,
     EventT,
-    ResultT,
+    ReplyT,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import TopicId
@@ -46,11 +46,11 @@ log = logging.getLogger(__name__)
 Deletions: TypeAlias = Mapping[str, Collection[TopicId]]
 """The ids of deleted topics, by name."""
 AnswerT = TypeVar("AnswerT")
-"""The class of `ResultT` that answers the event."""
+"""The class of `ReplyT` that replies to the event."""
 ResponseT = TypeVar("ResponseT")
 
 
-class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
+class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
     """All shards of one coordinator on this broker.
 
     `topic` is its internal topic, created with `partition_count_default` partitions.
@@ -67,8 +67,8 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         *,
         partition_count_default: int,
         partitions: PartitionManager,
-        make_shard: Callable[[Partition], CoordinatorShard[EventT, ResultT, EffectT]],
-        effect_handler: Callable[[CoordinatorContext[EventT, ResultT, EffectT], EffectT], None],
+        make_shard: Callable[[Partition], CoordinatorShard[EventT, ReplyT, EffectT]],
+        effect_handler: Callable[[CoordinatorContext[EventT, ReplyT, EffectT], EffectT], None],
         producer_ids: ProducerIds,
         topics_deleted: Callable[[MetadataImage, Deletions], EventT] | None = None,
         append_wait_ms_max: int | None = None,
@@ -89,7 +89,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         self.make_shard = make_shard
         self.producer_ids = producer_ids
         self.append_wait_ms_max = append_wait_ms_max
-        self._coordinators: dict[int, CoordinatorContext[EventT, ResultT, EffectT]] = {}
+        self._coordinators: dict[int, CoordinatorContext[EventT, ReplyT, EffectT]] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: concurrent loads would take longer turns, and none would finish
         # sooner.
@@ -114,7 +114,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         *,
         holds_back: bool = True,
     ) -> ResponseT | Pending[ResponseT]:
-        """Submit a request to the shard of `id_`; return a promise of `convert(result)`.
+        """Submit a request to the shard of `id_`; return a promise of `convert(reply)`.
 
         A load holds it. Where this broker does not lead that shard it returns
         `refuse(NOT_COORDINATOR)`. Dropping the promise drops an undecided request (D7).
@@ -124,14 +124,14 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             return refuse(ErrorCode.not_coordinator)
         return coordinator.ask(event, Pending(convert, holds_back=holds_back))
 
-    def look(self, id_: str, event: EventT) -> ResultT | None:
+    def look(self, id_: str, event: EventT) -> ReplyT | None:
         """Answer a question about `id_` that never waits; None where its shard does not serve."""
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         if coordinator is None or coordinator.processor.state is not CoordinatorState.ACTIVE:
             return None
         return coordinator.look(event)
 
-    def look_all(self, event: EventT) -> list[ResultT] | None:
+    def look_all(self, event: EventT) -> list[ReplyT] | None:
         """Answer a question of every shard led here; None unless all of them serve."""
         coordinators = self._coordinators.values()
         if any(led.processor.state is not CoordinatorState.ACTIVE for led in coordinators):
@@ -144,7 +144,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         return led is not None and led.processor.state is CoordinatorState.RESIGNED
 
     def ask_all(self, event: EventT) -> list[Pending[AnswerT]]:
-        """Submit a request to every shard led here (for ListGroups); each promises its result."""
+        """Submit a request to every shard led here (for ListGroups); each promises its reply."""
         return [
             coordinator.ask(event, Pending(unchanged, holds_back=True))
             for coordinator in list(self._coordinators.values())
@@ -225,7 +225,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             task = self._loads[index] = self.loop.create_task(self._load(coordinator))
             task.add_done_callback(lambda done: self._loaded(index, done))
 
-    def _resigned(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
+    def _resigned(self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT]) -> None:
         """Drop the shard of a partition that has another leader, or a new leader epoch."""
         task = self._loads.pop(coordinator.index, None)
         if task is not None:
@@ -247,7 +247,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         for coordinator in list(self._coordinators.values()):
             coordinator.clock_moved()
 
-    def shards(self) -> list[CoordinatorShard[EventT, ResultT, EffectT]]:
+    def shards(self) -> list[CoordinatorShard[EventT, ReplyT, EffectT]]:
         """The shards that this broker leads; not to be changed."""
         return [coordinator.processor.shard for coordinator in self._coordinators.values()]
 
@@ -263,7 +263,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
             self._failure.set_result(error)
 
     def damaged(
-        self, coordinator: CoordinatorContext[EventT, ResultT, EffectT], error: Exception
+        self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT], error: Exception
     ) -> None:
         """Resign from a shard whose log cannot be applied, and log the remedy once.
 
@@ -272,7 +272,7 @@ class CoordinatorRuntime(Generic[EventT, ResultT, EffectT]):
         coordinator.resign()
         _tell_of_damage(coordinator.partition, error)
 
-    async def _load(self, coordinator: CoordinatorContext[EventT, ResultT, EffectT]) -> None:
+    async def _load(self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT]) -> None:
         """Replay the log, then serve once what was replayed is committed.
 
         A damaged log is not served, and none of it is dropped.

@@ -28,7 +28,7 @@ from oncelog.storage import Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionRuntime
-    from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+    from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 
 __all__ = [
     "LocalCoordinators",
@@ -52,7 +52,7 @@ class TransactionCoordinators(Protocol):
     def add_partitions(
         self,
         event: AddPartitions,
-        conclude: Callable[[AddPartitionsResult], ResponseT | Pending[ResponseT]],
+        conclude: Callable[[AddPartitionsReply], ResponseT | Pending[ResponseT]],
         unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
     ) -> ResponseT | Pending[ResponseT]:
         """Have the coordinator of the event's id decide it.
@@ -73,15 +73,15 @@ class LocalCoordinators:
     def add_partitions(
         self,
         event: AddPartitions,
-        conclude: Callable[[AddPartitionsResult], ResponseT | Pending[ResponseT]],
+        conclude: Callable[[AddPartitionsReply], ResponseT | Pending[ResponseT]],
         unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
     ) -> ResponseT | Pending[ResponseT]:
         """See `TransactionCoordinators`."""
-        from oncelog.transaction.events import AddPartitionsResult
+        from oncelog.transaction.events import AddPartitionsReply
 
         if event.verify_only:
             found = self._transactions.look(event.transactional_id, event)
-            if isinstance(found, AddPartitionsResult):
+            if isinstance(found, AddPartitionsReply):
                 return conclude(found)
         return self._transactions.ask(event.transactional_id, event, conclude, unavailable)
 
@@ -210,7 +210,7 @@ class _Question(Generic[ResponseT]):
 
         answer.on_drop = dropped
 
-    def conclude(self, result: AddPartitionsResult) -> ResponseT | Pending[ResponseT]:
+    def conclude(self, result: AddPartitionsReply) -> ResponseT | Pending[ResponseT]:
         """Continue with the coordinator's reply, unless the transaction has ended since."""
         self._meter.took(self._clock.now_ms() - self._now_ms)
         refused = {

@@ -25,7 +25,7 @@ from oncelog.group.consumer.outcome import (
 from oncelog.group.consumer.settings import MigrationPolicy
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
 from oncelog.group.events import NO_MEMBER_ID, Heartbeat, Join, Sync
-from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, SyncReply
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 KNOWN_MEMBER_ID_VERSION_MIN = 4
@@ -64,7 +64,7 @@ def join(group: ConsumerGroup, event: Join, context: ConsumerGroupContext) -> Ou
     step = change_member(group, arrival, updated, owned, context)
     if isinstance(step, Refusal):
         return _turned_away(step.error, event.member_id)
-    result = JoinResult(
+    result = JoinReply(
         ErrorCode.none,
         member_id,
         generation_id=step.member.member_epoch,
@@ -87,7 +87,7 @@ def replaces_last_new_one(group: ConsumerGroup, event: Join) -> bool:
 
 
 def _turned_away(error: ErrorCode, member_id: str) -> Outcome:
-    return Outcome((), JoinResult(error, member_id))
+    return Outcome((), JoinReply(error, member_id))
 
 
 def _subscription(
@@ -125,21 +125,21 @@ def sync(group: ConsumerGroup, event: Sync, context: ConsumerGroupContext) -> Ou
     """Decide a SyncGroup: the member's assignment exists already."""
     found = _classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     if isinstance(found, ErrorCode):
-        return Outcome((), SyncResult(found))
+        return Outcome((), SyncReply(found))
     member, side = found
     is_other_type = event.protocol_type not in (None, CONSUMER_PROTOCOL_TYPE)
     if is_other_type or event.protocol_name not in (None, side.protocols[0].name):
-        return Outcome((), SyncResult(ErrorCode.inconsistent_group_protocol))
+        return Outcome((), SyncReply(ErrorCode.inconsistent_group_protocol))
     is_behind = group.assignment_epoch > member.member_epoch
     if is_behind and member.state is not MemberState.UNREVOKED_PARTITIONS:
-        return Outcome((), SyncResult(ErrorCode.rebalance_in_progress), (_call_back(member),))
+        return Outcome((), SyncReply(ErrorCode.rebalance_in_progress), (_call_back(member),))
     metadata = side.protocols[0].metadata
     assignment = write_assignment(frozenset(member.assigned), context.topics, metadata)
     timers = (
         TimerChange(MemberTimer.SYNC, member.member_id, None),
         TimerChange(MemberTimer.SESSION, member.member_id, side.session_timeout_ms),
     )
-    result = SyncResult(ErrorCode.none, event.protocol_type, event.protocol_name, assignment)
+    result = SyncReply(ErrorCode.none, event.protocol_type, event.protocol_name, assignment)
     return Outcome((), result, timers)
 
 
@@ -150,13 +150,13 @@ def heartbeat(group: ConsumerGroup, event: Heartbeat, context: ConsumerGroupCont
     """
     found = _classic_member(group, event.member_id, event.group_instance_id, event.generation_id)
     if isinstance(found, ErrorCode):
-        return Outcome((), HeartbeatResult(found))
+        return Outcome((), HeartbeatReply(found))
     member, side = found
     session = TimerChange(MemberTimer.SESSION, member.member_id, side.session_timeout_ms)
     if not _has_to_rejoin(group, member) and not is_outdated(group, context):
-        return Outcome((), HeartbeatResult(ErrorCode.none), (session,))
+        return Outcome((), HeartbeatReply(ErrorCode.none), (session,))
     error = ErrorCode.rebalance_in_progress
-    return Outcome((), HeartbeatResult(error), (session, _call_back(member)))
+    return Outcome((), HeartbeatReply(error), (session, _call_back(member)))
 
 
 def _has_to_rejoin(group: ConsumerGroup, member: ConsumerMember) -> bool:

@@ -11,7 +11,7 @@ from oncelog.group.consumer.timers import MemberTimer
 
 @value
 class Beat:
-    """ConsumerGroupHeartbeat of a member that joins or stays. Reply: `BeatResult`."""
+    """ConsumerGroupHeartbeat of a member that joins or stays. Reply: `BeatReply`."""
 
     group_id: str
     member_id: str
@@ -37,7 +37,7 @@ class Beat:
 class Quit:
     """ConsumerGroupHeartbeat of a member that leaves, for good or (static) temporarily.
 
-    Reply: `BeatResult`.
+    Reply: `BeatReply`.
     """
 
     group_id: str

@@ -28,7 +28,7 @@ from oncelog.group.consumer.members import (
     Partitions,
 )
 from oncelog.group.consumer.outcome import (
-    BeatResult,
+    BeatReply,
     ConsumerGroupContext,
     Outcome,
     Refusal,
@@ -66,7 +66,7 @@ def heartbeat(
     moved = member.assigned.keys() != arrival.member.assigned.keys()
     if event.member_epoch == JOIN_EPOCH or event.is_full or moved:
         assigned = frozenset(member.assigned)
-    result = BeatResult(
+    result = BeatReply(
         ErrorCode.none,
         member.member_id,
         member.member_epoch,

@@ -12,7 +12,7 @@ from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.heartbeat import begin_epoch, fenced_instance, unknown_member
 from oncelog.group.consumer.members import STATIC_LEAVE_EPOCH, ConsumerMember, MemberState
 from oncelog.group.consumer.outcome import (
-    BeatResult,
+    BeatReply,
     ConsumerGroupContext,
     Refusal,
 )
@@ -45,9 +45,9 @@ def leave_for_now(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRe
     return records.current_assignment(group.group_id, member.left_for_now())
 
 
-def farewell(event: Quit) -> BeatResult:
+def farewell(event: Quit) -> BeatReply:
     """Return the reply to a member that has left."""
-    return BeatResult(ErrorCode.none, event.member_id, event.member_epoch)
+    return BeatReply(ErrorCode.none, event.member_id, event.member_epoch)
 
 
 # --- members that are removed

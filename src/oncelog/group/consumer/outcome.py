@@ -13,7 +13,7 @@ from oncelog.group.consumer.members import ConsumerMember, Partitions
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import TimerChange
 from oncelog.group.meter import GroupMeter
-from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, SyncReply
 
 
 @value
@@ -34,7 +34,7 @@ class Refusal(NamedTuple):
 
 
 @value
-class BeatResult:
+class BeatReply:
     """ConsumerGroupHeartbeat. `assigned` None means that it has not changed."""
 
     error: ErrorCode
@@ -60,7 +60,7 @@ class ConsumerGroupDescription:
     target: Mapping[str, Partitions] = field(default_factory=dict)
 
 
-OutcomeResult: TypeAlias = BeatResult | JoinResult | SyncResult | HeartbeatResult
+OutcomeResult: TypeAlias = BeatReply | JoinReply | SyncReply | HeartbeatReply
 
 
 @value

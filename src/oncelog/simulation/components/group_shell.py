@@ -11,7 +11,7 @@ from oncelog.coordinator.metadata import CoordinatorMetadata, Topic
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset
 from oncelog.group.config import GroupConfig
-from oncelog.group.decision import GroupEvent, GroupResult
+from oncelog.group.decision import GroupEvent, GroupReply
 from oncelog.group.shard import GroupCoordinatorShard
 
 __all__ = ["GroupShell", "SimulatedTopics"]
@@ -65,21 +65,21 @@ class GroupShell:
         self._config = config
         self._make = make
         self._log: list[tuple[CoordinatorRecord, int]] = []
-        self._replies: dict[object, GroupResult] = {}
+        self._replies: dict[object, GroupReply] = {}
         self._count = 0
         self.begin()
 
     def begin(self) -> None:
         """Load the log: as a restarted broker does."""
         self.shard = self._make(self._config)
-        self._processor: EventProcessor[GroupEvent, GroupResult, Never] = EventProcessor(
+        self._processor: EventProcessor[GroupEvent, GroupReply, Never] = EventProcessor(
             self.shard, CoordinatorMetadata(self.topics)
         )
         for offset, (record, timestamp_ms) in enumerate(self._log):
             self._processor.replay(record, RecordContext(Offset(offset), timestamp_ms))
         self._carry_out(self._processor.activate(self.now_ms))
 
-    def ask(self, event: GroupEvent) -> GroupResult:
+    def ask(self, event: GroupEvent) -> GroupReply:
         """Return the answer to a request."""
         self._count += 1
         self._processor.metadata = CoordinatorMetadata(self.topics)
@@ -99,7 +99,7 @@ class GroupShell:
         if due_ms is not None and due_ms <= self.now_ms:
             self._carry_out(self._processor.tick(self.now_ms))
 
-    def _carry_out(self, output: Output[GroupResult, Never]) -> None:
+    def _carry_out(self, output: Output[GroupReply, Never]) -> None:
         todo = [output]
         while todo:
             output = todo.pop(0)

@@ -12,7 +12,7 @@ from typing import Final
 
 from oncelog.coordinator.shard import CoordinatorRecord, Reply
 from oncelog.core.ids import ProducerEpoch
-from oncelog.transaction.events import InitProducerIdResult, TransactionDecision
+from oncelog.transaction.events import InitProducerIdReply, TransactionDecision
 
 __all__ = ["FIRST_EPOCH", "WORN", "first_epoch", "worn"]
 
@@ -34,7 +34,7 @@ def worn(decision: TransactionDecision) -> TransactionDecision:
     changed = value[:_EPOCH_AT] + struct.pack(">h", FIRST_EPOCH) + value[_EPOCH_AT + 2 :]
     replies = tuple(
         Reply(reply.token, replace(reply.value, producer_epoch=ProducerEpoch(FIRST_EPOCH)))
-        if isinstance(reply.value, InitProducerIdResult)
+        if isinstance(reply.value, InitProducerIdReply)
         else reply
         for reply in decision.replies
     )

@@ -25,8 +25,8 @@ from oncelog.coordinator.shard import (
     RecordContext,
     Step,
     Token,
-    answer,
     replies_to,
+    reply_at_once,
 )
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.ids import ProducerEpoch, ProducerId
@@ -96,7 +96,7 @@ class Memory(CoordinatorShard[Put, object, str]):
     def failed(
         self, event: Put, error: ErrorCode, context: EventContext
     ) -> Decision[Put, object, str]:
-        return answer(context, error)
+        return reply_at_once(context, error)
 
     def tick(self, now_ms: int) -> list[Put]:
         due, self.due, self.deadline_ms = self.due, [], None

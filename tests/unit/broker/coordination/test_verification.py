@@ -17,7 +17,7 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
-from oncelog.transaction.events import AddPartitions, AddPartitionsResult
+from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 from tests.unit.broker.support import NOW_MS, HandLoop, batch, make_partition
 
 PRODUCER = 5
@@ -64,7 +64,7 @@ class Coordinator:
             (partition, error if only in (None, partition) else ErrorCode.none)
             for partition in event.partitions
         )
-        answer.complete(AddPartitionsResult(error, each))
+        answer.complete(AddPartitionsReply(error, each))
 
 
 def response_of(answer: Pending[Verdict]) -> Verdict:

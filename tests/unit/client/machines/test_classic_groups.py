@@ -16,7 +16,7 @@ from oncelog.client.machines.classic_member import ClassicMember
 from oncelog.client.machines.membership import CoordinatorRequest, Look, MemberSettings
 from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
-from oncelog.group.results import HeartbeatResult, JoinResult, LeaveResult, SyncResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, LeaveReply, SyncReply
 from oncelog.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from oncelog.protocol.messages.join_group import (
     JoinGroupRequest,
@@ -189,7 +189,7 @@ def _event(request: Any, fresh_id: str) -> Any:
 
 
 def _response(result: object) -> Any:
-    if isinstance(result, JoinResult):
+    if isinstance(result, JoinReply):
         return JoinGroupResponse(
             error_code=result.error,
             generation_id=result.generation_id,
@@ -207,11 +207,11 @@ def _response(result: object) -> Any:
                 for m in result.members
             ),
         )
-    if isinstance(result, SyncResult):
+    if isinstance(result, SyncReply):
         return SyncGroupResponse(error_code=result.error, assignment=result.assignment)
-    if isinstance(result, HeartbeatResult):
+    if isinstance(result, HeartbeatReply):
         return HeartbeatResponse(error_code=result.error)
-    assert isinstance(result, LeaveResult)
+    assert isinstance(result, LeaveReply)
     return LeaveGroupResponse(error_code=result.error)
 
 

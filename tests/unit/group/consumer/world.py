@@ -30,7 +30,7 @@ from oncelog.group.consumer.members import (
     TopicIdPartition,
 )
 from oncelog.group.consumer.outcome import (
-    BeatResult,
+    BeatReply,
     ConsumerGroupContext,
     Outcome,
     OutcomeResult,
@@ -38,7 +38,7 @@ from oncelog.group.consumer.outcome import (
 )
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer, TimerChange
-from oncelog.group.results import HeartbeatResult, JoinResult, SyncResult
+from oncelog.group.replies import HeartbeatReply, JoinReply, SyncReply
 from oncelog.protocol.codec import writer
 from oncelog.protocol.records import consumer_group_log
 from oncelog.protocol.wire import INT16
@@ -114,7 +114,7 @@ class Client:
             owned=frozenset() if self.epoch == 0 else self.owned,
         )
 
-    def take(self, result: BeatResult) -> None:
+    def take(self, result: BeatReply) -> None:
         """Act on an answer: abandon everything when fenced, else remember what to own."""
         self.error = result.error
         if result.error is not ErrorCode.none:
@@ -157,7 +157,7 @@ class ClassicClient:
         if not self.must_join:
             event = e.Heartbeat(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
             result = world.apply(classic_members.heartbeat(world.group, event, world.context))
-            assert isinstance(result, HeartbeatResult)
+            assert isinstance(result, HeartbeatReply)
             self._hear(result.error)
         if self.must_join:
             self._join(world)
@@ -181,14 +181,14 @@ class ClassicClient:
         who = (self.member_id, self.instance_id, "client", "/127.0.0.1")
         event = e.Join(GROUP_ID, 9, *who, 45_000, 20_000, "consumer", offered, "fresh")
         result = world.apply(classic_members.join(world.group, event, world.context))
-        assert isinstance(result, JoinResult)
+        assert isinstance(result, JoinReply)
         self._hear(result.error)
         if result.error is not ErrorCode.none:
             return
         self.member_id, self.generation_id = result.member_id, result.generation_id
         sync = e.Sync(GROUP_ID, self.generation_id, self.member_id, self.instance_id)
         synced = world.apply(classic_members.sync(world.group, sync, world.context))
-        assert isinstance(synced, SyncResult)
+        assert isinstance(synced, SyncReply)
         self._hear(synced.error)
         if synced.error is ErrorCode.none:
             found = read_assignment(synced.assignment)
@@ -232,13 +232,13 @@ class World:
     def context(self) -> ConsumerGroupContext:
         return ConsumerGroupContext(self.now_ms, self.topics, self.config)
 
-    def send(self, beat: Beat) -> BeatResult | Refusal:
+    def send(self, beat: Beat) -> BeatReply | Refusal:
         """Decide a heartbeat and commit what it writes."""
         outcome = heartbeat(self.group, beat, self.context)
         if isinstance(outcome, Refusal):
             return outcome
         result = self.apply(outcome)
-        assert isinstance(result, BeatResult)
+        assert isinstance(result, BeatReply)
         return result
 
     def apply(self, outcome: Outcome) -> OutcomeResult:
@@ -254,18 +254,18 @@ class World:
         else:
             self.beat(client)
 
-    def beat(self, client: Client, *, lose_answer: bool = False) -> BeatResult:
+    def beat(self, client: Client, *, lose_answer: bool = False) -> BeatReply:
         """One heartbeat of a client, which then acts on the answer."""
         result = self.send(client.beat())
         if isinstance(result, Refusal):
-            result = BeatResult(result.error, message=result.message)
+            result = BeatReply(result.error, message=result.message)
         if lose_answer:
             client.must_say_all = True
         else:
             client.take(result)
         return result
 
-    def leave(self, client: Client, *, for_now: bool = False) -> BeatResult | Refusal:
+    def leave(self, client: Client, *, for_now: bool = False) -> BeatReply | Refusal:
         epoch = STATIC_LEAVE_EPOCH if for_now else LEAVE_EPOCH
         event = Quit(GROUP_ID, client.member_id, epoch, client.instance_id)
         member = leaving.leaving_member(self.group, event)

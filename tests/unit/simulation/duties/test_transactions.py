@@ -14,7 +14,7 @@ from oncelog.transaction.events import (
     AddPartitions,
     EndTxn,
     InitProducerId,
-    InitProducerIdResult,
+    InitProducerIdReply,
     MarkersWritten,
     SendMarkers,
     TransactionDecision,
@@ -133,7 +133,7 @@ def test_an_id_may_begin_with_its_last_epochs() -> None:
     (record,) = decision.records
     watched.shard.replay(record, RecordContext(Offset(0), watched.now_ms))
     (reply,) = decision.replies
-    assert isinstance(reply.value, InitProducerIdResult)
+    assert isinstance(reply.value, InitProducerIdReply)
     epochs = (reply.value.producer_epoch, watched.shard.transactions["worn-1"].producer_epoch)
     assert epochs == (FIRST_EPOCH, FIRST_EPOCH)
     assert watched.duties.taken() == []

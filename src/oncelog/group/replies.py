@@ -1,4 +1,4 @@
-"""Defines the results of the group shard: one frozen value per request.
+"""Defines the replies of the group shard: one frozen value per request.
 
 They contain Kafka's error codes and no wire classes. Partitions are flat, in the order of the
 request.
@@ -73,7 +73,7 @@ class GroupOverview(NamedTuple):
 
 
 @value
-class JoinResult:
+class JoinReply:
     """JoinGroup. `protocol_name` None has to be written as "" before version 7."""
 
     error: ErrorCode
@@ -87,7 +87,7 @@ class JoinResult:
 
 
 @value
-class SyncResult:
+class SyncReply:
     """SyncGroup."""
 
     error: ErrorCode
@@ -97,14 +97,14 @@ class SyncResult:
 
 
 @value
-class HeartbeatResult:
+class HeartbeatReply:
     """Heartbeat."""
 
     error: ErrorCode
 
 
 @value
-class LeaveResult:
+class LeaveReply:
     """LeaveGroup. Before version 3 the only member's error is the response's error."""
 
     error: ErrorCode
@@ -112,14 +112,14 @@ class LeaveResult:
 
 
 @value
-class OffsetCommitResult:
+class OffsetCommitReply:
     """OffsetCommit and TxnOffsetCommit."""
 
     partitions: tuple[PartitionOutcome, ...]
 
 
 @value
-class OffsetFetchResult:
+class OffsetFetchReply:
     """OffsetFetch of one group."""
 
     error: ErrorCode
@@ -127,7 +127,7 @@ class OffsetFetchResult:
 
 
 @value
-class OffsetDeleteResult:
+class OffsetDeleteReply:
     """OffsetDelete; a top-level `error` leaves `partitions` empty."""
 
     error: ErrorCode
@@ -135,7 +135,7 @@ class OffsetDeleteResult:
 
 
 @value
-class DescribeResult:
+class DescribeReply:
     """DescribeGroups, one group.
 
     `state` has Kafka's spelling, "Dead" for a group that does not exist.
@@ -151,7 +151,7 @@ class DescribeResult:
 
 
 @value
-class ListResult:
+class ListReply:
     """ListGroups of this partition."""
 
     error: ErrorCode
@@ -159,7 +159,7 @@ class ListResult:
 
 
 @value
-class DeleteResult:
+class DeleteReply:
     """DeleteGroups, one group."""
 
     error: ErrorCode
@@ -167,7 +167,7 @@ class DeleteResult:
 
 
 @value
-class DeletedOffsetsFound:
+class DeletedOffsetsReply:
     """The deleted topics of which this partition has offsets, by name."""
 
     names: frozenset[str]
