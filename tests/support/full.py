@@ -1,4 +1,4 @@
-"""`make test-full`: every test, planted bugs, simulated runs, every crash point of a transaction,
+"""`make test-full`: every test, drawn bugs, simulated runs, every crash point of a transaction,
 groups whose consumers are killed once a second, 20,000 mutated files, 5,000 lives of a log, a
 million bad frames, 500 starts of an embedded broker on each Python, the crash table of Spark's
 queries, five demos.
@@ -18,14 +18,14 @@ import xml.etree.ElementTree as ElementTree
 from rich.console import Console
 
 from tests.fuzz.__main__ import fuzz
-from tests.support import evidence, mutations
+from tests.support import evidence
 from tests.support.peer.kafka import ROOT, PeerUnavailable, jars
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000
 STEPS = (
     "tests",
-    "mutations",
+    "mutants",
     "simulation",
     "transactions",
     "groups",
@@ -117,8 +117,7 @@ def main() -> int:
     passed = True
     if arguments.only in (None, "tests"):
         passed = run_tests(arguments.seed, console)
-    if arguments.only in (None, "mutations"):
-        passed = mutations.run([], console, with_evidence=True) and passed
+    if arguments.only in (None, "mutants"):
         command = [sys.executable, "-m", "tests.support.mutants", "--evidence"]
         passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "simulation"):

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.mutant_sites import Mutant, mutants_of
-from tests.support.mutations import ROOT, copy_tree
-from tests.support.patches import environment
+from tests.support.mutant_sites import Mutant
+from tests.support.patches import ROOT, copy_tree, environment
 from tests.support.semantic_sites import semantic_mutants_of
 
 __all__ = ["ROOMS", "Drawn", "Room", "all_of", "drawn", "fresh_copy", "key_of", "typed"]
@@ -96,17 +95,16 @@ def key_of(mutant: Mutant) -> str:
     return f"{mutant.file.removeprefix('src/oncelog/')} {mutant.name}"
 
 
-def all_of(room: str, *, slips: bool, root: Path = ROOT) -> list[Mutant]:
+def all_of(room: str, root: Path = ROOT) -> list[Mutant]:
     """All mutants of a room, in the order of its files."""
     found: list[Mutant] = []
-    finder = mutants_of if slips else semantic_mutants_of
     for pattern in ROOMS[room].sources:
         for path in sorted(root.glob(pattern)):
-            found += finder(str(path.relative_to(root)), path.read_bytes())
+            found += semantic_mutants_of(str(path.relative_to(root)), path.read_bytes())
     return found
 
 
-def drawn(rooms: Iterable[str], seed: int, *, slips: bool = False) -> Iterator[Drawn]:
+def drawn(rooms: Iterable[str], seed: int) -> Iterator[Drawn]:
     """All mutants of the rooms in an order that the seed decides.
 
     Rooms come equally often, and in a room kinds do: most places are of one or two kinds.
@@ -115,7 +113,7 @@ def drawn(rooms: Iterable[str], seed: int, *, slips: bool = False) -> Iterator[D
     left: dict[str, dict[str, list[Mutant]]] = {}
     for room in rooms:
         kinds: dict[str, list[Mutant]] = {}
-        for mutant in all_of(room, slips=slips):
+        for mutant in all_of(room):
             kinds.setdefault(_kind(mutant), []).append(mutant)
         left[room] = kinds
     while left:

@@ -3,9 +3,8 @@
 Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM] [--evidence]``; part
 of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a new
 seed unless it is given one. A room, a kind of mistake and a place of it are drawn one after another
-(`tests.support.semantic_sites`, or with ``--slips`` `tests.support.mutant_sites`). What the type
-checker rejects is left out. Each mutant meets the tests of its own part of the tree, and apart from
-them 100 simulated runs with seeds of its own.
+(`tests.support.semantic_sites`). What the type checker rejects is left out. Each mutant meets the
+tests of its own part of the tree, and apart from them 100 simulated runs with seeds of its own.
 
 One that lives through both is either a hole, or it changes nothing that anybody could see:
 tests/support/survivors.toml says why, by its name.
@@ -36,11 +35,12 @@ from tests.simulation import planted, spark_planted
 from tests.support import campaigns, evidence
 from tests.support.mutant_draw import ROOMS, Drawn, drawn, fresh_copy, key_of, typed
 from tests.support.mutant_sites import Mutant
-from tests.support.mutations import EXIT_OK, PARALLEL_MAX, ROOT, run_pytest
-from tests.support.patches import Edit
+from tests.support.patches import ROOT, Edit, run_pytest
 
 SURVIVORS = ROOT / "tests" / "support" / "survivors.toml"
 NAME = "mutants"
+PARALLEL_MAX = 2
+EXIT_OK = 0
 KILLED, SURVIVED, NOT_RUN = "killed", "survived", "not run"
 SIMULATED_RUNS = 100
 SIMULATION_SECONDS_MAX = 900.0
@@ -284,7 +284,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, help="a new one if none is given")
     parser.add_argument("--count", type=int, default=30)
     parser.add_argument("--room", choices=sorted(ROOMS))
-    parser.add_argument("--slips", action="store_true", help="slips of a character instead")
     parser.add_argument("--only", metavar="TEXT", nargs="+", help="all whose name holds a text")
     parser.add_argument("--without-tests", action="store_true", help="ask the simulation alone")
     parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
@@ -294,7 +293,7 @@ def main() -> int:
     if seed is None:
         seed = random.SystemRandom().randrange(10**9)
     rooms = [arguments.room] if arguments.room else list(ROOMS)
-    candidates = drawn(rooms, seed, slips=arguments.slips)
+    candidates = drawn(rooms, seed)
     if arguments.only is None:
         with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as folder:
             wanted = typed(candidates, arguments.count, fresh_copy(Path(folder) / "typed"))

@@ -5,6 +5,9 @@ file exactly once), and `why`: what a user would suffer. What else it holds is i
 """
 
 import os
+import shutil
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,17 +17,26 @@ from typing import Any
 
 __all__ = [
     "EDIT_KEYS",
+    "ROOT",
     "BadPatch",
     "Edit",
     "check_keys",
+    "copy_tree",
     "edit_of",
     "environment",
     "patched",
     "plant",
     "read",
+    "run_pytest",
     "why_of",
 ]
 
+ROOT = Path(__file__).resolve().parents[2]
+COPIED = ("src", "tests", "bench", "docs", "examples", "pyproject.toml", "README.md", "noxfile.py")
+"""What a copy holds: some unit tests compare the code with the documents."""
+
+RUN_SECONDS_MAX = 600
+TEST_SECONDS_MAX = 60
 EDIT_KEYS = frozenset({"file", "before", "after"})
 
 
@@ -104,3 +116,45 @@ def plant(name: str, edits: Iterable[Edit], tree: Path) -> None:
 def environment(tree: Path) -> dict[str, str]:
     """In which Python imports the sources of a copy, and leaves nothing in it."""
     return os.environ | {"PYTHONPATH": f"{tree / 'src'}", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+def copy_tree(target: Path) -> None:
+    """Copy what the tests need. Compiled files come along, as they carry their source's time.
+
+    Files that another process is writing, and will rename, do not.
+    """
+    being_written = shutil.ignore_patterns("*.pyc.*")
+    for name in COPIED:
+        source = ROOT / name
+        if source.is_dir():
+            shutil.copytree(source, target / name, ignore=being_written)
+        else:
+            shutil.copy2(source, target / name)
+
+
+def run_pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
+    """Run tests of a copy against the sources of that copy; returns exit code and output."""
+    options = [
+        "-q",
+        "--tb=short",
+        "--color=no",
+        "-rf",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:randomly",
+    ]
+    options.append(f"--timeout={TEST_SECONDS_MAX}")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "pytest", *options, *tests],
+            cwd=tree,
+            env=environment(tree) | {"COLUMNS": "1000"},
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS_MAX,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return -1, f"not over after {RUN_SECONDS_MAX} s"
+    return done.returncode, done.stdout + done.stderr
