@@ -56,6 +56,8 @@ class Injector:
         world.store.heal()
         for node in world.nodes:
             node.disk.faults.heal()
+            if node.living is not None:
+                node.disk.disarm_kill(node.living)
         for process in self._processes():
             process.thaw()
             process.disarm()

@@ -203,6 +203,11 @@ class BrokerNode:
             and partition.log.recovery_point < offset <= partition.log.log_end_offset
         )
 
+    def recovery_points(self) -> list[int]:
+        """Return how far each log is synced."""
+        broker = self.broker
+        return [] if broker is None else [each.log.recovery_point for each in broker.partitions]
+
     def has_no_open_transaction(self) -> bool:
         """Return whether it serves, and no log has a transaction without its marker."""
         broker = self.broker

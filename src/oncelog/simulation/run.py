@@ -63,6 +63,9 @@ WEEK_S: Final = 8 * 24 * 3600.0
 AFTER_A_WEEK_S: Final = 12.0
 """Two intervals of all background work of the broker, in seconds."""
 LOOKS_COUNT: Final = 5
+CHECKPOINTS_S: Final = 6.0
+"""Longer than any plan's interval between two checkpoints, in seconds."""
+CHECKPOINT_WAITS_COUNT_MAX: Final = 20
 PHASE_S: Final = 60.0
 """Bound within which all clients of one phase settle, in seconds."""
 PHASES: Final = (
@@ -300,8 +303,18 @@ class SimulationRun:
             world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
             for index, node in enumerate(world.nodes):
                 unfinished[index] &= unfinished_in(node.disk, DATA_DIR)
+        self._await_checkpoints()
         for node, still in zip(world.nodes, unfinished, strict=True):
             node.audit_late(still)
+
+    def _await_checkpoints(self) -> None:
+        """Wait until the checkpoints are newer than all that a slow cleaner has synced."""
+        world = self.world
+        for _ in range(CHECKPOINT_WAITS_COUNT_MAX):
+            before = [node.recovery_points() for node in world.nodes]
+            world.scheduler.run_until(world.now_s + CHECKPOINTS_S)
+            if before == [node.recovery_points() for node in world.nodes]:
+                return
 
     def _look_for_leftovers(self) -> None:
         """Let what clients have asked for come to its end, and see whether anything is left."""
