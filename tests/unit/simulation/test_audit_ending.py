@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.upkeep import Upkeep
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.audit_ending import Described, changed_by_a_restart
 from oncelog.simulation.draw import draw_plan
@@ -42,5 +42,5 @@ def test_producers_that_never_expire_are_seen_after_a_week(monkeypatch: pytest.M
 
 
 def test_checkpoints_that_are_not_written_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(PartitionManager, "_note_high_watermarks", lambda _: lambda: None)
+    monkeypatch.setattr(Upkeep, "note_high_watermarks", lambda _: lambda: None)
     assert "oracle: a checkpoint is not what the log implies" in findings()
