@@ -10,7 +10,7 @@ batches and markers are missing between others, and the log may know more of the
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from oncelog.simulation.oracle.partition import EndedTransaction, LogState, RawProducer
 from oncelog.storage import AbortedTxn, PartitionLog
@@ -47,6 +47,9 @@ class Shown:
 def producers(state: LogState, log: PartitionLog, shown: Shown) -> Iterator[str]:
     """Compare all producers: epochs, the last five batches, the open transaction."""
     known = {entry.producer_id: entry for entry in log.producers.entries()}
+    if shown.is_thinned:
+        # Compaction may take what is below the log's start, of an open transaction too.
+        shown = replace(shown, first_offset=max(shown.first_offset, log.log_start_offset))
     for producer_id, raw in state.producers.items():
         entry = known.pop(producer_id, None)
         if entry is None:
