@@ -173,7 +173,9 @@ class SimulationRun:
         world.start_auditing(world.now_s + plan.duration_s)
         start_s = self.started_s = world.now_s
         for planned, client in zip(plan.clients, self.clients, strict=True):
-            world.scheduler.call_at(start_s + planned.start_s, None, client.start)
+            # A run that was made shorter waits for none that starts once all faults are over.
+            soon_s = min(planned.start_s, plan.duration_s / 2)
+            world.scheduler.call_at(start_s + soon_s, None, client.start)
         for fault in plan.faults:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
 
