@@ -113,8 +113,18 @@ class Plan:
 
 
 def to_json(plan: Plan) -> str:
-    """Return the plan as text. A seed alone gives another run once `draw` has changed."""
-    return json.dumps(asdict(plan), indent=1)
+    """Return the plan as JSON: a line for each topic, client and fault, so that it can be read.
+
+    A seed alone gives another run once `draw` has changed.
+    """
+    lines = []
+    for name, value in asdict(plan).items():
+        if isinstance(value, (list, tuple)) and value:
+            parts = ",\n  ".join(json.dumps(each) for each in value)
+            lines.append(f"{json.dumps(name)}: [\n  {parts}\n ]")
+        else:
+            lines.append(f"{json.dumps(name)}: {json.dumps(value)}")
+    return "{\n " + ",\n ".join(lines) + "\n}"
 
 
 def from_json(text: str) -> Plan:
