@@ -9,6 +9,7 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
 UNREAD_BROKER_KEYS: Final = frozenset(
     {
+        "min.insync.replicas",
         "replica.lag.time.max.ms",
         "unclean.leader.election.enable",
     }
@@ -16,6 +17,7 @@ UNREAD_BROKER_KEYS: Final = frozenset(
 
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
+        "min.insync.replicas",
         "unclean.leader.election.enable",
     }
 )

@@ -22,8 +22,9 @@ def g0(evidence: Evidence) -> Iterator[Anomaly]:
 
     Between different producers that is allowed, and reported so: open transactions interleave. One
     producer's transactions follow each other, so on every partition the earlier one's records
-    precede the later one's, and nothing excuses the contrary.
+    precede the later one's. Excused: an epoch was granted again after power took its first grant.
     """
+    excuses = Excuses(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)
     for partition, log in evidence.logs.items():
         before: Txn | None = None
@@ -37,7 +38,8 @@ def g0(evidence: Evidence) -> Iterator[Anomaly]:
             before = txn
             earlier = last.setdefault(txn.client, txn)
             if txn.number < earlier.number:
-                yield _out_of_order(evidence, partition, offset, earlier, txn)
+                allowed = excuses.late(record, offset) if record is not None else ""
+                yield _out_of_order(evidence, partition, offset, earlier, txn, allowed)
             last[txn.client] = txn
     for cycle in _cycles(edges):
         yield found(
@@ -52,7 +54,12 @@ def g0(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _out_of_order(
-    evidence: Evidence, partition: TopicPartition, offset: int, earlier: Txn, txn: Txn
+    evidence: Evidence,
+    partition: TopicPartition,
+    offset: int,
+    earlier: Txn,
+    txn: Txn,
+    allowed: str,
 ) -> Anomaly:
     return found(
         "G0",
@@ -63,6 +70,7 @@ def _out_of_order(
         topic_partition=partition,
         offset=offset,
         values=(txn.records[0].value, earlier.records[0].value),
+        allowed=allowed,
     )
 
 

@@ -223,6 +223,17 @@ class Excuses:
         grants = [event.at_s for event in evidence.initialized if event.who == txn.client]
         return max((at_s for at_s in ends + grants if at_s <= txn.began_s), default=NEVER)
 
+    def late(self, record: Tracked, offset: int) -> str:
+        """Return why a record may stand behind its producer's next transaction.
+
+        Power took the grant of its epoch, another one has the same epoch, and so the broker took
+        what an earlier instance sent again.
+        """
+        granted_s = self.regranted_s(record, offset)
+        if granted_s == NEVER:
+            return ""
+        return self.coordinator(granted_s, record.acked_s)
+
     def epoch_before(self, partition: TopicPartition, at_s: float) -> int | None:
         """Return the highest leader epoch that was observed up to then.
 
