@@ -227,8 +227,8 @@ def nonmonotonic_send(evidence: Evidence) -> Iterator[Anomaly]:
     For one idempotent producer: of two acknowledged records the one sent first has the lower
     offset. For all producers: a record that was sent after another had been acknowledged has no
     lower offset in the final log. Excused: the first of two was in a tail that power took, so the
-    second got a lower offset, or the second was, before the first one arrived. Of two records in the
-    final log the first is excused if its epoch was granted again after a loss.
+    second got a lower offset, or the second was, before the first one arrived. Of two records
+    in the final log the first is excused if its epoch was granted again after a loss.
     """
     yield from _against_order_of_sending(evidence)
     yield from _against_real_time(evidence)
