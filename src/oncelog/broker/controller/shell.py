@@ -78,7 +78,8 @@ class ControllerShell:
             if outcome.error is not ErrorCode.not_controller:
                 break
         if outcome.error:
-            raise OncelogError(outcome.message or "the broker cannot be registered")
+            problem = OncelogError(outcome.message or "the broker cannot be registered")
+            raise self._feed.health.failure or problem
 
     async def submit(self, event: ControllerEvent[ReplyT]) -> ReplyT:
         """Decide on an event, write it and apply it; returns the decision's reply.
@@ -118,7 +119,6 @@ class ControllerShell:
             try:
                 return await self._write_decision(event)
             except StoreFailure as failure:
-                # It may be written all the same: versions decide what becomes of a repetition.
                 health.failed(failure)
         return self._refused(event, ErrorCode.request_timed_out, str(health.failure))
 
@@ -126,13 +126,15 @@ class ControllerShell:
         """Decide until no other broker has written in between, and return the reply."""
         fresh_ids = self._fresh_ids(event)
         for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            known = self._feed.known
+            revision = known.stored.revision
             decision = self._decide(event, fresh_ids)
             if not decision.writes:
                 # What changes nothing is answered from the newest metadata only.
-                if await self._feed.read():
+                await self._feed.read()
+                if known.stored.revision != revision:
                     continue
                 return decision.reply
-            known = self._feed.known
             writes = [Write(*put, known.version_of(put.path)) for put in decision.writes]
             try:
                 await self._store.write_all(writes, fence=self._fence)
@@ -141,12 +143,26 @@ class ControllerShell:
                 continue
             except Fenced as fenced:
                 return refused(decision.reply, ErrorCode.not_controller, str(fenced))
-            await self._feed.read()
+            except StoreFailure as failure:
+                return self._left_open(decision.reply, failure)
             for notice in decision.notices:
                 log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
+            try:
+                await self._feed.read()
+            except StoreFailure as failure:
+                return self._left_open(decision.reply, failure)
             return decision.reply
         text = "Too many brokers change this at once."
         return self._refused(event, ErrorCode.request_timed_out, text)
+
+    def _left_open(self, reply: ReplyT, failure: StoreFailure) -> ReplyT:
+        """Return the reply to an event that may be written all the same.
+
+        The feed may have brought it already: decided on again, a topic would exist to the client
+        that created it.
+        """
+        self._feed.health.failed(failure)
+        return refused(reply, ErrorCode.request_timed_out, str(failure))
 
     def _decide(
         self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Sequence
 from uuid import UUID
 
 import pytest
@@ -16,7 +17,8 @@ from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, METADATA_WRITE_ATTEMPTS_MAX
-from oncelog.metadata.store import Write
+from oncelog.metadata.memory import MemoryStore
+from oncelog.metadata.store import Changes, Check, StoreFailure, Write
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
 from tests.unit.broker.raw import until
 
@@ -165,3 +167,59 @@ async def test_a_write_whose_answer_is_lost_is_found_by_the_retry() -> None:
     await shell.feed.read()
     assert await create(shell, "t") == [ErrorCode.topic_already_exists]
     assert "t" in shell.feed.image.topics
+
+
+class ToldLateStore(TroubledStore):
+    """Lets something happen before a lost answer is known, and holds up what reads changes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], Awaitable[object]] | None = None
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def write_all(
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
+    ) -> None:
+        try:
+            await super().write_all(writes, checks=checks, fence=fence)
+        except StoreFailure:
+            if self.meanwhile is not None:
+                await self.meanwhile()
+            raise
+
+    async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        await self.gate.wait()
+        return await super().changes(after_revision, wait_ms=wait_ms)
+
+
+async def test_who_made_a_topic_is_not_told_that_it_existed() -> None:
+    store = ToldLateStore()
+    shell = await started(store)
+    store.answer_is_lost, store.meanwhile = True, shell.feed.read
+    assert await create(shell, "t", "a b") == [
+        ErrorCode.request_timed_out,
+        ErrorCode.invalid_topic_exception,
+    ]
+    made = shell.feed.image.topics["t"].topic_id
+    await shell.clock.sleep(shell.feed.health.pause_ms)
+    store.answer_is_lost = True
+    assert await shell.controller.delete_topic(made) is ErrorCode.request_timed_out
+    assert not shell.feed.image.topics
+
+
+async def test_a_refusal_rests_on_what_another_reader_brings_too() -> None:
+    store = ToldLateStore()
+    shell = await started(store)
+    await create(shell, "t")
+    paths = layout.topic_path("t"), layout.state_path("t", 0)
+    await MemoryStore.write_all(store, [Write(path, None, 1) for path in paths])
+    store.gate.clear()
+    following = asyncio.create_task(shell.feed.read())
+    await asyncio.sleep(0)
+    making = asyncio.create_task(create(shell, "t"))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    store.gate.set()
+    assert await making == [NONE]
+    assert await following
