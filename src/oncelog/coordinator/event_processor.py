@@ -105,7 +105,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
 
         Called in a load, for each record of an append that is committed, and for each marker that
         others have had committed to the partition. Raises `DamagedRecord` for bytes that cannot be
-        decoded; the processor has to be resigned then.
+        decoded, and in a load for what no coordinator writes; the processor has to be resigned
+        then. Raises `InvariantViolation` where it serves.
         """
         if self.state is CoordinatorState.RESIGNED:
             raise InvariantViolation("a resigned processor takes no steps")
@@ -113,6 +114,10 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
             self.shard.replay(step, context)
         except UnknownKind as unknown:
             self.unknown.setdefault(unknown.kind, context.offset)
+        except InvariantViolation as violation:
+            if self.state is CoordinatorState.ACTIVE:
+                raise  # It decided this itself: a bug, which must not pass for a damaged log.
+            raise DamagedRecord(context.offset, str(violation)) from violation
         except OncelogError as error:
             raise DamagedRecord(context.offset, str(error)) from error
         self.replayed_count += 1

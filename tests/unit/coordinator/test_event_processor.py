@@ -95,6 +95,8 @@ class Toy(CoordinatorShard[Do, object, str]):
             return
         if step.key == b"damaged":
             raise ProtocolError(E.corrupt_message, "what is this")
+        if step.key == b"impossible":
+            raise InvariantViolation("INV-4: no such move")
         if step.key == b"unknown":
             raise UnknownKind(b"\0\7")
         self.applied.append((step.key, context))

@@ -11,7 +11,7 @@ from oncelog.coordinator import (
     RecordContext,
     marker_context,
 )
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.protocol.records.scan import DamagedRecord
 from tests.unit.coordinator.support import processor_of
@@ -48,6 +48,17 @@ def test_what_cannot_be_applied_is_damage_with_its_offset(is_loading: bool) -> N
     assert (processor.unknown, processor.replayed_count) == ({7: 3}, 2)
     with pytest.raises(DamagedRecord, match=r"offset 4.*what is this"):
         processor.replay(CoordinatorRecord(b"damaged", b""), RecordContext(Offset(4), 5))
+
+
+def test_a_violated_invariant_is_damage_in_a_load_only() -> None:
+    """A log may hold anything; what a shard that serves decided and cannot apply is a bug."""
+    context = Context()
+    impossible = CoordinatorRecord(b"impossible", b"")
+    with pytest.raises(DamagedRecord, match=r"offset 4.*INV-4"):
+        processor_of(context.toy).replay(impossible, RecordContext(Offset(4), 5))
+    sent = context.send(Do("a", "1", (b"impossible",)))
+    with pytest.raises(InvariantViolation, match="INV-4"):
+        context.commit(sent)
 
 
 def test_damage_at_commitment_leaves_the_request_to_the_resignation() -> None:

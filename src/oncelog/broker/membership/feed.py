@@ -136,7 +136,8 @@ class MetadataFeed:
     async def tell_again(self, name: str) -> None:
         """Make the broker apply a topic again: its folders have changed."""
         async with self._following:
-            topic = self.image.topic(name)
+            # Not from `image`, which holds back what waits for its folder.
+            topic = self._applied.topic(name)
             if topic is not None:
                 again = TopicDelta(topic, range(len(topic.partitions)))
                 self._begin(await self._apply(ImageDelta(changed=(again,))))

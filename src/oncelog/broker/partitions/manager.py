@@ -251,6 +251,9 @@ class PartitionManager:
             for label, held in made.items():
                 held.config = one.config
                 self._begin(topic, label, held)
+            # A directory that failed since it made them has told of no partition served here.
+            lost = [label for label, held in made.items() if self._logs.get(label) is not held]
+            self._fail([self._partitions[label] for label in lost])
             await self._assign_served(topic, [label.partition for label in made])
         return unmade
 
@@ -389,10 +392,13 @@ class PartitionManager:
             if not self._failure.done():
                 self._failure.set_result(failure)
             return
-        gone = [p for p in self._partitions.values() if p.topic_partition in folder]
+        self._fail([p for p in self._partitions.values() if p.topic_partition in folder])
+
+    def _fail(self, gone: list[Partition]) -> None:
         for partition in gone:
             partition.fail()
-        self.loop.call_soon(self._told_off_line, gone)
+        if gone:
+            self.loop.call_soon(self._told_off_line, gone)
 
     def _told_off_line(self, gone: list[Partition]) -> None:
         for partition in gone:

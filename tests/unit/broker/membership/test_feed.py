@@ -141,3 +141,23 @@ async def test_a_bug_in_the_folders_ends_the_broker() -> None:
         await create(shell, "t")
     with pytest.raises(InvariantViolation, match="INV-9"):
         await shell.feed.watch()
+
+
+async def test_a_growing_topic_that_is_told_again_keeps_its_new_partitions() -> None:
+    """Its folders change by a move; what is held back is known to the broker all the same."""
+    shell = await started()
+    await create(shell, "t")
+    shell.served["t"] = 1
+    shell.gate.clear()
+    growing = asyncio.create_task(shell.controller.submit(CreatePartitions("t", 3)))
+    await until(lambda: len(made(shell, "t").partitions) == 3 and not shell.feed.is_settled)
+    telling = asyncio.create_task(shell.feed.tell_again("t"))
+    count = len(shell.deltas)
+    await until(lambda: len(shell.deltas) > count)
+    (again,) = shell.deltas[-1].changed
+    assert len(again.topic.partitions) == len(again.partitions) == 3
+    assert len(shell.feed.image.topics["t"].partitions) == 1
+    shell.gate.set()
+    await growing
+    await telling
+    assert [p.leader for p in shell.feed.image.topics["t"].partitions] == [1, 1, 1]

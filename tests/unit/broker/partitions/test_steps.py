@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.runtime import Lane
+from oncelog.runtime.disk import StorageFailure
 from tests.support.folders import open_logs
 from tests.unit.broker.partitions.test_manager import Clock
 from tests.unit.broker.support import ME, NOW_MS, apply, batch, naming
@@ -37,12 +39,16 @@ class Disk:
         self.is_moving = asyncio.Event()
         self.is_moving.set()
         self.waiting_count = 0
+        self.after: Callable[[], None] = lambda: None
+        """Called once a work is done, before who waits for it goes on."""
 
     async def run(self, work: Any, lane: Lane = Lane.UPKEEP) -> Any:
         self.waiting_count += 1
         await self.is_moving.wait()
         self.waiting_count -= 1
-        return work()
+        done = work()
+        self.after()
+        return done
 
 
 class Bench:
@@ -176,3 +182,24 @@ async def test_a_topic_deleted_while_its_folder_is_made_leaves_none(bench: Bench
     assert held.state.topic_id == AGAIN.topic_id
     assert [name for name in bench.folders() if not name.endswith("-delete")] == ["t-0"]
     assert bench.logs.topic_id(held.topic_partition) == AGAIN.topic_id
+
+
+async def test_a_log_whose_directory_fails_before_it_is_served_is_off_line(tmp_path: Path) -> None:
+    disk: Any = Disk()
+    rng: Any = None
+    logs = open_logs(tmp_path / "a", tmp_path / "b", node_id=ME, now_ms=NOW_MS)
+    partitions = PartitionManager(ME, BrokerConfig(), logs, disk, Clock(), rng)
+    told: list[TopicPartition] = []
+    partitions.on_off_line = told.extend
+    work = await partitions.take_roles(ImageDelta(created=(TOPIC,)), NAMES_NONE)
+    disk.after = lambda: partitions.folder_failed(
+        StorageFailure("write", str(tmp_path / "a" / "u-0"), "broken")
+    )
+    assert await partitions.make_folders(work) == {}
+    await asyncio.sleep(0)
+    held = partitions.get("t", 0)
+    assert held is not None
+    assert held.state.leader_error() is ErrorCode.kafka_storage_error
+    assert told == [TopicPartition("t", 0)]
+    partitions.close()
+    logs.abandon()
