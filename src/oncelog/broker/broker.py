@@ -383,8 +383,12 @@ class Broker:
                 named = still_named(self.transactions, self.groups, self.image, self.broker_id)
                 gone -= {one for name in named for one in self.image.deleted.get(name, ())}
             if sure := gone & (before | earlier):
-                await self.disk.run(self.logs.sync_names)
-                await self.controller.submit(DeletionsConfirmed(self.broker_id, sure))
+                try:
+                    await self.disk.run(self.logs.sync_names)
+                except StorageFailure as failure:
+                    self.partitions.folder_failed(failure)
+                else:
+                    await self.controller.submit(DeletionsConfirmed(self.broker_id, sure))
             before = gone
             await self.clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
 

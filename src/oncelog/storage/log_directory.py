@@ -313,17 +313,18 @@ class LogDirectory:
         """Rename a partition's folder to a name that is free; returns the new path."""
         held = self._logs.pop(topic_partition, None)
         self.unread.pop(topic_partition, None)
-        topic_id = self._topic_ids.pop(topic_partition, None)
-        self._gone.add(topic_partition)
         if held is not None:
             held.abandon()
-        unique = topic_id or TopicId(int=0)
+        unique = self._topic_ids.get(topic_partition) or TopicId(int=0)
         while True:
             target = f"{self.directory}/{suffixed_name(topic_partition, unique, suffix)}"
             if not self._disk.exists(target):
                 break
             unique = TopicId(int=(unique.int + 1) % 2**128)
         self._disk.rename(self.path_of(topic_partition), target)
+        # Not before: a deletion that fails must not be confirmed.
+        self._topic_ids.pop(topic_partition, None)
+        self._gone.add(topic_partition)
         self._renamed.add(topic_partition)
         return target
 

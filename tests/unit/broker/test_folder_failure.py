@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from oncelog.broker.broker import Broker
+from oncelog.broker.partitions.strays import confirmable
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -71,6 +72,10 @@ class BreakingDisk(SystemDisk):
     def rename(self, source: str, target: str) -> None:
         self.check("rename", source)
         super().rename(source, target)
+
+    def sync_dir(self, path: str) -> None:
+        self.check("sync", path)
+        super().sync_dir(path)
 
     def read(self, path: str) -> bytes | None:
         self.check("read", path)
@@ -383,4 +388,36 @@ async def test_a_folder_that_holds_nothing_may_be_taken_away(
     assert "is not in log.dirs" not in caplog.text
     async with bench(tmp_path, names="a") as b:
         assert b.broker.logs.has_all
+        assert await b.produce("t") is NONE
+
+
+async def test_a_deletion_in_a_folder_that_fails_stops_no_other_folder(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.make_topics()
+        (made,) = await b.broker.controller.create_topics([TopicToCreate("v", 2)])
+        assert made.topic is not None
+        topic_id = made.topic.topic_id
+        b.disk.broken[f"{tmp_path}/b"] = errno.EIO
+        assert await b.broker.controller.delete_topic(topic_id) is NONE
+        assert b.broker.stopped_because is None
+        assert await b.produce("t") is NONE
+        assert "v" not in b.broker.image.topics
+        names = [path.name for path in tmp_path.glob("?/v-*")]
+        assert sorted(name.endswith("-delete") for name in names) == [False, True]
+        # The next start finds the other one, by the note of the deletion.
+        assert topic_id not in confirmable(b.broker.logs, b.broker.image, b.broker.broker_id)
+    async with bench(tmp_path) as b:
+        assert not [path for path in tmp_path.glob("?/v-*") if path.name[-6:] != "delete"]
+
+
+async def test_a_folder_that_cannot_sync_a_deletion_goes_off_line(tmp_path: Path) -> None:
+    async with bench(tmp_path) as b:
+        await b.make_topics()
+        await b.broker.controller.delete_topic(b.broker.image.topics["u"].topic_id)
+        b.disk.broken[f"{tmp_path}/b"] = errno.EIO
+        confirming = asyncio.create_task(b.broker._confirm_deletions())
+        await until(lambda: b.broker.logs.off_line_directories == [f"{tmp_path}/b"])
+        assert not confirming.done()
+        confirming.cancel()
+        assert "u" in b.broker.image.deleted
         assert await b.produce("t") is NONE

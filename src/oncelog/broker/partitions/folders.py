@@ -1,4 +1,4 @@
-"""Finds or makes the folders of new partitions. Blocking, for the executor."""
+"""Makes the folders of new partitions, deletes those of old ones. Blocking, for the executor."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["Intake", "Made", "make_logs"]
+__all__ = ["Intake", "Made", "delete_logs", "make_logs"]
 
 Made: TypeAlias = dict[TopicPartition, PartitionLog]
 
@@ -58,3 +58,22 @@ def _of_topic(logs: LogManager, intake: Intake, now_ms: int) -> Made:
                 logs.undo(label)
         raise
     return made
+
+
+def delete_logs(
+    logs: LogManager, doomed: Iterable[TopicPartition]
+) -> tuple[list[str], list[StorageFailure]]:
+    """Rename folders as deleted; return their new paths, and why others could not be renamed.
+
+    The next start finds these: the metadata keeps the note of their deletion.
+    """
+    paths: list[str] = []
+    failures: list[StorageFailure] = []
+    for label in doomed:
+        try:
+            path = logs.delete(label)
+        except StorageFailure as failure:
+            failures.append(failure)
+        else:
+            paths += [] if path is None else [path]
+    return paths, failures

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
-from oncelog.broker.partitions.folders import Intake, Made, make_logs
+from oncelog.broker.partitions.folders import Intake, Made, delete_logs, make_logs
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
@@ -345,9 +345,11 @@ class PartitionManager:
             if self._logs.topic_id(label) == topic.topic_id and label not in self._moving
         ]
         if doomed:
-            paths = await self.disk.run(lambda: [self._logs.delete(label) for label in doomed])
+            paths, failures = await self.disk.run(partial(delete_logs, self._logs, doomed))
             delay_ms = self._config.topic_int(topic.config, "file.delete.delay.ms")
-            self.removals.add([path for path in paths if path is not None], delay_ms)
+            self.removals.add(paths, delay_ms)
+            for failure in failures:
+                self.folder_failed(failure)
 
     # --- background work
 
