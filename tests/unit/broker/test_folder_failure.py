@@ -391,6 +391,11 @@ async def test_a_folder_that_holds_nothing_may_be_taken_away(
         assert await b.produce("t") is NONE
 
 
+def are_deleted(folder: Path, topic: str) -> list[bool]:
+    """Of each folder of the topic whether it is named as deleted; those that are not first."""
+    return sorted(path.name.endswith("-delete") for path in folder.glob(f"?/{topic}-*"))
+
+
 async def test_a_deletion_in_a_folder_that_fails_stops_no_other_folder(tmp_path: Path) -> None:
     async with bench(tmp_path) as b:
         await b.make_topics()
@@ -402,12 +407,11 @@ async def test_a_deletion_in_a_folder_that_fails_stops_no_other_folder(tmp_path:
         assert b.broker.stopped_because is None
         assert await b.produce("t") is NONE
         assert "v" not in b.broker.image.topics
-        names = [path.name for path in tmp_path.glob("?/v-*")]
-        assert sorted(name.endswith("-delete") for name in names) == [False, True]
+        assert are_deleted(tmp_path, "v") == [False, True]
         # The next start finds the other one, by the note of the deletion.
         assert topic_id not in confirmable(b.broker.logs, b.broker.image, b.broker.broker_id)
     async with bench(tmp_path) as b:
-        assert not [path for path in tmp_path.glob("?/v-*") if path.name[-6:] != "delete"]
+        assert all(are_deleted(tmp_path, "v"))
 
 
 async def test_a_folder_that_cannot_sync_a_deletion_goes_off_line(tmp_path: Path) -> None:
