@@ -60,7 +60,11 @@ class Contents:
         found = [step.delta_of(name, states[name]) for name in states]
         delta = _joined(found)
         self.image = self.image.after(delta, revision=revision, **step.fields)
-        self._versions.update((path, version) for path, _, version in entries)
+        for path, value, version in entries:
+            if value is None:
+                self._versions.pop(path, None)
+            else:
+                self._versions[path] = version
         for name, before in states.items():
             self._keep(name, {**before, **step.states.get(name, {})})
         return delta

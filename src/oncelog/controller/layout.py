@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple, TypedDict
 from urllib.parse import quote, unquote
 from uuid import UUID
@@ -35,6 +36,7 @@ from uuid import UUID
 from oncelog.controller.image import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId
+from oncelog.core.limits import STATES_DECODED_COUNT_MAX
 
 __all__ = [
     "BROKERS_PREFIX",
@@ -204,8 +206,12 @@ def encode_state(partition: PartitionImage) -> bytes:
     return _json(value)
 
 
+@lru_cache(STATES_DECODED_COUNT_MAX)
 def decode_state(value: bytes) -> PartitionImage:
-    """Decode the state of a partition, which does not name its replicas. Raises as above."""
+    """Decode the state of a partition, which does not name its replicas. Raises as above.
+
+    Most partitions of a cluster have one of a few states: each of these is decoded once.
+    """
     fields: _State = json.loads(value)
     return PartitionImage(
         leader=fields["leader"],

@@ -283,6 +283,9 @@ TOPIC_PARTITIONS_COUNT_MAX = 10_000
 METADATA_WRITE_ATTEMPTS_MAX = 10
 """Tries of one metadata write against concurrent writers before the caller gets an error."""
 
+STATES_DECODED_COUNT_MAX = 1_024
+"""Different states of partitions that are kept decoded, of 0.3 KB each."""
+
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one poll of the metadata feed."""
 

@@ -179,3 +179,18 @@ def test_any_group_id_can_have_settings(group_id: str) -> None:
 def test_settings_that_are_no_mapping_are_damage(value: bytes) -> None:
     with pytest.raises(DamagedMetadata):
         Fed().feed([(layout.group_config_path("g"), value)])
+
+
+def test_nothing_is_kept_of_what_is_deleted() -> None:
+    contents = Fed()
+    made = topic("t", ID_A, 0, 0)
+    contents.make(made)
+    contents.feed(topic_removal(made))
+    assert not contents._versions
+    assert contents.version_of(layout.topic_path("t")) == 0
+
+
+def test_partitions_of_one_state_share_what_is_decoded() -> None:
+    states = [layout.encode_state(one) for one in topic("t", ID_A, 7, 7).partitions]
+    first, second = map(layout.decode_state, states)
+    assert first is second
