@@ -118,7 +118,7 @@ class _Step:
             broker = None if value is None else layout.decode_broker(path, value)
             self._put("brokers", broker_id, broker)
         elif path == layout.CONTROLLER_PATH:
-            self.fields["controller_id"] = layout.decode_number(value)
+            self.fields["controller_id"] = -1 if value is None else layout.decode_number(value)
         elif path == layout.CLUSTER_CONFIG_PATH:
             self.fields["cluster_config"] = layout.decode_config(value)
         elif path == layout.FEATURES_PATH:

@@ -17,7 +17,7 @@ from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.writes import topic_writes
 from oncelog.core.errors import OncelogError
 
-__all__ = ["upgrade_writes"]
+__all__ = ["cluster_before", "upgrade_writes"]
 
 _TOPICS: Final = "/topics/"
 _DELETED: Final = "/deleted-topics/"
@@ -30,6 +30,11 @@ _MOVED: Final = {
     "/group-configs/": layout.GROUP_CONFIGS_PREFIX,
 }
 """Paths, and beginnings of paths, whose values are the same."""
+
+
+def cluster_before(values: Mapping[str, bytes]) -> str | None:
+    """Return the id of the cluster that values of format 1 belong to; None if they name none."""
+    return values[_CLUSTER].decode(errors="replace") if _CLUSTER in values else None
 
 
 def upgrade_writes(values: Mapping[str, bytes]) -> tuple[Put, ...]:

@@ -194,3 +194,11 @@ def test_partitions_of_one_state_share_what_is_decoded() -> None:
     states = [layout.encode_state(one) for one in topic("t", ID_A, 7, 7).partitions]
     first, second = map(layout.decode_state, states)
     assert first is second
+
+
+def test_a_cluster_without_a_controller_names_none() -> None:
+    contents = Fed()
+    contents.feed([(layout.CONTROLLER_PATH, b"3")])
+    assert contents.image.controller_id == 3
+    contents.feed([(layout.CONTROLLER_PATH, None)])
+    assert contents.image.controller_id == -1

@@ -22,7 +22,7 @@ async def find_cluster(
     `known_id` is what the log directories say; None where they are all new. Raises `FolderMismatch`
     when they are of another cluster, or have logs that the store knows nothing of.
     """
-    await upgrade_store(store)
+    await upgrade_store(store, known_id)
     stored = await store.get(layout.CLUSTER_PATH)
     if stored is None:
         if has_logs:

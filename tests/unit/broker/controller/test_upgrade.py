@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.broker.controller.cluster import find_cluster
 from oncelog.broker.controller.upgrade import upgrade_store
 from oncelog.broker.membership.known_metadata import KnownMetadata
 from oncelog.cli.log.check_folder import FolderCheck
@@ -21,6 +22,7 @@ from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import MetadataStore, StoreFailure, Write
+from oncelog.storage.identity import FolderMismatch
 from tests.unit.broker.context import running
 from tests.unit.broker.controller.earlier import (
     COMMITS,
@@ -88,6 +90,21 @@ async def test_topics_of_an_earlier_version_stay_as_they_were(commit: str, tmp_p
     assert len(image.topics) == 4
     assert image.topics["plain"].config == {"retention.ms": "86400000"}
     assert await opened(path) is not image
+
+
+async def test_a_store_of_another_cluster_is_refused_before_it_is_upgraded(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "metadata.sqlite"
+    write_store(NEWEST, path)
+    store = SqliteStore(str(path))
+    before = await store.list("")
+    with pytest.raises(FolderMismatch, match="belongs to cluster other, the metadata to "):
+        await find_cluster(store, "other", "fresh", has_logs=True)
+    assert await store.list("") == before
+    cluster_id = value_of(NEWEST, "/cluster")
+    assert await find_cluster(store, cluster_id, "fresh", has_logs=True) == cluster_id
+    await store.close()
 
 
 async def test_all_else_in_a_store_of_an_earlier_version_stays(tmp_path: Path) -> None:
