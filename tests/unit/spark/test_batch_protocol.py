@@ -23,21 +23,10 @@ from tests.unit.spark.protocol_fakes import (
     Batch,
     Coordinator,
     Start,
-    starting,
 )
 
 FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
 LOST = ConnectionLostError("no answer")
-
-
-@pytest.fixture
-def cluster() -> Coordinator:
-    return Coordinator()
-
-
-@pytest.fixture
-def start(cluster: Coordinator) -> Start:
-    return starting(cluster)
 
 
 def test_batches_commit_their_row_their_offset_and_their_marker_together(

@@ -17,23 +17,12 @@ from tests.unit.spark.protocol_fakes import (
     Batch,
     Coordinator,
     Start,
-    starting,
 )
 
 FORGOTTEN = FatalError(ErrorCode.invalid_producer_id_mapping, "the id expired")
 FENCED = FencedError(ErrorCode.producer_fenced, "another driver")
 SUPERSEDED = FatalError(ErrorCode.invalid_producer_epoch, "another driver")
 LOST = ConnectionLostError("no answer")
-
-
-@pytest.fixture
-def cluster() -> Coordinator:
-    return Coordinator()
-
-
-@pytest.fixture
-def start(cluster: Coordinator) -> Start:
-    return starting(cluster)
 
 
 # --- expiry ------------------------------------------------------------------------------

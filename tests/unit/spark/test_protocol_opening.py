@@ -17,22 +17,11 @@ from tests.unit.spark.protocol_fakes import (
     Coordinator,
     DiedError,
     Start,
-    starting,
 )
 
 JOIN_TIMEOUT_S = 10
 MOMENTS = 12
 """More than a first start has: open, the opening, the epoch, marker and offsets, the end."""
-
-
-@pytest.fixture
-def cluster() -> Coordinator:
-    return Coordinator()
-
-
-@pytest.fixture
-def start(cluster: Coordinator) -> Start:
-    return starting(cluster)
 
 
 def opened(cluster: Coordinator) -> str | None:

@@ -52,14 +52,20 @@ def test_commit_waiters_fail_all_at_once() -> None:
     assert not waiters
 
 
+def produced(partition: Partition, loop: HandLoop, count: int = 1) -> list[dict[int, ErrorCode]]:
+    """What a Produce of so many records, which may wait for 1 s, is told once it is complete."""
+    outcomes: list[dict[int, ErrorCode]] = []
+    produce = DelayedProduce(outcomes.append)
+    result = partition.append(batch(count), now_ms=NOW_MS)
+    produce.wait_for(0, partition.on_committed, result.last_offset + 1)
+    produce.start(loop, 1000)  # type: ignore[arg-type]
+    return outcomes
+
+
 def test_a_produce_finishes_when_the_high_watermark_passes_all_its_appends(
     replicated: Partition, loop: HandLoop
 ) -> None:
-    outcomes: list[dict[int, ErrorCode]] = []
-    produce = DelayedProduce(outcomes.append)
-    result = replicated.append(batch(3), now_ms=NOW_MS)
-    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
-    produce.start(loop, 1000)  # type: ignore[arg-type]
+    outcomes = produced(replicated, loop, 3)
     replicated.follower_fetched(OTHER, 2, 0)
     assert outcomes == []
     replicated.follower_fetched(OTHER, 3, 0)
@@ -71,11 +77,7 @@ def test_a_produce_finishes_when_the_high_watermark_passes_all_its_appends(
 def test_a_produce_times_out_while_a_follower_is_silent(
     replicated: Partition, loop: HandLoop
 ) -> None:
-    outcomes: list[dict[int, ErrorCode]] = []
-    produce = DelayedProduce(outcomes.append)
-    result = replicated.append(batch(), now_ms=NOW_MS)
-    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
-    produce.start(loop, 1000)  # type: ignore[arg-type]
+    outcomes = produced(replicated, loop)
     loop.advance(1)
     assert outcomes == [{0: ErrorCode.request_timed_out}]
     replicated.follower_fetched(OTHER, 1, 0)
@@ -85,11 +87,7 @@ def test_a_produce_times_out_while_a_follower_is_silent(
 def test_a_produce_gets_an_error_when_leadership_is_lost(
     replicated: Partition, loop: HandLoop
 ) -> None:
-    outcomes: list[dict[int, ErrorCode]] = []
-    produce = DelayedProduce(outcomes.append)
-    result = replicated.append(batch(), now_ms=NOW_MS)
-    produce.wait_for(0, replicated.on_committed, result.last_offset + 1)
-    produce.start(loop, 1000)  # type: ignore[arg-type]
+    outcomes = produced(replicated, loop)
     replicated.assign(assignment((OTHER,), (ME, OTHER), leader=OTHER, epoch=1), 0)
     assert outcomes == [{0: ErrorCode.not_leader_or_follower}]
 

@@ -9,7 +9,6 @@ from oncelog.client.errors import FatalError, FencedError
 from oncelog.client.machines.assignors import ASSIGNORS
 from oncelog.client.machines.classic_member import ClassicMember, Stage
 from oncelog.client.machines.membership import (
-    ChangeKind,
     CoordinatorRequest,
     Look,
     MemberSettings,
@@ -30,43 +29,29 @@ from oncelog.protocol.messages.heartbeat import HeartbeatResponse
 from oncelog.protocol.messages.join_group import JoinGroupResponse, JoinGroupResponseMember
 from oncelog.protocol.messages.leave_group import LeaveGroupResponse
 from oncelog.protocol.messages.sync_group import SyncGroupResponse
+from tests.unit.client.machines.members import (
+    SETTINGS,
+    T0,
+    T1,
+    T2,
+    DrivenMember,
+    assigned,
+    lost,
+    revoked,
+)
 
-T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
-SETTINGS = MemberSettings("g", 45_000, 3_000, 300_000)
 
-
-class Driven:
+class Driven(DrivenMember[ClassicMember]):
     """A member, and a coordinator that answers as a test says."""
 
     def __init__(self, *assignors: str, settings: MemberSettings = SETTINGS) -> None:
-        self.member = ClassicMember(settings, [ASSIGNORS[name] for name in assignors or ("range",)])
-        self.member.subscribe(("t",))
-        self.now_ms = 1_000.0
+        names = assignors or ("range",)
+        super().__init__(ClassicMember(settings, [ASSIGNORS[name] for name in names]))
         self.generation = 0
-        self.changes: list[OwnershipChange] = []
-
-    def owned(self) -> tuple[TopicPartition, ...]:
-        return self.member.ownership.owned
-
-    def poll(self) -> list[OwnershipChange]:
-        """What the application's task does: it carries out all changes."""
-        self.member.polled(self.now_ms)
-        done = []
-        while (change := self.member.ownership.begin()) is not None:
-            done.append(change)
-            self.member.carried_out()
-        return done
-
-    def ask(self, api: ApiKey) -> Any:
-        """The next request, which must be of this API."""
-        action = self.member.next(self.now_ms)
-        assert isinstance(action, CoordinatorRequest), action
-        assert action.api is api
-        return action.request
 
     def joined(self, leader: str = "other", **fields: Any) -> Any:
         """Answer JoinGroup; returns the request."""
-        request = self.ask(ApiKey.JOIN_GROUP)
+        request = self.asked(ApiKey.JOIN_GROUP)
         self.generation += 1
         answer = JoinGroupResponse(
             generation_id=self.generation,
@@ -79,7 +64,7 @@ class Driven:
         return request
 
     def synced(self, *assigned: TopicPartition) -> Any:
-        request = self.ask(ApiKey.SYNC_GROUP)
+        request = self.asked(ApiKey.SYNC_GROUP)
         answer = SyncGroupResponse(assignment=encode_assignment(assigned))
         assert self.member.answered(answer, self.now_ms)
         return request
@@ -106,18 +91,6 @@ def stable(*assignors: str, owned: Sequence[TopicPartition] = (T0, T1)) -> Drive
     return driven
 
 
-def assigned(*partitions: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.ASSIGNED, partitions)
-
-
-def revoked(*partitions: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.REVOKED, partitions)
-
-
-def lost(*partitions: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.LOST, partitions)
-
-
 # --- joining -----------------------------------------------------------------------------
 
 
@@ -134,10 +107,10 @@ def test_a_member_joins_once_the_application_polls() -> None:
 def test_a_member_joins_again_at_once_with_the_id_it_is_given() -> None:
     driven = Driven()
     driven.poll()
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
     required = JoinGroupResponse(error_code=ErrorCode.member_id_required, member_id="new")
     assert driven.member.answered(required, driven.now_ms)
-    assert driven.ask(ApiKey.JOIN_GROUP).member_id == "new"
+    assert driven.asked(ApiKey.JOIN_GROUP).member_id == "new"
 
 
 def test_a_follower_syncs_without_assignments_and_takes_its_own() -> None:
@@ -198,7 +171,7 @@ def test_the_leader_joins_again_when_a_topic_grows() -> None:
     assert driven.poll() == []
     driven.member.metadata_changed({"t": 2}, {})
     assert driven.poll() == [revoked(T0)]
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
 
 
 @pytest.mark.parametrize(
@@ -212,21 +185,21 @@ def test_the_leader_joins_again_when_a_topic_grows() -> None:
 def test_a_coordinator_that_is_not_there_is_asked_again_later(code: ErrorCode) -> None:
     driven = Driven()
     driven.poll()
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
     assert not driven.member.answered(JoinGroupResponse(error_code=code), driven.now_ms)
     driven.joined()
-    driven.ask(ApiKey.SYNC_GROUP)
+    driven.asked(ApiKey.SYNC_GROUP)
     assert not driven.member.answered(SyncGroupResponse(error_code=code), driven.now_ms)
-    assert driven.ask(ApiKey.JOIN_GROUP).member_id == "me"
+    assert driven.asked(ApiKey.JOIN_GROUP).member_id == "me"
 
 
 def test_a_sync_without_an_answer_means_to_join_again() -> None:
     driven = Driven()
     driven.poll()
     driven.joined()
-    driven.ask(ApiKey.SYNC_GROUP)
+    driven.asked(ApiKey.SYNC_GROUP)
     driven.member.failed(driven.now_ms)
-    assert driven.ask(ApiKey.JOIN_GROUP).member_id == "me"
+    assert driven.asked(ApiKey.JOIN_GROUP).member_id == "me"
 
 
 @pytest.mark.parametrize(
@@ -236,7 +209,7 @@ def test_a_sync_without_an_answer_means_to_join_again() -> None:
 def test_some_refusals_of_a_join_are_final(code: ErrorCode) -> None:
     driven = Driven()
     driven.poll()
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
     driven.member.answered(JoinGroupResponse(error_code=code), driven.now_ms)
     assert isinstance(driven.member.error, FatalError)
     assert driven.member.error.code is code
@@ -316,7 +289,7 @@ def test_what_was_assigned_and_not_taken_is_never_owned_after_an_expulsion() -> 
     driven.synced(T0)
     driven.beat(ErrorCode.unknown_member_id)
     assert driven.poll() == []
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
 
 
 def test_what_is_being_taken_during_an_expulsion_is_lost_after_it() -> None:
@@ -330,7 +303,7 @@ def test_what_is_being_taken_during_an_expulsion_is_lost_after_it() -> None:
     assert isinstance(driven.member.next(driven.now_ms), Wait)
     driven.member.carried_out()
     assert driven.poll() == [lost(T0)]
-    driven.ask(ApiKey.JOIN_GROUP)
+    driven.asked(ApiKey.JOIN_GROUP)
 
 
 def test_a_refused_commit_of_this_generation_expels_and_an_older_one_does_not() -> None:
@@ -373,7 +346,7 @@ def test_a_member_whose_application_does_not_poll_leaves_and_comes_back() -> Non
     until_ms = driven.now_ms + SETTINGS.max_poll_interval_ms
     assert driven.member.next(driven.now_ms) == Wait(until_ms)
     driven.now_ms = until_ms
-    request = driven.ask(ApiKey.LEAVE_GROUP)
+    request = driven.asked(ApiKey.LEAVE_GROUP)
     assert [each.member_id for each in request.members] == ["me"]
     driven.member.answered(LeaveGroupResponse(), driven.now_ms)
     assert isinstance(driven.member.next(driven.now_ms), Wait)
@@ -409,4 +382,4 @@ def test_the_wait_for_a_poll_ends_when_the_member_leaves(polled_ms: float) -> No
     action = driven.member.next(polled_ms)
     assert isinstance(action, Wait)
     driven.now_ms = action.until_ms
-    driven.ask(ApiKey.LEAVE_GROUP)
+    driven.asked(ApiKey.LEAVE_GROUP)

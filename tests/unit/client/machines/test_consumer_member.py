@@ -7,11 +7,9 @@ import pytest
 from oncelog.client.errors import FatalError, FencedError
 from oncelog.client.machines.consumer_member import NewProtocolMember
 from oncelog.client.machines.membership import (
-    ChangeKind,
     CoordinatorRequest,
     Look,
     MemberSettings,
-    OwnershipChange,
     Wait,
 )
 from oncelog.core.errors import ErrorCode
@@ -23,44 +21,35 @@ from oncelog.protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     ConsumerGroupHeartbeatTopicPartitions,
 )
+from tests.unit.client.machines.members import (
+    SETTINGS,
+    T0,
+    T1,
+    T2,
+    DrivenMember,
+    assigned,
+    lost,
+    revoked,
+)
 
 ID, OTHER = (TopicId(int=number) for number in (1, 2))
-T0, T1, T2 = (TopicPartition("t", index) for index in range(3))
-SETTINGS = MemberSettings("g", 45_000, 3_000, 300_000)
 
 
 def partitions(*indexes: int, topic_id: TopicId = ID) -> ConsumerGroupHeartbeatTopicPartitions:
     return ConsumerGroupHeartbeatTopicPartitions(topic_id=topic_id, partitions=indexes)
 
 
-class Driven:
+class Driven(DrivenMember[NewProtocolMember]):
     """A member, and a coordinator that answers as a test says."""
 
     def __init__(self, settings: MemberSettings = SETTINGS) -> None:
-        self.member = NewProtocolMember(settings, "me")
-        self.member.subscribe(("t",))
+        super().__init__(NewProtocolMember(settings, "me"))
         self.member.metadata_changed({"t": 3}, {ID: "t"})
-        self.now_ms = 1_000.0
         self.epoch = 0
-
-    def owned(self) -> tuple[TopicPartition, ...]:
-        return self.member.ownership.owned
-
-    def poll(self) -> list[OwnershipChange]:
-        """What the application's task does: it carries out all changes."""
-        self.member.polled(self.now_ms)
-        done = []
-        while (change := self.member.ownership.begin()) is not None:
-            done.append(change)
-            self.member.carried_out()
-        return done
 
     def ask(self) -> Any:
         """The next heartbeat."""
-        action = self.member.next(self.now_ms)
-        assert isinstance(action, CoordinatorRequest), action
-        assert action.api is ApiKey.CONSUMER_GROUP_HEARTBEAT
-        return action.request
+        return self.asked(ApiKey.CONSUMER_GROUP_HEARTBEAT)
 
     def answer(self, *topics: Any, epoch: int | None = None, told: bool = True) -> None:
         self.epoch = self.epoch + 1 if epoch is None else epoch
@@ -88,18 +77,6 @@ def settled(*indexes: int, settings: MemberSettings = SETTINGS) -> Driven:
     driven.answer(told=False, epoch=driven.epoch)
     assert driven.member.is_settled
     return driven
-
-
-def assigned(*taken: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.ASSIGNED, taken)
-
-
-def revoked(*given_up: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.REVOKED, given_up)
-
-
-def lost(*given_up: TopicPartition) -> OwnershipChange:
-    return OwnershipChange(ChangeKind.LOST, given_up)
 
 
 def test_a_member_joins_with_everything_once_the_application_polls() -> None:
