@@ -69,11 +69,47 @@ class LoopThread:
         self.loop.close()
 
 
-class AiokafkaSender(Sender):
-    def __init__(self, runner: LoopThread, producer: AIOKafkaProducer) -> None:
+class LoopSender(Sender):
+    """A producer of asyncio, `producer`, on the loop of `runner`."""
+
+    def __init__(self, runner: LoopThread, producer: Any) -> None:
         self.runner = runner
         self.producer = producer
 
+    def begin(self) -> None:
+        self.runner.run(self.producer.begin_transaction())
+
+    def commit(self) -> None:
+        self.runner.run(self.producer.commit_transaction())
+
+    def abort(self) -> None:
+        self.runner.run(self.producer.abort_transaction())
+
+
+class LoopReader(Reader):
+    """A consumer of asyncio, `consumer`, on the loop of `runner`."""
+
+    def __init__(self, runner: LoopThread, consumer: Any, group: str | None) -> None:
+        self.runner = runner
+        self.consumer = consumer
+        self.group = group
+
+    def _call(self, function: Any, *args: object) -> Any:
+        """Run a plain method of the consumer on its loop."""
+
+        async def work() -> Any:
+            return function(*args)
+
+        return self.runner.run(work())
+
+    def subscribe(self, topic: str) -> None:
+        self._call(self.consumer.subscribe, [topic])
+
+    def assignment(self) -> list[int]:
+        return sorted(part.partition for part in self.consumer.assignment())
+
+
+class AiokafkaSender(LoopSender):
     def send(self, topic: str, records: Sequence[Record]) -> list[int]:
         async def work() -> list[int]:
             sent = [
@@ -91,15 +127,6 @@ class AiokafkaSender(Sender):
             return [-1 if found is None else found.offset for found in await asyncio.gather(*sent)]
 
         return self.runner.run(work())
-
-    def begin(self) -> None:
-        self.runner.run(self.producer.begin_transaction())
-
-    def commit(self) -> None:
-        self.runner.run(self.producer.commit_transaction())
-
-    def abort(self) -> None:
-        self.runner.run(self.producer.abort_transaction())
 
     def send_offsets(self, topic: str, offsets: dict[int, int], reader: Reader) -> None:
         positions = {
@@ -120,23 +147,7 @@ class AiokafkaSender(Sender):
             return
 
 
-class AiokafkaReader(Reader):
-    def __init__(self, runner: LoopThread, consumer: AIOKafkaConsumer, group: str | None) -> None:
-        self.runner = runner
-        self.consumer = consumer
-        self.group = group
-
-    def _call(self, function: Any, *args: object) -> Any:
-        """Run a plain method of the consumer on its loop."""
-
-        async def work() -> Any:
-            return function(*args)
-
-        return self.runner.run(work())
-
-    def subscribe(self, topic: str) -> None:
-        self._call(self.consumer.subscribe, [topic])
-
+class AiokafkaReader(LoopReader):
     def assign(self, topic: str, partitions: Sequence[int]) -> None:
         self._call(self.consumer.assign, [TopicPartition(topic, part) for part in partitions])
 
@@ -150,9 +161,6 @@ class AiokafkaReader(Reader):
             for records in found.values()
             for r in records
         ]
-
-    def assignment(self) -> list[int]:
-        return sorted(part.partition for part in self.consumer.assignment())
 
     def commit(self, topic: str, offsets: dict[int, int]) -> None:
         self.runner.run(

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from oncelog import Admin, Consumer, NewTopic, Producer, TopicPartition
 from oncelog.client.errors import ClientError
 from oncelog.client.values import OffsetAndMetadata
-from tests.support.interop.aio import LoopThread
+from tests.support.interop.aio import LoopReader, LoopSender, LoopThread
 from tests.support.interop.base import POLL_S, Client, Reader, Received, Record, Refused, Sender
 
 NEW_PROTOCOL = "consumer"
@@ -23,11 +23,7 @@ class OwnRunner(LoopThread):
             raise Refused(error.code.name.upper(), error) from error
 
 
-class OwnSender(Sender):
-    def __init__(self, runner: OwnRunner, producer: Producer) -> None:
-        self.runner = runner
-        self.producer = producer
-
+class OwnSender(LoopSender):
     def send(self, topic: str, records: Sequence[Record]) -> list[int]:
         async def work() -> list[int]:
             sent = [
@@ -46,15 +42,6 @@ class OwnSender(Sender):
         found: list[int] = self.runner.run(work())
         return found
 
-    def begin(self) -> None:
-        self.runner.run(self.producer.begin_transaction())
-
-    def commit(self) -> None:
-        self.runner.run(self.producer.commit_transaction())
-
-    def abort(self) -> None:
-        self.runner.run(self.producer.abort_transaction())
-
     def send_offsets(self, topic: str, offsets: dict[int, int], reader: Reader) -> None:
         assert isinstance(reader, OwnReader)
         positions = {
@@ -72,26 +59,13 @@ class OwnSender(Sender):
             return
 
 
-class OwnReader(Reader):
+class OwnReader(LoopReader):
     def __init__(
         self, runner: OwnRunner, consumer: Consumer, admin: Admin, settings: dict[str, Any]
     ) -> None:
-        self.runner = runner
-        self.consumer = consumer
+        super().__init__(runner, consumer, settings.get("group_id"))
         self.admin = admin
-        self.group = settings.get("group_id")
         self._isolation = settings.get("isolation_level", "read_committed")
-
-    def _call(self, function: Any, *args: object) -> Any:
-        """Run a plain method of the consumer on its loop."""
-
-        async def work() -> Any:
-            return function(*args)
-
-        return self.runner.run(work())
-
-    def subscribe(self, topic: str) -> None:
-        self._call(self.consumer.subscribe, [topic])
 
     def assign(self, topic: str, partitions: Sequence[int]) -> None:
         self._call(self.consumer.assign, [TopicPartition(topic, part) for part in partitions])
@@ -112,9 +86,6 @@ class OwnReader(Reader):
             )
             for r in found
         ]
-
-    def assignment(self) -> list[int]:
-        return sorted(part.partition for part in self.consumer.assignment())
 
     def commit(self, topic: str, offsets: dict[int, int]) -> None:
         wanted = {
