@@ -3,7 +3,8 @@
 import pytest
 
 from oncelog.core.errors import ErrorCode
-from oncelog.storage import NO_SEQUENCE, Verification, verifications
+from oncelog.core.limits import VERIFICATIONS_REMEMBERED_COUNT_MAX
+from oncelog.storage import NO_SEQUENCE, Verification
 from tests.unit.storage.context import NOW_MS, LogContext
 
 PRODUCER = 5
@@ -227,30 +228,26 @@ def test_the_sweep_of_idle_producers_forgets_what_was_bounced(ctx: LogContext) -
 
 
 def test_so_many_bounced_producers_are_remembered_and_the_oldest_goes_first(
-    ctx: LogContext, monkeypatch: pytest.MonkeyPatch
+    ctx: LogContext,
 ) -> None:
-    monkeypatch.setattr(verifications, "VERIFICATIONS_REMEMBERED_COUNT_MAX", 3)
-    waits = begin(ctx, producer=100)
-    for producer in (100, 1, 2, 3, 4):
+    waited, *others = range(1, VERIFICATIONS_REMEMBERED_COUNT_MAX + 3)
+    waits = begin(ctx, producer=waited)
+    for producer in (waited, *others):
         bounce(ctx, 0, producer=producer)
-    assert len(ctx.log.producers.verifications) == 3
     known = ctx.log.producers.verifications
-    assert [known.lowest_sequence(producer, 0) for producer in (100, 1, 2, 3, 4)] == [
-        0,
-        -1,
-        -1,
-        0,
-        0,
-    ]
+    assert len(known) == VERIFICATIONS_REMEMBERED_COUNT_MAX
+    lowest = [known.lowest_sequence(producer, 0) for producer in others]
+    assert lowest == [-1, -1] + [0] * (len(others) - 2)
     # One that somebody waits for is not given up for the others.
-    assert ctx.log.producers.verifications.end(waits)
+    assert known.lowest_sequence(waited, 0) == 0
+    assert known.end(waits)
 
 
-def test_verifications_under_way_are_not_given_up_for_others(
-    ctx: LogContext, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(verifications, "VERIFICATIONS_REMEMBERED_COUNT_MAX", 1)
-    both = [(begin(ctx, producer=producer), begin(ctx, producer=producer)) for producer in (1, 2)]
+def test_verifications_under_way_are_not_given_up_for_others(ctx: LogContext) -> None:
+    producers = range(1, VERIFICATIONS_REMEMBERED_COUNT_MAX + 2)
+    both = [
+        (begin(ctx, producer=producer), begin(ctx, producer=producer)) for producer in producers
+    ]
     for first, _ in both:
         assert ctx.log.producers.verifications.end(first)
     for _, second in both:

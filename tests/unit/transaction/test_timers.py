@@ -7,7 +7,12 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch, ProducerId
-from oncelog.core.limits import EXPIRY_TOLD_AFTER_MS, TRANSACTION_SWEEP_CONTINUE_MS
+from oncelog.core.limits import (
+    EXPIRED_IDS_REMEMBERED_COUNT_MAX,
+    EXPIRY_TOLD_AFTER_MS,
+    TRANSACTION_SWEEP_CONTINUE_MS,
+    TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
+)
 from oncelog.transaction import timers
 from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
 from oncelog.transaction.states import TransactionState
@@ -185,12 +190,9 @@ def test_a_tombstone_that_cannot_be_appended_leaves_the_id() -> None:
     assert ID in context.shard.transactions
 
 
-def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timers, "TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX", 2)
+def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon() -> None:
     context = Context()
-    for number in range(3):
+    for number in range(TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX + 1):
         context.init(id_=f"id-{number}")
     context.tick(8 * DAY_MS)
     assert len(context.shard.transactions) == 1
@@ -250,35 +252,40 @@ def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
     assert max(looks) <= 100
 
 
-def test_only_so_many_expired_ids_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("oncelog.transaction.store.EXPIRED_IDS_REMEMBERED_COUNT_MAX", 1)
+def test_only_so_many_expired_ids_are_remembered() -> None:
     context = Context()
-    context.init(id_="a")
-    context.init(id_="b")
+    ids = [f"id-{number}" for number in range(EXPIRED_IDS_REMEMBERED_COUNT_MAX + 1)]
+    for id_ in ids:
+        context.init(id_=id_)
     context.tick(8 * DAY_MS)
-    assert context.describe("a").cause is None
-    assert context.describe("b").cause is not None
+    tick_until_nothing_is_due(context)
+    causes = [context.describe(id_).cause for id_ in ids]
+    assert causes[0] is None
+    assert None not in causes[1:]
+
+
+def tick_until_nothing_is_due(context: Context) -> None:
+    while (deadline_ms := context.processor.next_deadline_ms()) is not None:
+        context.tick(deadline_ms - context.now_ms)
 
 
 def expiry_lines(context: Context) -> list[str]:
     return [told.text for told in context.notices if " expired, " in told.text]
 
 
-def test_the_ids_that_a_sweep_expires_are_told_in_one_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(timers, "TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX", 5)
+def test_the_ids_that_a_sweep_expires_are_told_in_one_line() -> None:
     context = Context()
-    for number in range(12):
-        context.init(id_=f"id-{number:02}")
+    count = 2 * TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX + 12
+    for number in range(count):
+        context.init(id_=f"id-{number:03}")
     context.tick(8 * DAY_MS)
-    while (deadline_ms := context.processor.next_deadline_ms()) is not None:
-        context.tick(deadline_ms - context.now_ms)
+    tick_until_nothing_is_due(context)
     (line,) = expiry_lines(context)
-    named = ", ".join(f"id-{number:02}" for number in range(10))
+    named = ", ".join(f"id-{number:03}" for number in range(10))
     assert line == (
-        "12 transactional ids expired, not used for 604800000 ms (transactional.id.expiration.ms);"
-        f" their producers fail at their next request: {named} and 2 more"
+        f"{count} transactional ids expired, not used for 604800000 ms"
+        " (transactional.id.expiration.ms);"
+        f" their producers fail at their next request: {named} and {count - 10} more"
     )
 
 
