@@ -34,7 +34,7 @@ async def settled_marks(
     A coordinator that has been loaded may send a marker again between two of the requests.
     """
     marks = await marks_of(admin, attempt, partitions)
-    for _ in range(_READ_COUNT_MAX):
+    for _ in range(_READ_COUNT_MAX if marks else 0):
         again = await marks_of(admin, attempt, partitions)
         if again == marks:
             break

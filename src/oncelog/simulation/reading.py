@@ -46,7 +46,7 @@ from oncelog.transaction.states import TransactionState
 
 __all__ = ["read_final_state"]
 
-BOUND_S: Final = 60.0
+BOUND_S: Final = 40.0
 """Seconds after which no request is sent any more; the rest is unread."""
 REQUEST_TIMEOUT_MS: Final = 5_000
 RETRY_TIMEOUT_MS: Final = 10_000

@@ -148,7 +148,7 @@ class _Exact:
             batch_size=settings.batch_size,
             delivery_timeout_ms=settings.delivery_timeout_ms,
             compression_type=rng.choice(CODECS),
-            transaction_timeout_ms=60_000,
+            transaction_timeout_ms=30_000,
             max_block_ms=20_000,
             **options,
         )
