@@ -328,6 +328,11 @@ class LogDirectory:
         self._renamed.add(topic_partition)
         return target
 
+    @property
+    def loses_names(self) -> bool:
+        """Whether it failed with renames that a loss of power may still undo."""
+        return self.off_line is not None and bool(self._renamed)
+
     def settle(self, topic_partition: TopicPartition) -> None:
         """Make a renaming durable before the name is used in another directory. Blocking.
 

@@ -184,6 +184,11 @@ class LogManager:
         folder = self.folder_of(topic_partition)
         return None if folder is None else folder.get(topic_partition)
 
+    def is_off_line(self, topic_partition: TopicPartition) -> bool:
+        """Whether the partition has a folder, in a log directory that has failed."""
+        folder = self.folder_of(topic_partition)
+        return folder is not None and folder.off_line is not None
+
     def is_whole(self, topic_partition: TopicPartition) -> bool:
         """Whether the partition's log was closed cleanly, and has lost no record since."""
         folder = self.folder_of(topic_partition)

@@ -424,4 +424,29 @@ async def test_a_folder_that_cannot_sync_a_deletion_goes_off_line(tmp_path: Path
         assert not confirming.done()
         confirming.cancel()
         assert "u" in b.broker.image.deleted
+        # A loss of power may bring the folder back.
+        assert confirmable(b.broker.logs, b.broker.image, b.broker.broker_id) == frozenset()
         assert await b.produce("t") is NONE
+
+
+@pytest.mark.parametrize("is_empty", [True, False])
+async def test_a_name_whose_old_folder_is_off_line_is_made_by_the_next_start(
+    tmp_path: Path, is_empty: bool
+) -> None:
+    """A start refuses two folders of one partition, and the old one cannot be removed now."""
+    async with bench(tmp_path) as b:
+        await b.make_topics()
+        assert is_empty or await b.produce("u") is NONE
+        b.disk.broken[f"{tmp_path}/b"] = errno.EIO
+        assert await b.produce("u") is STORAGE
+        deleted = b.broker.image.topics["u"].topic_id
+        assert await b.broker.controller.delete_topic(deleted) is NONE
+        making = b.broker.controller.create_topics([TopicToCreate("u"), TopicToCreate("v")])
+        outcomes = await asyncio.wait_for(making, 5)
+        assert [made.error for made in outcomes] == [NONE, NONE]
+        assert (await b.metadata("u")).leader_id == -1
+        assert [await b.produce(name) for name in "tuv"] == [NONE, STORAGE, NONE]
+        (made,) = await b.broker.controller.create_topics([TopicToCreate("w")])
+        assert made.error is NONE
+    async with bench(tmp_path) as b:
+        assert [await b.produce(name) for name in "tuv"] == [NONE, NONE, NONE]

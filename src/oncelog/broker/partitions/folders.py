@@ -49,9 +49,9 @@ def _of_topic(logs: LogManager, intake: Intake, now_ms: int) -> Made:
             if held is not None and logs.topic_id(label) not in (None, topic_id):
                 logs.set_aside(label, f"it is of another topic, {logs.topic_id(label)}")
                 held = None
+            made[label] = logs.create(label, topic_id, intake.config, now_ms)
             if held is None:
                 fresh.append(label)
-            made[label] = logs.create(label, topic_id, intake.config, now_ms)
     except StorageFailure:
         for label in fresh:
             with contextlib.suppress(StorageFailure):

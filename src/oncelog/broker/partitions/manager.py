@@ -197,6 +197,10 @@ class PartitionManager:
                 if wanted is None:
                     continue  # A later step has deleted it.
                 new = self._new_of(wanted, sorted(numbers))
+                # One of a deleted topic of that name: a start refuses two folders of one name.
+                if held := [label for label in new if self._logs.is_off_line(label)]:
+                    self.on_off_line(held)
+                    new = [label for label in new if label not in held]
                 waiting.append(Intake(wanted, log_config(self._config, wanted.config), new))
                 count += len(new)
                 if count >= PARTITIONS_TAKEN_IN_TOGETHER_COUNT:
@@ -269,7 +273,8 @@ class PartitionManager:
                 made[index] = result
                 if isinstance(result, StorageFailure) and not result.refused and self._logs.online:
                     self.folder_failed(result)
-                    again.append(index)
+                    if not any(map(self._logs.is_off_line, intakes[index].new)):
+                        again.append(index)
             wanted = again
         return made
 

@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from functools import partial
 
+from oncelog.broker.partitions.folders import delete_logs
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import TopicPartition
@@ -117,8 +118,11 @@ class PartitionMover:
         """Lead the partition again, or finish its deletion if the metadata has named it deleted."""
         topic_partition = move.topic_partition
         if not self._partitions.has_topic(move.topic_id):
-            doomed = await self._disk.run(partial(self._logs.delete, topic_partition))
-            self._partitions.removals.add([doomed] if doomed is not None else [], 0)
+            work = partial(delete_logs, self._logs, [topic_partition])
+            doomed, failures = await self._disk.run(work)
+            self._partitions.removals.add(doomed, 0)
+            for failure in failures:
+                self._partitions.folder_failed(failure)
         elif self._logs.get(topic_partition) is None:
             # Until the next start finds its log; without it an empty one would be made.
             self._partitions.on_off_line([topic_partition])

@@ -51,6 +51,8 @@ def confirmable(logs: LogManager, image: MetadataImage, broker_id: int) -> froze
     """Return the deleted topics of which this broker may have had a folder, and has none."""
     if not image.deleted or logs.lost or logs.missing:
         return frozenset()
+    if any(folder.loses_names for folder in logs.folders):
+        return frozenset()
     held = {logs.topic_id(topic_partition) for topic_partition in logs}
     return frozenset(
         topic_id

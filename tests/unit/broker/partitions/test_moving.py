@@ -174,6 +174,37 @@ async def test_a_topic_deleted_in_the_last_step_is_gone(
     assert context.broker.partitions.get("t", 0) is None
 
 
+async def test_a_move_that_ends_in_a_failed_deletion_is_over(
+    context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = await context.connect()
+    await produce(client, 9, batch(1))
+    topic = context.broker.image.topics["t"]
+    loop = asyncio.get_running_loop()
+    swap, rename = LogMove.swap, SystemDisk.rename
+
+    def slow_swap(move: Any) -> None:
+        deletion = context.broker.controller.delete_topic(topic.topic_id)
+        asyncio.run_coroutine_threadsafe(deletion, loop).result()
+        swap(move)
+
+    def fails(disk: SystemDisk, old: str, new: str) -> None:
+        if old == f"{tmp_path}/b/t-0":
+            raise StorageFailure("rename", old, OSError(errno.EIO, "for the test"))
+        rename(disk, old, new)
+
+    monkeypatch.setattr(LogMove, "swap", slow_swap)
+    monkeypatch.setattr(SystemDisk, "rename", fails)
+    assert await alter(client, tmp_path / "b", T0) == [NONE]
+    await until(lambda: bool(context.broker.logs.off_line_directories))
+    await until(lambda: not context.broker.mover.moves)
+    assert context.broker.stopped_because is None
+    # Its name follows the metadata again: the folder there is off line.
+    (made,) = await context.broker.controller.create_topics([TopicToCreate("t")])
+    assert made.error is NONE
+    assert context.broker.image.topics["t"].partitions[0].leader == -1
+
+
 async def test_a_move_whose_target_fails_leaves_the_partition_where_it_is(
     context: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
