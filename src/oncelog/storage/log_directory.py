@@ -344,7 +344,7 @@ class LogDirectory:
     def take_off_line(self, failure: StorageFailure) -> None:
         """Stop all reads and writes here, until a restart."""
         self.off_line = self.off_line or failure
-        for held in self._logs.values():
+        for held in self.logs:  # A copy: the executor may make another one meanwhile.
             held.fail(self.off_line)
 
     @property
@@ -352,7 +352,7 @@ class LogDirectory:
         """The first failure of the log directory or of any of its logs."""
         if self.off_line is not None:
             return self.off_line
-        return next((held.failure for held in self._logs.values() if held.failure), None)
+        return next((held.failure for held in self.logs if held.failure), None)
 
     # ---- upkeep ----
 

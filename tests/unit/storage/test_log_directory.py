@@ -6,10 +6,12 @@ import logging
 import random
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
+from oncelog.core.ids import TopicPartition
 from oncelog.simulation.disk import FaultKind
 from oncelog.storage import FolderMismatch, LogConfig, LogManager, PartitionLog, StorageFailure
 from oncelog.storage.cleaner import read_clean_offsets, write_clean_offsets
@@ -313,3 +315,26 @@ def test_a_flush_in_a_folder_that_went_off_line_is_no_success(tmp_path: Path) ->
     with pytest.raises(StorageFailure):
         held.append(batch(), leader_epoch=0, now_ms=NOW_MS)
     manager.close()
+
+
+def test_a_directory_goes_off_line_while_the_executor_makes_a_log_in_it(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path)
+    (folder,) = manager.folders
+
+    class Meanwhile:
+        """A log that is told of the failure while another thread makes the next one."""
+
+        failure: StorageFailure | None = None
+
+        def fail(self, failure: StorageFailure) -> None:
+            self.failure = failure
+            folder.create(PARTITION, FIRST, LogConfig(), NOW_MS)
+
+    told: Any = Meanwhile()
+    folder._logs[TopicPartition("told", 0)] = told
+    failure = StorageFailure("write", f"{tmp_path}/told-0/x", "for the test")
+    manager.take_off_line(failure)
+    assert told.failure is failure
+    assert manager.get(PARTITION) is None
+    del folder._logs[TopicPartition("told", 0)]
+    manager.abandon()
