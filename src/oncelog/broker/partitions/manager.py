@@ -302,7 +302,7 @@ class PartitionManager:
             # Where every message is synced, a consumer gets no message before its sync.
             log_end_offset=made.recovery_point if made.flush_is_due else made.log_end_offset,
             high_watermark=max(
-                self._upkeep.high_watermarks.get(topic_partition, 0), made.log_start_offset
+                self._upkeep.known_high_watermark(topic_partition), made.log_start_offset
             ),
         )
         self._partitions[topic_partition] = Partition(
@@ -379,7 +379,7 @@ class PartitionManager:
         """Stop serving the partition until `rejoin`: its log is being moved."""
         partition = self._partitions.pop(topic_partition)
         self._moving.add(topic_partition)
-        self._upkeep.high_watermarks[topic_partition] = partition.state.high_watermark
+        self._upkeep.moving[topic_partition] = partition.state.high_watermark
         partition.resign(ErrorCode.not_leader_or_follower)
 
     def rejoin(self, topic_partition: TopicPartition) -> None:

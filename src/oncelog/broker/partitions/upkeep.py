@@ -35,7 +35,9 @@ class Upkeep:
         folder_failed: Callable[[StorageFailure], None],
     ) -> None:
         self.high_watermarks = logs.read_high_watermarks()
-        """The high watermarks last written, and those of partitions that are being moved."""
+        """The high watermarks last written."""
+        self.moving: dict[TopicPartition, int] = {}
+        """Those of partitions that are being moved, until they are served again."""
         self._partitions = partitions
         self._config = config
         self._logs = logs
@@ -61,6 +63,11 @@ class Upkeep:
             interval_ms = config.get_int(key)
             if interval_ms <= TIMER_MS_MAX:
                 yield self._every(interval_ms, work)
+
+    def known_high_watermark(self, topic_partition: TopicPartition) -> int:
+        """Return the high watermark that a partition had before it is served now."""
+        noted = self.high_watermarks.get(topic_partition, 0)
+        return self.moving.pop(topic_partition, noted)
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Forget a partition whose folder goes."""
@@ -147,7 +154,8 @@ class Upkeep:
 
     def note_high_watermarks(self) -> Callable[[], None]:
         """Plan the checkpoint of high watermarks."""
-        noted = {p.topic_partition: p.state.high_watermark for p in self._partitions}
+        served = {p.topic_partition: p.state.high_watermark for p in self._partitions}
+        noted = self.moving | served
         if noted == self.high_watermarks:
             return lambda: None
         self.high_watermarks = noted

@@ -203,3 +203,23 @@ async def test_a_log_whose_directory_fails_before_it_is_served_is_off_line(tmp_p
     assert told == [TopicPartition("t", 0)]
     partitions.close()
     logs.abandon()
+
+
+async def test_a_move_keeps_the_high_watermark_through_a_checkpoint(bench: Bench) -> None:
+    """INV-7: a leader with followers cannot derive it from its log."""
+    await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    held.append(batch(), now_ms=NOW_MS)
+    both = replace(TOPIC, partitions=(PartitionImage(ME, 0, (ME, OTHER), (ME, OTHER)),))
+    change = ImageDelta(changed=(TopicDelta(both, (0,)),))
+    await apply(bench.partitions, change)
+    assert (held.state.is_leader, held.state.high_watermark) == (True, 1)
+    bench.partitions.leave(held.topic_partition)
+    bench.partitions._upkeep.note_high_watermarks()()
+    bench.partitions.rejoin(held.topic_partition)
+    await apply(bench.partitions, change)
+    again = bench.partitions.get("t", 0)
+    assert again is not None
+    assert again is not held
+    assert again.state.high_watermark == 1
