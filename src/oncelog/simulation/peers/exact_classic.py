@@ -25,6 +25,7 @@ from oncelog.simulation.peers.exact_classic_view import (
     Join,
     Person,
 )
+from oncelog.simulation.peers.scene import UnsureError
 
 __all__ = ["ExactClassicGroup"]
 
@@ -176,10 +177,14 @@ class ExactClassicGroup(ClassicView):
             await self._look_between([each for each in self.members if each not in syncs])
         await self.still_wait(syncs.values(), "before the leader's SyncGroup")
         syncs[leader] = self.syncing(leader, given)
+        asked_ms = self.now_ms()
         for each, sync in list(syncs.items()):
             self._check_sync(each, given[each], *await sync)
         for each in others:
             if each not in syncs:
+                if self.now_ms() - asked_ms > self.rebalance_ms / 2:
+                    # Who has not asked within the rebalance timeout is no member any more.
+                    raise UnsureError("the leader's SyncGroup took long")
                 self._check_sync(each, given[each], *await self.syncing(each))
         self.state = "Stable"
         for each in self.members:
