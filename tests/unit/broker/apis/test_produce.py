@@ -208,3 +208,14 @@ async def test_one_producer_too_many_is_refused_and_told_why(
                 assert "remembers 2 producers" in (answer.error_message or "")
         refused = ErrorCode.policy_violation
         assert errors == [ErrorCode.none, ErrorCode.none, refused, ErrorCode.none]
+
+
+@pytest.mark.parametrize("transactional_id", [None, "x"])
+async def test_what_is_no_batch_is_refused_alike_with_a_transactional_id(
+    context: Running, transactional_id: str | None
+) -> None:
+    client = await context.connect()
+    answer = await produce(client, 9, b"no batch", transactional_id=transactional_id)
+    assert answer.error is ErrorCode.invalid_record
+    good = await produce(client, 9, batch())
+    assert good.error is ErrorCode.none
