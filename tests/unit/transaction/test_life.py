@@ -121,6 +121,18 @@ def test_a_marker_past_the_coordinator_is_told_once_and_hides_none_of_its_own() 
     assert context.state is S.COMPLETE_COMMIT
 
 
+def test_a_marker_past_the_coordinator_is_told_of_whichever_id_it_ends() -> None:
+    context = Context()
+    context.init(id_="first")
+    producer_id = int(context.init(id_="second").producer_id)
+    outcome = (((P0, ErrorCode.none),), "abort past the coordinator, client 'x'")
+    event = OutsideMarkers({producer_id: outcome})
+    context.run(context.processor.submit(event, None, context.now_ms))
+    kinds = {id_: [step.kind for step in context.describe(id_).life] for id_ in ("first", "second")}
+    assert K.MARKER not in kinds["first"]
+    assert K.MARKER in kinds["second"]
+
+
 def test_a_takeover_says_who_came() -> None:
     context = Context()
     context.go_to(S.ONGOING)
