@@ -100,11 +100,21 @@ def _inconsistent(
         (one, other), key=lambda record: (offset in record.places, record.known_s(offset))
     )
     found_so = _in_this_order(evidence, excuses, first, second, offset)
-    if found_so.allowed or second.was_read_at(offset):
+    was_read = second.was_read_at(offset) and not _was_fetched_before(excuses, first, second, offset)
+    if found_so.allowed or was_read:
         return found_so
     # Its acknowledgement may have arrived late, from the broker's former incarnation.
     found_else = _in_this_order(evidence, excuses, second, first, offset)
     return found_else if found_else.allowed else found_so
+
+
+def _was_fetched_before(excuses: Excuses, first: Tracked, second: Tracked, offset: int) -> bool:
+    """Whether all readers of the second one say that it is of an older epoch than the first is."""
+    if offset in second.places:
+        return False
+    epoch = excuses.epoch_after(first.topic_partition, first.known_s(offset))
+    epochs = [poll.leader_epoch for _, polled, poll in second.polls if polled == offset]
+    return epoch is not None and all(0 <= each < epoch for each in epochs)
 
 
 def _in_this_order(

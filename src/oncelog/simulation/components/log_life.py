@@ -73,6 +73,11 @@ class Truth:
     cut_to: int | None = None
     """Where an interrupted truncation cuts."""
     is_cleaning: bool = False
+    passed_over_below: int = 0
+    """Where the log began at a cleaning, which left what was before it as it was.
+
+    A loss of power may move the start back, for the checkpoint of starts is not synced here.
+    """
 
     @property
     def end(self) -> int:

@@ -168,6 +168,28 @@ def test_an_acknowledgement_may_arrive_after_its_offset_was_assigned_again() -> 
     assert "inconsistent-offsets" not in {a.kind for a in found if not a.allowed}
 
 
+def test_a_poll_may_return_what_was_fetched_before_its_offset_was_assigned_again() -> None:
+    def judged(epoch: int) -> set[str]:
+        model = Model()
+        unacknowledged = model.producer("p")
+        lost = unacknowledged.hand_over(T0)
+        unacknowledged.land(T0, lost)
+        model.look()
+        at_s = model.now_s
+        model.cut(T0, 0)
+        model.producer("q").send(T0)
+        model.look()
+        model.record(Polled, "late", T0, False, ((0, lost),), 1, epoch)
+        later_s = model.now_s + 0.01
+        model.look()
+        model.cut(T0, 0)
+        return model.kinds(flush_every_message=False, power_losses_s=(at_s, later_s))
+
+    assert "inconsistent-offsets" not in judged(epoch=0)
+    # A reader that says that the batch is of the present epoch did not fetch it before.
+    assert "inconsistent-offsets" in judged(epoch=1)
+
+
 def test_an_offset_given_twice_in_one_leader_epoch_is_never_allowed() -> None:
     model = Model()
     model.producer("p").send(T0)
