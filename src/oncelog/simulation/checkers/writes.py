@@ -100,7 +100,9 @@ def _inconsistent(
         (one, other), key=lambda record: (offset in record.places, record.known_s(offset))
     )
     found_so = _in_this_order(evidence, excuses, first, second, offset)
-    was_read = second.was_read_at(offset) and not _was_fetched_before(excuses, first, second, offset)
+    was_read = second.was_read_at(offset) and not _was_fetched_before(
+        excuses, first, second, offset
+    )
     if found_so.allowed or was_read:
         return found_so
     # Its acknowledgement may have arrived late, from the broker's former incarnation.
