@@ -1,0 +1,234 @@
+"""Several real brokers in one event loop: one metadata store in memory, sockets of the loopback.
+
+::
+
+    async with members(3) as cluster:
+        await cluster[1].broker.controller.create_topics([TopicToCreate("t", 1, 3)])
+        await cluster.kill(cluster.leader_of("t", 0))
+
+Brokers are named by their ids, 1 to n. Each has a folder and a port that survive its restarts, and a
+way of its own to the store, which a test can cut or hold up. Nothing here waits for a fixed time:
+sessions end by `expire`, never by the clock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, TypeVar
+
+from oncelog.broker.broker import Broker
+from oncelog.core.config import BrokerConfig
+from oncelog.metadata.memory import MemoryStore
+from oncelog.metadata.store import Changes, Check, MetadataStore, Stored, StoreFailure, Write
+from tests.support.scratch import scratch_folder
+
+__all__ = ["Cluster", "Member", "StoreLink", "members"]
+
+T = TypeVar("T")
+
+UNTIL_TIMEOUT_S = 20.0
+_FEW: Mapping[str, object] = {
+    "offsets.topic.num.partitions": 1,
+    "transaction.state.log.num.partitions": 1,
+    "group.initial.rebalance.delay.ms": 0,
+}
+
+
+class StoreLink:
+    """One broker's way to the store."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+        self.is_cut = False
+        """Whether every call fails."""
+        self.is_open = asyncio.Event()
+        """Calls and their answers wait while it is not set, as those of a paused process do."""
+        self.is_open.set()
+        self.answers_lost_count = 0
+        """The answers to so many of the next writes are lost."""
+        self.writes: list[Sequence[Write]] = []
+        """The writes of this broker that took effect."""
+
+    async def get(self, path: str) -> Stored | None:
+        """See `MetadataStore.get`."""
+        return await self._call(self._store.get(path))
+
+    async def list(self, prefix: str) -> dict[str, Stored]:
+        """See `MetadataStore.list`."""
+        return await self._call(self._store.list(prefix))
+
+    async def write_all(
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
+    ) -> None:
+        """See `MetadataStore.write_all`."""
+        await self._call(self._store.write_all(writes, checks=checks, fence=fence))
+        self.writes.append(writes)
+        if self.answers_lost_count:
+            self.answers_lost_count -= 1
+            raise StoreFailure("the answer to a write is lost")
+
+    async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        """See `MetadataStore.changes`."""
+        return await self._call(self._store.changes(after_revision, wait_ms=wait_ms))
+
+    async def close(self) -> None:
+        """Do nothing: the other brokers use the store."""
+
+    async def _call(self, call: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self.is_open.wait()
+            self._fail_if_cut()
+        except BaseException:
+            call.close()
+            raise
+        answer = await call
+        await self.is_open.wait()
+        self._fail_if_cut()
+        return answer
+
+    def _fail_if_cut(self) -> None:
+        if self.is_cut:
+            raise StoreFailure("no route to the store")
+
+
+class Member:
+    """One broker of a cluster, through all of its lives. `broker` is there while it runs."""
+
+    def __init__(
+        self, broker_id: int, folder: str, store: MemoryStore, config: Mapping[str, object]
+    ) -> None:
+        self.broker_id = broker_id
+        self.folder = folder
+        self.config = dict(config)
+        """Of the next life."""
+        self.port = 0
+        self.link = StoreLink(store)
+        self._store = store
+        self._broker: Broker | None = None
+
+    @property
+    def broker(self) -> Broker:
+        """The broker of the present life."""
+        assert self._broker is not None, f"broker {self.broker_id} does not run"
+        return self._broker
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started, and was not killed or stopped since."""
+        return self._broker is not None
+
+    async def start(self) -> Broker:
+        """Begin a life; returns when it serves. It has a way of its own to the store."""
+        assert self._broker is None, f"broker {self.broker_id} runs"
+        own = {
+            "node.id": self.broker_id,
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
+            "log.dirs": self.folder,
+        }
+        settings = {key: str(value) for key, value in {**_FEW, **own, **self.config}.items()}
+        self.link = StoreLink(self._store)
+        broker = Broker(BrokerConfig(settings), store=self.link, syncs=False)
+        await broker.start()
+        self._broker = broker
+        self.port = broker.server.port
+        return broker
+
+    async def stop(self) -> None:
+        """End the life in order."""
+        broker, self._broker = self.broker, None
+        await broker.stop()
+
+    async def kill(self) -> None:
+        """End the life as SIGKILL does; the store is not told."""
+        broker, self._broker = self.broker, None
+        self.link.is_cut = True
+        self.link.is_open.set()
+        broker.kill()
+        await broker.stop()
+
+
+class Cluster:
+    """Brokers by id. Those that run are stopped when the block is left."""
+
+    def __init__(self, folder: str, count: int, config: Mapping[str, object]) -> None:
+        self.store = MemoryStore()
+        self._folder = folder
+        self._config = config
+        self._members: dict[int, Member] = {}
+        for broker_id in range(1, count + 1):
+            self.add(broker_id)
+
+    def add(self, broker_id: int, config: Mapping[str, object] | None = None) -> Member:
+        """Make a broker that has not begun its first life."""
+        folder = f"{self._folder}/{broker_id}"
+        member = Member(broker_id, folder, self.store, {**self._config, **(config or {})})
+        self._members[broker_id] = member
+        return member
+
+    def __getitem__(self, broker_id: int) -> Member:
+        return self._members[broker_id]
+
+    def __iter__(self) -> Iterator[Member]:
+        """Iterate over those that run."""
+        return iter([member for member in self._members.values() if member.is_running])
+
+    async def start(self, *broker_ids: int) -> None:
+        """Begin lives, one after the other."""
+        for broker_id in broker_ids:
+            await self[broker_id].start()
+
+    async def stop(self, broker_id: int) -> None:
+        """Stop a broker in order."""
+        await self[broker_id].stop()
+
+    async def kill(self, broker_id: int) -> None:
+        """End a broker as SIGKILL does. The store is not told."""
+        await self[broker_id].kill()
+
+    async def restart(self, broker_id: int) -> Broker:
+        """Begin the next life of a broker; one that runs is stopped in order before."""
+        if self[broker_id].is_running:
+            await self.stop(broker_id)
+        return await self[broker_id].start()
+
+    def leader_of(self, topic: str, partition: int) -> int:
+        """Return who leads, as the first broker that runs has applied it; -1: nobody."""
+        image = next(iter(self)).broker.image.partition(topic, partition)
+        return -1 if image is None else image.leader
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        """Return once it is true, as what the brokers do makes it. Raises `TimeoutError`."""
+        async with asyncio.timeout(UNTIL_TIMEOUT_S):
+            while not condition():  # noqa: ASYNC110 - brokers have no event for a test to wait for
+                await asyncio.sleep(0.001)
+
+    async def agreed(self) -> None:
+        """Return once every broker that runs has applied the newest metadata."""
+        newest = (await self.store.changes(0)).revision
+        await self.until(
+            lambda: all(
+                one.broker.image.revision >= newest and one.broker.feed.is_settled for one in self
+            )
+        )
+
+
+@asynccontextmanager
+async def members(
+    count: int, config: Mapping[str, object] | None = None, *, starts: bool = True
+) -> AsyncIterator[Cluster]:
+    """Return `count` brokers, started in the order of their ids unless `starts` is false."""
+    with tempfile.TemporaryDirectory(prefix="oncelog-members-", dir=scratch_folder()) as folder:
+        cluster = Cluster(folder, count, config or {})
+        try:
+            if starts:
+                await cluster.start(*range(1, count + 1))
+            yield cluster
+        finally:
+            for member in cluster:
+                member.link.is_open.set()
+                member.link.is_cut = False
+            for member in cluster:
+                await member.stop()
