@@ -6,9 +6,8 @@
         await cluster[1].broker.controller.create_topics([TopicToCreate("t", 1, 3)])
         await cluster.kill(cluster.leader_of("t", 0))
 
-Brokers are named by their ids, 1 to n. Each has a folder and a port that survive its restarts, and a
-way of its own to the store, which a test can cut or hold up. Nothing here waits for a fixed time:
-sessions end by `expire`, never by the clock.
+Brokers are named by their ids, 1 to n. Each has a folder and a port that survive its restarts, and
+a way of its own to the store, which a test can cut or hold up. Nothing waits for a fixed time.
 """
 
 from __future__ import annotations
