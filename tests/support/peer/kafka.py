@@ -1,5 +1,6 @@
 """Fetches Apache Kafka's jars once per checkout and runs one broker of it as a child process."""
 
+import fcntl
 import os
 import re
 import shutil
@@ -66,15 +67,24 @@ def connect_jars() -> str:
 def fetch(pom: Path, folder: Path, *properties: str) -> str:
     """Copy what a pom names into a folder, once, with Maven. Raises `PeerUnavailable`.
 
-    `properties` are those that the pom leaves open.
+    `properties` are those that the pom leaves open. Tests of another process that need the same
+    jars wait.
     """
     java()
-    stamp = folder / ".complete"
-    if stamp.exists() and stamp.stat().st_mtime >= pom.stat().st_mtime:
-        return f"{folder}/*"
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with (folder.parent / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        stamp = folder / ".complete"
+        if not stamp.exists() or stamp.stat().st_mtime < pom.stat().st_mtime:
+            _copy(pom, folder, properties)
+            stamp.touch()
+    return f"{folder}/*"
+
+
+def _copy(pom: Path, folder: Path, properties: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
-        raise PeerUnavailable("mvn is not installed, so Apache Kafka's jars cannot be fetched")
+        raise PeerUnavailable("mvn is not installed, so the jars cannot be fetched")
     shutil.rmtree(folder, ignore_errors=True)
     goal = ["dependency:copy-dependencies", f"-DoutputDirectory={folder}"]
     try:
@@ -90,8 +100,6 @@ def fetch(pom: Path, folder: Path, *properties: str) -> str:
     if done.returncode != 0:
         errors = [line for line in done.stdout.splitlines() if "ERROR" in line]
         raise PeerUnavailable(f"Maven failed: {errors[0][:300] if errors else done.stderr[:300]}")
-    stamp.touch()
-    return f"{folder}/*"
 
 
 def run_tool(
