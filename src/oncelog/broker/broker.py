@@ -39,7 +39,7 @@ from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import FolderWork, PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, unsure_epochs
+from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, uncertain_logs
 from oncelog.controller.cluster_config import CLUSTER_KEYS
 from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
@@ -275,10 +275,13 @@ class Broker:
     def _registration(self) -> BrokerRegistered:
         """What the controller has to know of this broker before it leads."""
         level = self.config.get("transaction.version")
+        uncertain = uncertain_logs(self.logs, self.image, self.broker_id)
         return BrokerRegistered(
             self.broker_id,
+            0,
             self.logs.directory_ids | self.logs.missing,
-            unsure_epochs(self.logs, self.image, self.broker_id),
+            not uncertain,
+            uncertain,
             {} if level is None else {TRANSACTION_VERSION: as_int(level)},
             {key: str(self.config.topic_int({}, key)) for key in CLUSTER_KEYS},
         )

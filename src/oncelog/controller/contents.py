@@ -117,8 +117,14 @@ class _Step:
             broker_id = int(path.removeprefix(layout.BROKERS_PREFIX))
             broker = None if value is None else layout.decode_broker(path, value)
             self._put("brokers", broker_id, broker)
+        elif path.startswith(layout.BROKER_EPOCHS_PREFIX):
+            broker_id = int(path.removeprefix(layout.BROKER_EPOCHS_PREFIX))
+            epoch = None if value is None else layout.decode_number(value)
+            self._put("broker_epochs", broker_id, epoch)
         elif path == layout.CONTROLLER_PATH:
-            self.fields["controller_id"] = -1 if value is None else layout.decode_number(value)
+            self.fields["controller_id"] = layout.decode_controller(value)
+        elif path == layout.CONTROLLER_EPOCH_PATH:
+            self.fields["controller_epoch"] = layout.decode_number(value)
         elif path == layout.CLUSTER_CONFIG_PATH:
             self.fields["cluster_config"] = layout.decode_config(value)
         elif path == layout.FEATURES_PATH:
@@ -179,7 +185,16 @@ def _partition(
         raise DamagedMetadata(f"the metadata is damaged (topic {name} has nothing at {path})")
     if state.replicas == replicas:
         return state
-    return PartitionImage(state.leader, state.leader_epoch, state.isr, replicas)
+    return PartitionImage(
+        state.leader,
+        state.leader_epoch,
+        state.isr,
+        replicas,
+        state.offline_replicas,
+        state.partition_epoch,
+        state.eligible,
+        state.suspects,
+    )
 
 
 def _at(partitions: Sequence[PartitionImage], number: int) -> PartitionImage | None:

@@ -7,24 +7,76 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from oncelog.controller.changes import ConfigChange
 from oncelog.controller.decision import ChangeOutcome, ControllerEvent
 from oncelog.controller.features import FeatureUpdate
+from oncelog.controller.image import PartitionImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 
 __all__ = [
     "AlterGroupConfigs",
+    "AlterPartition",
     "AlterTopicConfigs",
     "BrokerRegistered",
+    "BrokerShuttingDown",
+    "BrokersChanged",
     "CreatePartitions",
     "CreateTopics",
     "DeleteTopic",
     "DeletionsConfirmed",
     "DirectoryFailed",
+    "ElectLeaders",
+    "ElectionOutcome",
+    "ForgetBroker",
+    "IsrChange",
+    "IsrMember",
+    "IsrOutcome",
+    "ShutdownOutcome",
     "UpdateFeatures",
 ]
+
+
+class IsrMember(NamedTuple):
+    """A broker in the ISR that is asked for, in the life in which it caught up (KIP-903)."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+class IsrChange(NamedTuple):
+    """The ISR that a leader asks for, and the state of the partition that it knows."""
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[IsrMember, ...]
+
+
+class IsrOutcome(NamedTuple):
+    """The state after a change of the ISR, or the error that refuses it."""
+
+    error: ErrorCode = ErrorCode.none
+    state: PartitionImage | None = None
+
+
+class ShutdownOutcome(NamedTuple):
+    """How many partitions a broker that shuts down still leads, since no other can."""
+
+    error: ErrorCode = ErrorCode.none
+    remaining_count: int = 0
+
+
+class ElectionOutcome(NamedTuple):
+    """What an election of one partition came to."""
+
+    partition: TopicPartition
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,19 +133,71 @@ class UpdateFeatures(ControllerEvent[ChangeOutcome]):
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerRegistered(ControllerEvent[ChangeOutcome]):
-    """A broker has started: its logs are open, and it leads nothing yet."""
+class ElectLeaders(ControllerEvent[tuple[ElectionOutcome, ...]]):
+    """Elections that an operator asks for, each by itself; None: in every partition that needs one.
+
+    Elects the preferred leader, or with `is_unclean` any live replica where there is no leader.
+    """
+
+    partitions: tuple[TopicPartition, ...] | None
+    is_unclean: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetBroker(ControllerEvent[ChangeOutcome]):
+    """A broker is gone for good: no note of a deletion waits for it any more."""
 
     broker_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerRegistered(ControllerEvent[ChangeOutcome]):
+    """A broker has begun a life, which is the end of the one before. It leads nothing yet.
+
+    Its logs are open, and its registration is in the store.
+    """
+
+    broker_id: int
+    broker_epoch: int
     directory_ids: frozenset[str]
     """The log directories with its partitions, also those that are away."""
-    unsure: Mapping[TopicPartition, int]
-    """The partitions whose log may have lost its end, with the newest leader epoch in it (-1
-    without one). Empty after a clean stop."""
+    is_clean: bool
+    """Whether it has every record that it acknowledged in earlier lives."""
+    uncertain: Mapping[TopicPartition, tuple[int, int]]
+    """The logs that may have lost their end: the last leader epoch in each (-1 without one), and
+    its end. They are all of its logs where `is_clean` is false; those of partitions whose suspect
+    it is are always among them."""
     levels: Mapping[str, int]
     """The levels of features that its configs demand."""
     cluster_config: Mapping[str, str]
     """Its values of the configs that are the cluster's: `CLUSTER_KEYS`."""
+    off_line: frozenset[TopicPartition] = frozenset()
+    """Its replicas in log directories that are away, or whose log cannot be read."""
+
+
+@dataclass(frozen=True, slots=True)
+class BrokersChanged(ControllerEvent[ChangeOutcome]):
+    """A controller is new, or has seen a registration end.
+
+    Every partition that relies on a broker which is not registered is brought in order.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerShuttingDown(ControllerEvent[ShutdownOutcome]):
+    """A broker is about to stop, and gives up what it leads as far as others can lead."""
+
+    broker_id: int
+    broker_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class AlterPartition(ControllerEvent[tuple[IsrOutcome, ...]]):
+    """The ISRs that a leader asks for, each by itself (KIP-497)."""
+
+    broker_id: int
+    broker_epoch: int
+    changes: tuple[IsrChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

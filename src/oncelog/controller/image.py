@@ -29,19 +29,32 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One live broker and its address for clients."""
+    """One registered broker: its address for clients, and this life of it."""
 
     broker_id: int
     host: str
     port: int
     rack: str | None = None
+    broker_epoch: int = 0
+    """The number of this life; each registration of the broker has a larger one."""
+    levels: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    """The lowest and the highest level that it supports, by feature."""
+    is_clean: bool = True
+    """False while it may have lost records, and the controller has not decided on that yet.
+
+    Such a broker leads nothing, whatever the states of partitions say.
+    """
+    is_shutting_down: bool = False
+    incarnation: str = ""
+    """An id of the process that registered; no other life has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionImage:
     """One partition's replicas; `leader` is -1 while it has no leader.
 
-    The first replica is the preferred leader.
+    The first replica is the preferred leader. Each change of the leader raises `leader_epoch`, each
+    change of the state `partition_epoch`.
     """
 
     leader: int
@@ -50,6 +63,16 @@ class PartitionImage:
     replicas: tuple[int, ...]
     offline_replicas: tuple[int, ...] = ()
     """Brokers whose log directory with this partition is off line."""
+    partition_epoch: int = 0
+    eligible: tuple[int, ...] = ()
+    """Brokers outside the ISR that have every committed record all the same (KIP-966)."""
+    suspects: Mapping[int, tuple[int, int] | None] = field(
+        default_factory=lambda: MappingProxyType({})
+    )
+    """Brokers of the last ISR that came back and may have lost the end of their logs.
+
+    Each with the last leader epoch in its log, and the log's end; None before it could say so.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,10 +134,12 @@ class MetadataImage:
 
     __slots__ = (
         "_names",
+        "broker_epochs",
         "brokers",
         "chosen_features",
         "cluster_config",
         "cluster_id",
+        "controller_epoch",
         "controller_id",
         "deleted",
         "directories",
@@ -137,6 +162,8 @@ class MetadataImage:
         group_configs: Mapping[str, Mapping[str, str]] = MappingProxyType({}),
         directories: Mapping[int, frozenset[str]] = MappingProxyType({}),
         cluster_config: Mapping[str, str] = MappingProxyType({}),
+        broker_epochs: Mapping[int, int] = MappingProxyType({}),
+        controller_epoch: int = 0,
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -145,7 +172,11 @@ class MetadataImage:
             topic.topic_id: topic.name for topic in self.topics.values()
         }
         self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
+        """The brokers with a live registration."""
+        self.broker_epochs = dict(broker_epochs)
+        """The last known epoch of each broker, also of those that are gone."""
         self.controller_id = controller_id
+        self.controller_epoch = controller_epoch
         self.deleted = dict(deleted)
         """By name the ids of deleted topics, each with the brokers that may still hold it."""
         self.chosen_features = dict(features)

@@ -6,14 +6,15 @@ are below ``/oncelog``.
 
 - ``/cluster/id``, and ``/controller_epoch``: a number that each new controller raises: every write
   of a controller depends on the version that it wrote, so that a replaced one changes nothing.
-- ``/controller``: the broker that is the controller.
-- ``/brokers/ids/<broker>``: where clients reach a broker, and its rack. It stays when the broker
-  stops, until there are sessions.
+- ``/controller``: the broker that is the controller. It goes with that broker's session.
+- ``/brokers/ids/<broker>``: a registered broker: where clients reach it, its rack, and what this
+  life of it is. It goes with the broker's session.
 - ``/brokers/topics/<name>``: a topic: its id, the replicas of each partition, its configs. Without
   it no topic exists, whatever is below it. A topic's name never contains a slash.
 - ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch,
-  and the ISR. A change of one partition writes no other.
+  the ISR, and who else may lead. A change of one partition writes no other.
 - ``/oncelog/format``: the format of all this.
+- ``/oncelog/broker-epochs/<broker>``: the number of a broker's last life. It stays.
 - ``/oncelog/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that
   may still have a folder of it: such a folder is removed, not kept aside as a stray (D14).
 - ``/oncelog/configs``: the configs that are the cluster's, as `min.insync.replicas`.
@@ -29,7 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -40,6 +41,7 @@ from oncelog.core.limits import STATES_DECODED_COUNT_MAX
 
 __all__ = [
     "BROKERS_PREFIX",
+    "BROKER_EPOCHS_PREFIX",
     "CLUSTER_CONFIG_PATH",
     "CLUSTER_PATH",
     "CONTROLLER_EPOCH_PATH",
@@ -53,11 +55,13 @@ __all__ = [
     "PRODUCER_IDS_PATH",
     "TOPICS_PREFIX",
     "TopicValue",
+    "broker_epoch_path",
     "broker_path",
     "check_format",
     "decode_broker",
     "decode_cluster_id",
     "decode_config",
+    "decode_controller",
     "decode_deleted",
     "decode_directories",
     "decode_features",
@@ -69,6 +73,7 @@ __all__ = [
     "encode_broker",
     "encode_cluster_id",
     "encode_config",
+    "encode_controller",
     "encode_deleted",
     "encode_directories",
     "encode_features",
@@ -91,6 +96,7 @@ CONTROLLER_PATH = "/controller"
 BROKERS_PREFIX = "/brokers/ids/"
 TOPICS_PREFIX = "/brokers/topics/"
 FORMAT_PATH = "/oncelog/format"
+BROKER_EPOCHS_PREFIX = "/oncelog/broker-epochs/"
 CLUSTER_CONFIG_PATH = "/oncelog/configs"
 DELETED_PREFIX = "/oncelog/deleted-topics/"
 DIRECTORIES_PREFIX = "/oncelog/directories/"
@@ -151,6 +157,11 @@ class _State(TypedDict):
     leader: int
     leader_epoch: int
     isr: Sequence[int]
+    controller_epoch: int
+    partition_epoch: NotRequired[int]
+    eligible: NotRequired[Sequence[int]]
+    offline: NotRequired[Sequence[int]]
+    suspects: NotRequired[Mapping[str, Sequence[int] | None]]
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -195,14 +206,22 @@ def decode_topic(value: bytes) -> TopicValue:
     )
 
 
-def encode_state(partition: PartitionImage) -> bytes:
-    """Encode the state of a partition."""
+def encode_state(partition: PartitionImage, controller_epoch: int = 0) -> bytes:
+    """Encode the state of a partition, which a controller of this epoch writes."""
     value: _State = {
         "version": 1,
         "leader": partition.leader,
         "leader_epoch": partition.leader_epoch,
         "isr": partition.isr,
+        "controller_epoch": controller_epoch,
+        "partition_epoch": partition.partition_epoch,
     }
+    if partition.eligible:
+        value["eligible"] = partition.eligible
+    if partition.offline_replicas:
+        value["offline"] = partition.offline_replicas
+    if partition.suspects:
+        value["suspects"] = {str(broker): log for broker, log in partition.suspects.items()}
     return _json(value)
 
 
@@ -213,12 +232,25 @@ def decode_state(value: bytes) -> PartitionImage:
     Most partitions of a cluster have one of a few states: each of these is decoded once.
     """
     fields: _State = json.loads(value)
+    suspects = fields.get("suspects", {})
     return PartitionImage(
         leader=fields["leader"],
         leader_epoch=fields["leader_epoch"],
         isr=tuple(fields["isr"]),
         replicas=(),
+        offline_replicas=tuple(fields.get("offline", ())),
+        partition_epoch=fields.get("partition_epoch", 0),
+        eligible=tuple(fields.get("eligible", ())),
+        suspects={int(broker): _log_of(found) for broker, found in suspects.items()},
     )
+
+
+def _log_of(value: Sequence[int] | None) -> tuple[int, int] | None:
+    """The last leader epoch and the end of a suspect's log."""
+    if value is None:
+        return None
+    last_epoch, log_end_offset = value
+    return last_epoch, log_end_offset
 
 
 def _json(value: object) -> bytes:
@@ -254,27 +286,94 @@ def decode_config(value: bytes | None) -> dict[str, str]:
 
 
 def broker_path(broker_id: int) -> str:
-    """Return the path of a broker's address."""
+    """Return the path of a broker's registration."""
     return f"{BROKERS_PREFIX}{broker_id}"
 
 
+def broker_epoch_path(broker_id: int) -> str:
+    """Return the path of the number of a broker's last life."""
+    return f"{BROKER_EPOCHS_PREFIX}{broker_id}"
+
+
+class _Levels(TypedDict):
+    min_version: int
+    max_version: int
+
+
 class _Broker(TypedDict):
+    version: int
     host: str
     port: int
+    endpoints: Sequence[str]
+    listener_security_protocol_map: Mapping[str, str]
+    jmx_port: int
     rack: str | None
+    features: Mapping[str, _Levels]
+    broker_epoch: int
+    incarnation: str
+    clean: bool
+    shutting_down: bool
 
 
 def encode_broker(broker: BrokerImage) -> bytes:
-    """Encode a broker's address."""
-    value: _Broker = {"host": broker.host, "port": broker.port, "rack": broker.rack}
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    """Encode a broker's registration: Kafka's fields, and ours."""
+    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    value: _Broker = {
+        "version": 5,
+        "host": broker.host,
+        "port": broker.port,
+        "endpoints": [f"PLAINTEXT://{host}:{broker.port}"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "jmx_port": -1,
+        "rack": broker.rack,
+        "features": {
+            name: {"min_version": lowest, "max_version": highest}
+            for name, (lowest, highest) in broker.levels.items()
+        },
+        "broker_epoch": broker.broker_epoch,
+        "incarnation": broker.incarnation,
+        "clean": broker.is_clean,
+        "shutting_down": broker.is_shutting_down,
+    }
+    return _json(value)
 
 
 def decode_broker(path: str, value: bytes) -> BrokerImage:
-    """Decode the broker at `path`."""
+    """Decode the registration at `path`. Raises as above."""
     fields: _Broker = json.loads(value)
-    broker_id = int(path.removeprefix(BROKERS_PREFIX))
-    return BrokerImage(broker_id, fields["host"], fields["port"], fields["rack"])
+    return BrokerImage(
+        broker_id=int(path.removeprefix(BROKERS_PREFIX)),
+        host=fields["host"],
+        port=fields["port"],
+        rack=fields["rack"],
+        broker_epoch=fields["broker_epoch"],
+        levels={
+            name: (levels["min_version"], levels["max_version"])
+            for name, levels in fields["features"].items()
+        },
+        is_clean=fields["clean"],
+        is_shutting_down=fields["shutting_down"],
+        incarnation=fields["incarnation"],
+    )
+
+
+class _Controller(TypedDict):
+    version: int
+    brokerid: int
+
+
+def encode_controller(broker_id: int) -> bytes:
+    """Encode which broker is the controller."""
+    value: _Controller = {"version": 1, "brokerid": broker_id}
+    return _json(value)
+
+
+def decode_controller(value: bytes | None) -> int:
+    """Decode which broker is the controller; -1 where there is none. Raises as above."""
+    if value is None:
+        return -1
+    fields: _Controller = json.loads(value)
+    return fields["brokerid"]
 
 
 def directories_path(broker_id: int) -> str:
@@ -293,12 +392,12 @@ def decode_directories(value: bytes | None) -> frozenset[str]:
 
 
 def encode_number(number: int) -> bytes:
-    """Encode a controller epoch or a producer id."""
+    """Encode an epoch of a controller or a broker, or a producer id."""
     return str(number).encode()
 
 
 def decode_number(value: bytes | None) -> int:
-    """Decode a controller epoch or a producer id; 0 where there is none."""
+    """Decode such a number; 0 where there is none."""
     return 0 if value is None else int(value)
 
 

@@ -56,7 +56,7 @@ def register_broker(
 
 def _led(image: MetadataImage, event: BrokerRegistered) -> dict[TopicPartition, int]:
     found = {}
-    for label, latest_epoch in event.unsure.items():
+    for label, (latest_epoch, _) in event.uncertain.items():
         partition = image.partition(*label)
         if partition is not None and partition.leader == event.broker_id:
             found[label] = latest_epoch

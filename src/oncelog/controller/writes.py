@@ -6,23 +6,26 @@ from collections.abc import Mapping
 
 from oncelog.controller import layout
 from oncelog.controller.decision import Put
-from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.controller.image import TopicImage
 from oncelog.core.ids import TopicId
 
 __all__ = ["deleted_writes", "group_config_writes", "topic_removal", "topic_writes"]
 
 
-def topic_writes(before: TopicImage | None, after: TopicImage) -> tuple[Put, ...]:
+def topic_writes(
+    before: TopicImage | None, after: TopicImage, controller_epoch: int = 0
+) -> tuple[Put, ...]:
     """Return the writes that make a topic of what it was (None: it is new).
 
-    The topic's own value comes last: without it no topic exists.
+    The topic's own value comes last: without it no topic exists. A state says the epoch of the
+    controller that writes it, which is no part of the state itself.
     """
     old = () if before is None else before.partitions
     padded = (*old, *(None for _ in after.partitions[len(old) :]))
     writes = [
-        Put(layout.state_path(after.name, number), layout.encode_state(partition))
+        Put(layout.state_path(after.name, number), layout.encode_state(partition, controller_epoch))
         for number, (was, partition) in enumerate(zip(padded, after.partitions, strict=True))
-        if was is not partition and (was is None or _state(was) != _state(partition))
+        if was is not partition and was != partition
     ]
     if before is None or _own(before) != _own(after):
         writes.append(Put(layout.topic_path(after.name), layout.encode_topic(after)))
@@ -31,10 +34,6 @@ def topic_writes(before: TopicImage | None, after: TopicImage) -> tuple[Put, ...
 
 def _own(topic: TopicImage) -> tuple[TopicId, Mapping[str, str], list[tuple[int, ...]]]:
     return topic.topic_id, topic.config, [partition.replicas for partition in topic.partitions]
-
-
-def _state(partition: PartitionImage) -> tuple[int, int, tuple[int, ...]]:
-    return partition.leader, partition.leader_epoch, partition.isr
 
 
 def topic_removal(topic: TopicImage) -> tuple[Put, ...]:

@@ -139,8 +139,8 @@ async def test_epochs_of_many_topics_are_written_in_one_step(tmp_path: Path) -> 
             await write_all(writes, **options)
 
         store.write_all = counted
-        latest = {partition.topic_partition: 0 for partition in context.broker.partitions}
-        registration = replace(context.broker._registration(), unsure=latest)
+        latest = {partition.topic_partition: (0, 0) for partition in context.broker.partitions}
+        registration = replace(context.broker._registration(), uncertain=latest)
         assert await context.broker.controller.submit(registration) == ChangeOutcome()
         assert calls == [60]
         assert {epoch_of(context, f"t{index}", 2) for index in range(20)} == {2}

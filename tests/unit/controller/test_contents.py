@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from uuid import UUID
 
@@ -11,6 +12,7 @@ from oncelog.controller import layout
 from oncelog.controller.contents import Contents, DamagedMetadata
 from oncelog.controller.decision import Put
 from oncelog.controller.image import (
+    BrokerImage,
     ImageDelta,
     MetadataImage,
     PartitionImage,
@@ -198,7 +200,70 @@ def test_partitions_of_one_state_share_what_is_decoded() -> None:
 
 def test_a_cluster_without_a_controller_names_none() -> None:
     contents = Fed()
-    contents.feed([(layout.CONTROLLER_PATH, b"3")])
+    contents.feed([(layout.CONTROLLER_PATH, layout.encode_controller(3))])
     assert contents.image.controller_id == 3
     contents.feed([(layout.CONTROLLER_PATH, None)])
     assert contents.image.controller_id == -1
+
+
+def test_a_registration_that_ends_leaves_the_number_of_its_life() -> None:
+    contents = Fed()
+    broker = BrokerImage(
+        2,
+        "::1",
+        9092,
+        "r",
+        7,
+        {"f": (0, 2)},
+        is_clean=False,
+        is_shutting_down=True,
+        incarnation="x",
+    )
+    path = layout.broker_path(2)
+    contents.feed(
+        [
+            (path, layout.encode_broker(broker)),
+            (layout.broker_epoch_path(2), layout.encode_number(7)),
+            (layout.CONTROLLER_EPOCH_PATH, layout.encode_number(3)),
+        ]
+    )
+    before = contents.image
+    assert before.brokers == {2: broker}
+    assert before.controller_epoch == 3
+    contents.feed([(path, None)])
+    assert (contents.image.brokers, contents.image.broker_epochs) == ({}, {2: 7})
+    assert before.brokers == {2: broker}
+
+
+def test_what_monitors_read_of_a_broker_and_the_controller_is_kafkas() -> None:
+    value = json.loads(layout.encode_broker(BrokerImage(2, "::1", 9092, levels={"f": (0, 2)})))
+    kafkas = {
+        "version": 5,
+        "host": "::1",
+        "port": 9092,
+        "endpoints": ["PLAINTEXT://[::1]:9092"],
+        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "jmx_port": -1,
+        "rack": None,
+        "features": {"f": {"min_version": 0, "max_version": 2}},
+    }
+    assert {name: value[name] for name in kafkas} == kafkas
+    assert layout.encode_controller(2) == b'{"brokerid":2,"version":1}'
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        PartitionImage(1, 4, (1, 2), ()),
+        PartitionImage(-1, 5, (), (), (2,), 9, (3,), {1: (4, 17), 2: None}),
+    ],
+)
+def test_a_partitions_state_reads_back_as_it_was(state: PartitionImage) -> None:
+    value = layout.encode_state(state, 7)
+    assert layout.decode_state(value) == state
+    assert json.loads(value)["controller_epoch"] == 7
+
+
+def test_a_state_of_before_there_were_replicas_reads_back() -> None:
+    value = b'{"isr":[1],"leader":1,"leader_epoch":4,"version":1}'
+    assert layout.decode_state(value) == PartitionImage(1, 4, (1,), ())

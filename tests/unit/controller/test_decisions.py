@@ -46,7 +46,7 @@ TOPIC = TopicImage("t", ID, (PartitionImage(1, 4, (1, 2), (1, 2)),))
 CONTEXT = DecisionContext(BrokerConfig({}), (NEW_ID,))
 BROKERS = [BrokerImage(broker_id, "h", 1) for broker_id in (1, 2)]
 SET = ConfigOperation.SET
-REGISTRATION = BrokerRegistered(1, frozenset({"d"}), {}, {}, {})
+REGISTRATION = BrokerRegistered(1, 0, frozenset({"d"}), True, {}, {}, {})
 
 EVENTS: list[ControllerEvent[Any]] = [
     CreateTopics((TopicToCreate("new"),)),
@@ -55,7 +55,7 @@ EVENTS: list[ControllerEvent[Any]] = [
     AlterGroupConfigs("g", (ConfigChange("consumer.session.timeout.ms", SET, "50000"),)),
     DeleteTopic(ID),
     UpdateFeatures((FeatureUpdate(TRANSACTION_VERSION, 1, UpgradeType.SAFE_DOWNGRADE),)),
-    replace(REGISTRATION, unsure={T0: 4}, cluster_config={MIN_ISR: "2"}),
+    replace(REGISTRATION, uncertain={T0: (4, 9)}, cluster_config={MIN_ISR: "2"}),
     DirectoryFailed(1, (T0,)),
     DeletionsConfirmed(1, frozenset({UUID(int=9)})),
 ]
@@ -153,8 +153,8 @@ def registered(
 def test_an_unclean_registration_raises_the_epoch_where_it_leads() -> None:
     """Above the metadata's epoch and the log's; another leader's partition keeps its own."""
     other = TopicImage("u", NEW_ID, (PartitionImage(2, 4, (2, 1), (2, 1)),))
-    unsure = {T0: 7, TopicPartition("u", 0): 7, TopicPartition("gone", 0): 1}
-    written, notices = registered(image(TOPIC, other), unsure=unsure)
+    uncertain = {T0: (7, 9), TopicPartition("u", 0): (7, 9), TopicPartition("gone", 0): (1, 1)}
+    written, notices = registered(image(TOPIC, other), uncertain=uncertain)
     assert written.topics["t"].partitions[0].leader_epoch == 8
     assert written.topics["u"] == other
     assert notices == (ControllerNotice("began a new leader epoch in 1 partitions"),)

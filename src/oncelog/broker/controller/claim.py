@@ -15,7 +15,7 @@ async def claim_controller(store: MetadataStore, broker_id: int) -> Check:
 
     Raises `OncelogError` when too many brokers try.
     """
-    named = layout.encode_number(broker_id)
+    named = layout.encode_controller(broker_id)
     for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
         epoch = await store.get(layout.CONTROLLER_EPOCH_PATH)
         before, version = (None, 0) if epoch is None else epoch

@@ -1,6 +1,6 @@
 """Compares the folders found at the start with the metadata (D14).
 
-`unsure_epochs` returns where a new leader epoch has to begin before the broker serves.
+`uncertain_logs` returns where a new leader epoch has to begin before the broker serves.
 
 A folder is deleted only if the metadata records that its topic was deleted: the broker crashed
 before it had renamed it. Any other folder that the metadata does not know is a stray and is set
@@ -17,7 +17,7 @@ from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["confirmable", "off_line", "sort_out", "unsure_epochs"]
+__all__ = ["confirmable", "off_line", "sort_out", "uncertain_logs"]
 
 log = logging.getLogger(__name__)
 
@@ -63,13 +63,13 @@ def confirmable(logs: LogManager, image: MetadataImage, broker_id: int) -> froze
     )
 
 
-def unsure_epochs(
+def uncertain_logs(
     logs: LogManager, image: MetadataImage, broker_id: int
-) -> dict[TopicPartition, int]:
+) -> dict[TopicPartition, tuple[int, int]]:
     """Return the partitions led here that may have lost acknowledged records.
 
     Called once the logs are open. Maps them to the newest leader epoch of each log, -1 where there
-    is none.
+    is none, and to the log's end.
     """
     found = {}
     for topic in image.topics.values():
@@ -80,7 +80,7 @@ def unsure_epochs(
                     continue
                 latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
                 if not logs.is_whole(label) or latest > partition.leader_epoch:
-                    found[label] = latest
+                    found[label] = latest, 0 if held is None else held.log_end_offset
     return found
 
 

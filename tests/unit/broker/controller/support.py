@@ -20,7 +20,9 @@ from oncelog.runtime.disk import StorageFailure
 
 def registration(broker_id: int) -> BrokerRegistered:
     """A broker without logs."""
-    return BrokerRegistered(broker_id, frozenset({"d"}), {}, {}, {"min.insync.replicas": "1"})
+    return BrokerRegistered(
+        broker_id, 0, frozenset({"d"}), True, {}, {}, {"min.insync.replicas": "1"}
+    )
 
 
 REGISTRATION = registration(1)

@@ -1,0 +1,175 @@
+"""Events and replies as bytes: they come back equal, and nothing else is taken for one."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncelog.controller import events
+from oncelog.controller.changes import ConfigChange, ConfigOperation
+from oncelog.controller.decision import ChangeOutcome, ControllerEvent
+from oncelog.controller.event_codec import (
+    MalformedEvent,
+    decode_event,
+    decode_reply,
+    encode_event,
+    encode_reply,
+)
+from oncelog.controller.features import FeatureUpdate
+from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import CONTROLLER_EVENT_BYTES_MAX
+
+ID = UUID(int=7)
+T0 = TopicPartition("t", 0)
+STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None})
+NEW = TopicToCreate("new", assignment={0: (1, 2)}, config={"a": "b", "c": None})
+ISR = (events.IsrMember(1, 3), events.IsrMember(2, 4))
+
+EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
+    (
+        events.CreateTopics((NEW,), validate_only=True),
+        (
+            TopicOutcome("new", topic=TopicImage("new", ID, (STATE,), {"a": "b"})),
+            TopicOutcome("a b", ErrorCode.invalid_topic_exception, "no name"),
+        ),
+    ),
+    (events.CreatePartitions("t", 3, ((1, 2), (2, 1))), ChangeOutcome()),
+    (events.CreatePartitions("t", 3), ChangeOutcome(ErrorCode.invalid_partitions, "no")),
+    (
+        events.AlterTopicConfigs("t", (ConfigChange("k", ConfigOperation.DELETE, None),)),
+        ChangeOutcome(),
+    ),
+    (
+        events.AlterGroupConfigs("g", (ConfigChange("k", ConfigOperation.SET, "ü"),), True),
+        ChangeOutcome(),
+    ),
+    (events.DeleteTopic(ID), ChangeOutcome()),
+    (events.UpdateFeatures((FeatureUpdate("f", 1, 2),)), ChangeOutcome()),
+    (
+        events.ElectLeaders((T0,), is_unclean=True),
+        (events.ElectionOutcome(T0, ErrorCode.election_not_needed, "no"),),
+    ),
+    (events.ElectLeaders(None), ()),
+    (events.ForgetBroker(3), ChangeOutcome()),
+    (
+        events.BrokerRegistered(
+            1, 7, frozenset({"d", "e"}), False, {T0: (4, 17)}, {"f": 1}, {"k": "v"}, frozenset({T0})
+        ),
+        ChangeOutcome(),
+    ),
+    (events.BrokersChanged(), ChangeOutcome()),
+    (events.BrokerShuttingDown(1, 7), events.ShutdownOutcome(remaining_count=2)),
+    (
+        events.AlterPartition(1, 3, (events.IsrChange(ID, 0, 5, 9, ISR),)),
+        (events.IsrOutcome(state=STATE), events.IsrOutcome(ErrorCode.unknown_topic_id)),
+    ),
+    (events.DirectoryFailed(1, (T0,)), ChangeOutcome()),
+    (events.DeletionsConfirmed(1, frozenset({ID})), ChangeOutcome()),
+]
+
+
+def test_every_event_has_an_example_here() -> None:
+    named = {getattr(events, name) for name in events.__all__}
+    assert {type(event) for event, _ in EVENTS} == {
+        kind for kind in named if issubclass(kind, ControllerEvent)
+    }
+
+
+@pytest.mark.parametrize(("event", "reply"), EVENTS, ids=lambda one: type(one).__name__)
+def test_an_event_and_its_reply_come_back_equal(event: ControllerEvent[Any], reply: Any) -> None:
+    assert decode_event(memoryview(encode_event(event))) == event
+    assert decode_reply(event, encode_reply(event, reply)) == reply
+
+
+def ways(value: Any) -> list[list[Any]]:
+    """The ways (keys and indexes) to all parts of a value of JSON."""
+    if not isinstance(value, dict | list):
+        return []
+    below = value.items() if isinstance(value, dict) else enumerate(value)
+    return [way for key, part in below for way in ([key], *([key, *rest] for rest in ways(part)))]
+
+
+@pytest.mark.parametrize(("event", "reply"), EVENTS, ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("wrong", [0.5, {"a": 1}])
+def test_a_part_of_another_type_is_one_error(
+    event: ControllerEvent[Any], reply: Any, wrong: Any
+) -> None:
+    for way in ways(json.loads(encode_event(event))):
+        value = part = json.loads(encode_event(event))
+        for key in way[:-1]:
+            part = part[key]
+        part[way[-1]] = wrong
+        with pytest.raises(MalformedEvent):
+            decode_event(json.dumps(value).encode())
+    with pytest.raises(MalformedEvent):
+        decode_reply(event, json.dumps(wrong).encode())
+
+
+def encoded(**changed: Any) -> bytes:
+    return json.dumps(["ForgetBroker", {"broker_id": 1} | changed]).encode()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"\xff",
+        b"null",
+        b"[]",
+        b'["ForgetBroker"]',
+        b'["ForgetBroker",{}]',
+        b'["ForgetBroker",[1]]',
+        b'["ForgetBroker",{"broker_id":1,"broker_id":1}]',
+        b'["NoEvent",{}]',
+        b'["IsrChange",{}]',
+        b'[["ForgetBroker"],{"broker_id":1}]',
+        encoded(other=1),
+        encoded(broker_id=True),
+        encoded(broker_id="1"),
+        encoded(broker_id=None),
+        encoded(broker_id=float("nan")),
+        encoded(broker_id=10**30),
+        b'["ForgetBroker",{"broker_id":' + b"9" * 5_000 + b"}]",
+        b"[" * 200_000,
+        b'["DeleteTopic",{"topic_id":"7"}]',
+        b'["DeleteTopic",{"topic_id":"{00000000-0000-0000-0000-000000000007}"}]',
+        b'["ElectLeaders",{"partitions":[{"topic":"t"}],"is_unclean":false}]',
+    ],
+)
+def test_what_is_no_event_is_one_error(data: bytes) -> None:
+    with pytest.raises(MalformedEvent):
+        decode_event(data)
+
+
+def test_a_key_that_is_there_twice_is_an_error() -> None:
+    event = EVENTS[10][0]
+    value = json.loads(encode_event(event))
+    value[1]["levels"] *= 2
+    with pytest.raises(MalformedEvent, match="twice"):
+        decode_event(json.dumps(value).encode())
+
+
+def test_what_is_larger_than_the_limit_is_an_error() -> None:
+    big = " " * CONTROLLER_EVENT_BYTES_MAX
+    with pytest.raises(MalformedEvent, match="bytes, at most"):
+        encode_event(events.AlterTopicConfigs(big, ()))
+    with pytest.raises(MalformedEvent, match="bytes, at most"):
+        decode_event(b"[]" + big.encode())
+
+
+@given(st.binary(max_size=40) | st.text(alphabet='[]{}",:1eE.tn\\', max_size=30).map(str.encode))
+def test_no_bytes_make_another_error(data: bytes) -> None:
+    for decode in (decode_event, lambda one: decode_reply(events.ForgetBroker(1), one)):
+        try:
+            decode(data)
+        except MalformedEvent:
+            continue
+        assert data.strip()
