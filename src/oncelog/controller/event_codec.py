@@ -37,7 +37,7 @@ class MalformedEvent(OncelogError):  # noqa: N818 - names what was received
 
 def encode_event(event: ControllerEvent[Any]) -> bytes:
     """Encode an event with its name. Raises `MalformedEvent` when it is too large."""
-    kind = type(event)
+    kind: Any = type(event)
     return _bytes([kind.__name__, _codec(kind).encode(event)])
 
 
