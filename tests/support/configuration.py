@@ -93,8 +93,8 @@ BROKER_HEAD = """
 NO_EFFECT_HEAD = """
 ## Accepted without effect
 
-What cannot matter to a lone broker: threads and buffers that Oncelog does not have, replication
-between brokers, quorums of controllers, ZooKeeper, share and streams groups. Such keys are named in
+What cannot matter here: threads and buffers that Oncelog does not have, quotas of
+replication, quorums of controllers, ZooKeeper, share and streams groups. Such keys are named in
 one line at the start, then passed over: the `server.properties` of Kafka 3.9, 4.3 and 4.4 starts a
 broker. A listener that `controller.listener.names` names is left out.
 

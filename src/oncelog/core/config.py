@@ -96,7 +96,7 @@ class BrokerConfig:
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
-        checks.append(self._check_group_limits)
+        checks += [self._check_group_limits, self._check_replication]
         problems = [problem for check in checks for problem in _problems(check)]
         if problems:
             raise ConfigError(*problems)
@@ -128,6 +128,11 @@ class BrokerConfig:
         )
         listeners = as_list(self._values["listeners"])
         self.listener = names.only("listeners", listeners)
+        between = self._values["inter.broker.listener.name"]
+        if between and not names.has(as_str(between), listeners):
+            raise ConfigError(
+                f"inter.broker.listener.name={as_str(between)} has to name the broker's listener"
+            )
         advertised = self._values["advertised.listeners"]
         if advertised is not None:
             self.advertised_listener = names.only("advertised.listeners", as_list(advertised))
@@ -189,6 +194,17 @@ class BrokerConfig:
         if self.topic_int({}, "segment.jitter.ms") < 0:
             raise ConfigError("log.roll.jitter.ms must be greater than or equal to 0")
 
+    def _check_replication(self) -> None:
+        """Check that a follower's waits fit each other, as Kafka does."""
+        wait_ms = self.get_int("replica.fetch.wait.max.ms")
+        problems = [
+            f"replica.fetch.wait.max.ms ({wait_ms}) must be at most {name} ({limit_ms})"
+            for name in ("replica.lag.time.max.ms", "replica.socket.timeout.ms")
+            if wait_ms > (limit_ms := self.get_int(name))
+        ]
+        if problems:
+            raise ConfigError(*problems)
+
     def _name_what_was_passed_over(self) -> None:
         """Add one warning for all keys without effect; Kafka's sample files have a dozen."""
         passed_over = [name for name in self._given if name in PASSED_OVER]
@@ -197,7 +213,7 @@ class BrokerConfig:
         if names:
             have = "setting has" if len(names) == 1 else "settings have"
             self.warnings.append(
-                f"{len(names)} {have} no effect on a lone broker: {', '.join(names)}"
+                f"{len(names)} {have} no effect on this broker: {', '.join(names)}"
             )
 
     def is_given(self, name: str) -> bool:

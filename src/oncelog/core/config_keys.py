@@ -32,6 +32,7 @@ from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
 __all__ = [
     "BROKER_KEYS",
+    "RACK_AWARE_SELECTOR",
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
     "only_false",
@@ -44,6 +45,8 @@ _SHORT = ConfigType.SHORT
 _LONG = ConfigType.LONG
 _DOUBLE = ConfigType.DOUBLE
 _LIST = ConfigType.LIST
+
+RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _MB = 1024 * 1024
 _MINUTE_MS = 60 * 1000
@@ -93,6 +96,10 @@ def _gzip_level(value: ConfigValue) -> str | None:
     return None if is_level else "Value must be between 1 and 9 or equal to -1"
 
 
+def _replica_selector(value: ConfigValue) -> str | None:
+    return None if not value or value == RACK_AWARE_SELECTOR else f"only {RACK_AWARE_SELECTOR}"
+
+
 def _load_factor(value: ConfigValue) -> str | None:
     return None if 0 < as_float(value) <= 1 else "Value must be above 0 and at most 1"
 
@@ -113,6 +120,7 @@ _BROKER: Final = (
     Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
     Definition("advertised.listeners", _LIST, None, "The address for clients to connect to; port 0 is the port that was bound."),
     Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; only PLAINTEXT is served."),
+    Definition("inter.broker.listener.name", _STRING, None, "The listener that the other brokers connect to: there is one listener, so only its name is accepted."),
     Definition("controller.listener.names", _LIST, (), "Names of listeners that are a controller's, and are left out here."),
     Definition("process.roles", _LIST, ("broker",), "The roles of a KRaft server; broker must be among them.", _each_of("broker", "controller")),
     Definition("log.dir", _LIST, ("oncelog-data",), "The log directory, when log.dirs is not set. Kafka's default is in /tmp."),
@@ -175,7 +183,25 @@ _BROKER: Final = (
     Definition("log.message.timestamp.after.max.ms", _LONG, _HOUR_MS, "How far a record's time may lie in the future.", _at_least(0)),
     Definition("log.preallocate", _BOOLEAN, False, "Whether a new segment's file gets its full size at once; only false is supported.", only_false),
     Definition("replica.high.watermark.checkpoint.interval.ms", _LONG, 5000, "Pause between two checkpoints of high watermarks."),
+    # --- replicas on other brokers
     Definition("replica.lag.time.max.ms", _LONG, 30_000, "A follower that did not catch up for so long leaves the ISR."),
+    Definition("num.replica.fetchers", _INT, 1, "Connections by which a follower fetches from each leader's broker."),
+    Definition("replica.fetch.min.bytes", _INT, 1, "Bytes for which a follower's fetch waits."),
+    Definition("replica.fetch.wait.max.ms", _INT, 500, "How long a follower's fetch waits for them; at most replica.lag.time.max.ms."),
+    Definition("replica.fetch.max.bytes", _INT, _MB, "Bytes that a follower asks of one partition; a first batch larger than that still comes.", _at_least(0)),
+    Definition("replica.fetch.response.max.bytes", _INT, 10 * _MB, "Bytes that a follower asks in one fetch; a first batch larger than that still comes.", _at_least(0)),
+    Definition("replica.fetch.backoff.ms", _INT, 1000, "Pause before a follower asks again for a partition that answered with an error.", _at_least(0)),
+    Definition("replica.socket.timeout.ms", _INT, 30_000, "How long a follower waits for the answer to a fetch; at least replica.fetch.wait.max.ms."),
+    Definition("replica.selector.class", _STRING, None, "Whether consumers are sent to the nearest replica (KIP-392): only Kafka's RackAwareReplicaSelector; unset: they read from the leader.", _replica_selector),
+    Definition("auto.leader.rebalance.enable", _BOOLEAN, True, "Whether the controller brings leaderships back to the preferred replicas."),
+    Definition("leader.imbalance.check.interval.seconds", _LONG, 300, "Pause between two looks of the controller for leaderships to bring back.", _at_least(1)),
+    Definition("leader.imbalance.per.broker.percentage", _INT, 10, "Share in percent of a broker's preferred leaderships that others may have before they are brought back."),
+    Definition("controlled.shutdown.enable", _BOOLEAN, True, "Whether a broker that stops has its leaderships moved first."),
+    Definition("controlled.shutdown.max.retries", _INT, 3, "How often a broker that stops asks for that again while it leads partitions that another could lead."),
+    Definition("controlled.shutdown.retry.backoff.ms", _LONG, 5000, "Pause before it asks again."),
+    Definition("controller.socket.timeout.ms", _INT, 30_000, "How long a broker waits for the controller's answer to what only the controller can decide."),
+    Definition("broker.session.timeout.ms", _INT, 9000, "Time without a sign of life after which a broker's session ends, where the store leaves that to the brokers."),
+    Definition("broker.heartbeat.interval.ms", _INT, 2000, "Pause between two signs of life."),
     # --- producers and transactions
     Definition("producer.id.expiration.ms", _INT, _DAY_MS, "Idle time after which a partition forgets a producer.", _at_least(1)),
     Definition("producer.id.expiration.check.interval.ms", _INT, 10 * _MINUTE_MS, "Pause between two looks for producers to forget.", _at_least(1)),

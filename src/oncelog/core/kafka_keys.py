@@ -1,9 +1,9 @@
 """The keys of Apache Kafka's brokers, 3.9 to 4.4, that Oncelog does not have.
 
-There are two kinds. A key that does not matter to a lone broker (threads and buffers that it does
-not have, replication between brokers, quorums, ZooKeeper, unsupported kinds of groups) has no
-effect, so that a broker starts with a file made for Kafka. A key that changes a guarantee (who may
-connect, quotas, where records are stored) is refused with the reason. `core.config` applies both.
+There are two kinds. A key that does not matter here (threads and buffers that a broker does not
+have, quotas of replication, quorums, ZooKeeper, unsupported kinds of groups) has no effect, so that
+a broker starts with a file made for Kafka. A key that changes a guarantee (who may connect, quotas,
+where records are stored) is refused with the reason. `core.config` applies both.
 
 The names come from Kafka's own definitions: `AbstractKafkaConfig` and what it merges, and for 3.9
 also `ZkConfigs` and `PasswordEncoderConfigs`.
@@ -29,7 +29,7 @@ _GROUP_LIMITS: Final = """
 PASSED_OVER: Final = (
     # Threads, buffers and purgatories: one process, one loop (D12).
     "background.threads",
-    *_names("num.", "io.threads network.threads replica.alter.log.dirs.threads replica.fetchers"),
+    *_names("num.", "io.threads network.threads replica.alter.log.dirs.threads"),
     *_names("num.", "recovery.threads.per.data.dir"),
     "queued.max.requests",
     *_names("socket.", "listen.backlog.size receive.buffer.bytes send.buffer.bytes"),
@@ -44,29 +44,24 @@ PASSED_OVER: Final = (
     *_names("offsets.", "topic.compression.codec commit.required.acks"),
     *_names("add.partitions.to.txn.retry.backoff.", "ms max.ms"),
     *_names("", "log.initial.task.delay.ms log.dir.failure.timeout.ms"),
-    # A quorum of controllers, and brokers that know each other.
+    # A quorum of controllers, and how Kafka's brokers speak to it.
     *_names("controller.quorum.", "voters bootstrap.servers append.linger.ms auto.join.enable"),
     *_names("controller.quorum.", "election.backoff.max.ms election.timeout.ms fetch.max.bytes"),
     *_names("controller.quorum.", "fetch.snapshot.max.bytes fetch.timeout.ms request.timeout.ms"),
     "controller.quorum.retry.backoff.ms",
-    *_names("controller.", "quota.window.num quota.window.size.seconds socket.timeout.ms"),
+    *_names("controller.", "quota.window.num quota.window.size.seconds"),
     *_names("metadata.log.", "dir max.record.bytes.between.snapshots max.snapshot.interval.ms"),
     *_names("metadata.log.", "segment.bytes segment.min.bytes segment.ms"),
     *_names("metadata.max.", "idle.interval.ms retention.bytes retention.ms"),
-    *_names("broker.", "heartbeat.interval.ms session.timeout.ms id.generation.enable"),
-    *_names("", "reserved.broker.max.id initial.broker.registration.timeout.ms"),
+    *_names("", "broker.id.generation.enable reserved.broker.max.id"),
+    "initial.broker.registration.timeout.ms",
     *_names("", "early.start.listeners server.max.startup.time.ms request.timeout.ms"),
-    *_names("", "inter.broker.listener.name inter.broker.protocol.version"),
-    *_names("", "security.inter.broker.protocol control.plane.listener.name"),
-    *_names("controlled.shutdown.", "enable max.retries retry.backoff.ms"),
+    *_names("", "inter.broker.protocol.version security.inter.broker.protocol"),
+    "control.plane.listener.name",
     # Replicas on other brokers.
-    *_names("replica.", "alter.log.dirs.io.max.bytes.per.second fetch.backoff.ms fetch.max.bytes"),
-    *_names("replica.", "fetch.min.bytes fetch.response.max.bytes fetch.wait.max.ms"),
-    *_names("replica.", "selector.class socket.receive.buffer.bytes socket.timeout.ms"),
+    *_names("replica.", "alter.log.dirs.io.max.bytes.per.second socket.receive.buffer.bytes"),
     *_names("replication.quota.", "window.num window.size.seconds"),
     *_names("alter.log.dirs.replication.quota.", "window.num window.size.seconds"),
-    "auto.leader.rebalance.enable",
-    *_names("leader.imbalance.", "check.interval.seconds per.broker.percentage"),
     *_names("", "unclean.leader.election.interval.ms eligible.leader.replicas.enable"),
     *_names("", "follower.fetch.last.tiered.offset.enable follower.replication.throttled.rate"),
     "leader.replication.throttled.rate",

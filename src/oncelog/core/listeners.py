@@ -50,6 +50,11 @@ class Listeners:
         """Whether an entry is a controller's listener, which this broker does not open."""
         return _name(text) in self._controllers
 
+    def has(self, name: str, entries: Iterable[str]) -> bool:
+        """Whether one of the broker's own entries has this listener name."""
+        own = (text for text in entries if not self.is_controllers(text))
+        return name.upper() in map(_name, own)
+
     def only(self, key: str, entries: Iterable[str]) -> Endpoint:
         """The one listener that is not a controller's. Raises `ConfigError`."""
         found = [self.parse(key, text) for text in entries if not self.is_controllers(text)]

@@ -9,8 +9,22 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
 UNREAD_BROKER_KEYS: Final = frozenset(
     {
+        "auto.leader.rebalance.enable",
+        "broker.heartbeat.interval.ms",
+        "broker.session.timeout.ms",
+        "controlled.shutdown.enable",
+        "controlled.shutdown.max.retries",
+        "controlled.shutdown.retry.backoff.ms",
+        "controller.socket.timeout.ms",
+        "leader.imbalance.check.interval.seconds",
+        "leader.imbalance.per.broker.percentage",
         "min.insync.replicas",
-        "replica.lag.time.max.ms",
+        "num.replica.fetchers",
+        "replica.fetch.backoff.ms",
+        "replica.fetch.max.bytes",
+        "replica.fetch.min.bytes",
+        "replica.fetch.response.max.bytes",
+        "replica.selector.class",
         "unclean.leader.election.enable",
     }
 )

@@ -48,7 +48,7 @@ def test_what_cannot_be_accepted_is_refused_in_one_sentence(
 
 def test_a_knob_without_effect_is_named_and_passed_over() -> None:
     config = BrokerConfig({"num.io.threads": "8"})
-    assert config.warnings == ["1 setting has no effect on a lone broker: num.io.threads"]
+    assert config.warnings == ["1 setting has no effect on this broker: num.io.threads"]
     assert not BrokerConfig().warnings
 
 
@@ -236,3 +236,24 @@ def test_a_migration_policy_is_taken_in_any_case_of_letters() -> None:
         BrokerConfig({"group.consumer.migration.policy": policy})
     with pytest.raises(ConfigError):
         BrokerConfig({"group.consumer.migration.policy": "sideways"})
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"replica.fetch.wait.max.ms": "40000"}, "at most replica.lag.time.max.ms"),
+        ({"replica.socket.timeout.ms": "400"}, "at most replica.socket.timeout.ms"),
+        ({"replica.selector.class": "com.x.Selector"}, "RackAwareReplicaSelector"),
+        ({"leader.imbalance.check.interval.seconds": "0"}, "at least 1"),
+        ({"replica.fetch.backoff.ms": "-1"}, "at least 0"),
+    ],
+)
+def test_settings_of_replication_are_checked_as_in_kafka(
+    given: dict[str, str], sentence: str
+) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        BrokerConfig(given)
+
+
+def test_an_unset_selector_reads_from_the_leader() -> None:
+    assert BrokerConfig({"replica.selector.class": ""}).get_str("replica.selector.class") == ""

@@ -17,7 +17,7 @@ def test_the_stock_file_of_a_release_is_taken(release: str) -> None:
     config = BrokerConfig(given)
     assert config.listener.port == 9092
     assert config.get_int("node.id") == int(given.get("node.id", given.get("broker.id", "")))
-    (summary,) = [w for w in config.warnings if "have no effect on a lone broker" in w]
+    (summary,) = [w for w in config.warnings if "have no effect on this broker" in w]
     assert "num.io.threads" in summary
     assert len(config.warnings) <= 3
 
@@ -27,7 +27,7 @@ def test_zookeeper_is_explained() -> None:
     assert config.warnings == [
         "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
         "log directory; topics that are registered in that ZooKeeper are not taken over",
-        "1 setting has no effect on a lone broker: zookeeper.session.timeout.ms",
+        "1 setting has no effect on this broker: zookeeper.session.timeout.ms",
     ]
 
 

@@ -55,3 +55,10 @@ def test_a_listener_may_have_a_name_of_its_own() -> None:
 def test_a_listener_that_cannot_be_served_is_refused(given: dict[str, str], sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         BrokerConfig(given)
+
+
+def test_the_brokers_among_themselves_use_the_one_listener() -> None:
+    config = BrokerConfig({"inter.broker.listener.name": "PLAINTEXT"})
+    assert not any("inter.broker.listener.name" in warning for warning in config.warnings)
+    with pytest.raises(ConfigError, match="has to name the broker's listener"):
+        BrokerConfig({"inter.broker.listener.name": "LAN"})
