@@ -145,12 +145,14 @@ class _Network:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         def counted() -> asyncio.BaseProtocol:
             inner = cast(asyncio.BufferedProtocol, protocol_factory())
             return _Protocol(inner, self._moments)
 
-        return await self._inner.listen(host, port, counted)
+        return await self._inner.listen(host, port, counted, accepts=accepts)
 
 
 def counted_disk(inner: Disk, moments: Moments) -> Disk:

@@ -269,7 +269,8 @@ class Broker:
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
-        await self.server.start(self.dispatcher, self._announce)
+        self._announce(await self.server.bind())
+        await self.server.open(self.dispatcher)
         await register_address(self.store, self.image.brokers[self.broker_id])
 
     def _registration(self) -> BrokerRegistered:
@@ -286,9 +287,9 @@ class Broker:
             {key: str(self.config.topic_int({}, key)) for key in CLUSTER_KEYS},
         )
 
-    def _announce(self, host: str, port: int) -> None:
+    def _announce(self, endpoint: Endpoint) -> None:
         rack = self.config.get_str("broker.rack")
-        self.feed.announce(BrokerImage(self.broker_id, host, port, rack))
+        self.feed.announce(BrokerImage(self.broker_id, *endpoint, rack))
 
     def _directory_failed(self, partitions: list[TopicPartition]) -> None:
         """Have the partitions shown without a leader, and the controller elect others."""

@@ -14,6 +14,7 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable, Iterable
+from functools import partial
 from ipaddress import ip_address
 from typing import Protocol
 
@@ -48,7 +49,7 @@ class AddressUnavailable(OncelogError, OSError):  # noqa: N818 - names a state o
 
 
 class Listener(Protocol):
-    """A listening socket.
+    """A listening socket, or one that is bound and refuses connections until `accept`.
 
     `addresses` has the (host, port) pairs bound, so that port 0 is resolved.
     """
@@ -63,6 +64,14 @@ class Listener(Protocol):
         """Descriptors of the listening sockets; none where they are simulated."""
         ...
 
+    async def accept(self) -> None:
+        """Accept connections from now on.
+
+        Raises `AddressUnavailable`: several sockets may be bound to an address where no process
+        listens yet.
+        """
+        ...
+
     async def close(self) -> None:
         """Stop listening; connections that were accepted stay."""
         ...
@@ -71,8 +80,10 @@ class Listener(Protocol):
 class Network(Protocol):
     """Opens and accepts byte streams."""
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
-        """Listen on `host`:`port` (0: any free port).
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
+        """Listen on `host`:`port` (0: any free port); without `accepts` only bind it.
 
         Raises `AddressUnavailable` when the address cannot be bound.
         """
@@ -98,6 +109,13 @@ class _SystemListener:
     def descriptors(self) -> tuple[int, ...]:
         return tuple(s.fileno() for s in self._server.sockets)
 
+    async def accept(self) -> None:
+        host, port = self.addresses[0]
+        try:
+            await self._server.start_serving()
+        except OSError as error:
+            raise AddressUnavailable(host, port, error) from error
+
     async def close(self) -> None:
         # `wait_closed` would wait for every accepted connection (Python 3.12.1+); their owner
         # closes those.
@@ -114,16 +132,19 @@ class SystemNetwork:
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self._tls = tls
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         """See `Network.listen`."""
-        loop = asyncio.get_running_loop()
-        backlog = LISTEN_BACKLOG_COUNT
+        create = partial(
+            asyncio.get_running_loop().create_server,
+            protocol_factory,
+            backlog=LISTEN_BACKLOG_COUNT,
+            start_serving=accepts,
+        )
         try:
             bound = _bound(host, port)
-            if bound is not None:
-                server = await loop.create_server(protocol_factory, sock=bound, backlog=backlog)
-            else:
-                server = await loop.create_server(protocol_factory, host, port, backlog=backlog)
+            server = await (create(host, port) if bound is None else create(sock=bound))
         except OSError as error:
             raise AddressUnavailable(host, port, error) from error
         return _SystemListener(server)

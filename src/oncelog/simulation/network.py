@@ -106,11 +106,14 @@ class SimulatedNetwork(NetworkFaults):
 
     def unbind(self, listener: _Listener) -> None:
         """Close a listener, if it is open."""
-        if self.is_listening(listener):
+        if self._is_bound(listener):
             del self._listeners[listener.process.host, listener.port]
 
     def is_listening(self, listener: _Listener) -> bool:
-        """Return whether a listener still accepts connections."""
+        """Return whether a listener accepts connections."""
+        return listener.accepts and self._is_bound(listener)
+
+    def _is_bound(self, listener: _Listener) -> bool:
         return self._listeners.get((listener.process.host, listener.port)) is listener
 
     def listener_at(self, address: Address) -> _Listener | None:
@@ -176,8 +179,13 @@ class _Listener:
         self.process = process
         self.port = port
         self.factory = factory
+        self.accepts = True
         self.addresses: tuple[Address, ...] = ((host, port),)
         self.descriptors: tuple[int, ...] = ()
+
+    async def accept(self) -> None:
+        """Accept connections from now on."""
+        self.accepts = True
 
     async def close(self) -> None:
         """Stop listening."""
@@ -257,9 +265,13 @@ class _ProcessNetwork:
         self._network = network
         self._process = process
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         """See `Network.listen`."""
-        return self._network.bind(self._process, host, port, protocol_factory)
+        listener = self._network.bind(self._process, host, port, protocol_factory)
+        listener.accepts = accepts
+        return listener
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         """See `Network.connect`."""

@@ -83,5 +83,7 @@ class MemoryNetwork:
         self.transports.append(transport)
         protocol.connection_made(transport)
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         raise NotImplementedError

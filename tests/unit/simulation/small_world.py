@@ -91,8 +91,12 @@ class _Listening:
     addresses = ((HOST, PORT),)
     descriptors: tuple[int, ...] = ()
 
-    def __init__(self, network: LinkNetwork) -> None:
+    def __init__(self, network: LinkNetwork, factory: ProtocolFactory) -> None:
         self._network = network
+        self._factory = factory
+
+    async def accept(self) -> None:
+        self._network.factory = self._factory
 
     async def close(self) -> None:
         self._network.factory = None
@@ -116,9 +120,13 @@ class LinkNetwork:
             if self.rng.random() < chance:
                 end.abort()
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
-        self.factory = protocol_factory
-        return _Listening(self)
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
+        listening = _Listening(self, protocol_factory)
+        if accepts:
+            await listening.accept()
+        return listening
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         await asyncio.sleep(self.delay_s())

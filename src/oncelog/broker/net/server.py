@@ -10,12 +10,12 @@ import asyncio
 import logging
 import socket
 from collections import Counter
-from collections.abc import Callable
 
 from oncelog.broker.net.connection import ServerConnection, Starter
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.config import BrokerConfig
 from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
+from oncelog.core.listeners import Endpoint
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.network import Listener, Network, occupy
 
@@ -37,7 +37,7 @@ def _own_name() -> str:
 
 
 class Server:
-    """Accepts connections for one broker; `start` gets the request starter."""
+    """Accepts connections for one broker: `bind` finds its address, `open` begins to serve."""
 
     def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
@@ -62,28 +62,36 @@ class Server:
         self._idle_ms_max = config.get_int("connections.max.idle.ms")
         self._per_ip: Counter[str] = Counter()
         self._listener: Listener | None = None
+        self._starter: Starter | None = None
 
-    async def start(self, starter: Starter, announce: Callable[[str, int], None]) -> None:
-        """Listen, and `announce` the host and port where clients reach us.
+    async def bind(self) -> Endpoint:
+        """Bind the address, without accepting; return where clients are to reach us.
 
         Raises `AddressUnavailable` when the address cannot be bound.
         """
         listener = self._config.listener
         self._listener = await self._network.listen(
-            listener.host,
-            listener.port,
-            lambda: ServerConnection(self, starter, self._read_buffer),
+            listener.host, listener.port, self._accepted, accepts=False
         )
-        # No await from here to `announce`: every request must see this broker in the metadata
-        # image.
         self.host, self.port = self._listener.addresses[0]
         advertised = self._config.advertised_listener
         if advertised is not None:
-            host, port = advertised.host, advertised.port or self.port
-        else:
-            host = _own_name() if listener.host in _ANY_ADDRESS else listener.host
-            port = self.port
-        announce(host, port)
+            return advertised._replace(port=advertised.port or self.port)
+        host = _own_name() if listener.host in _ANY_ADDRESS else listener.host
+        return listener._replace(host=host, port=self.port)
+
+    async def open(self, starter: Starter) -> None:
+        """Accept connections, whose requests go to `starter`.
+
+        Raises `AddressUnavailable` when another process has come to listen there.
+        """
+        assert self._listener is not None
+        self._starter = starter
+        await self._listener.accept()
+
+    def _accepted(self) -> ServerConnection:
+        assert self._starter is not None
+        return ServerConnection(self, self._starter, self._read_buffer)
 
     def admit(self, connection: ServerConnection) -> bool:
         """Accept a new connection, unless a limit forbids it (one log line)."""

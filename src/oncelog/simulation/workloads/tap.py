@@ -38,9 +38,11 @@ class TapNetwork:
         """How many connections are not closed."""
         return sum(not transport.is_closing() for transport in self._transports)
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         """See `Network`."""
-        return await self._inner.listen(host, port, protocol_factory)
+        return await self._inner.listen(host, port, protocol_factory, accepts=accepts)
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         """See `Network`."""

@@ -31,6 +31,9 @@ class FakeListener:
     addresses = (("127.0.0.1", 9404),)
     descriptors: tuple[int, ...] = ()
 
+    async def accept(self) -> None:
+        pass
+
     async def close(self) -> None:
         pass
 
@@ -40,7 +43,9 @@ class FakeNetwork:
         self.accept: ProtocolFactory | None = None
         self.refuses = False
 
-    async def listen(self, host: str, port: int, protocol_factory: ProtocolFactory) -> Listener:
+    async def listen(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
+    ) -> Listener:
         if self.refuses:
             raise OSError(98, "Address already in use")
         self.accept = protocol_factory

@@ -1,0 +1,61 @@
+"""An address can be known before anybody is served there."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from oncelog.runtime.network import AddressUnavailable, Network, SystemNetwork
+from tests.unit.simulation.network_context import World
+
+HOST = "127.0.0.1"
+
+
+class Leaving(asyncio.Protocol):
+    """Closes the connection once it is made."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport.close()
+
+
+async def reached(network: Network, host: str, port: int) -> bool:
+    try:
+        await network.connect(host, port, Leaving)
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+async def refused_until_it_accepts(network: Network, host: str) -> None:
+    listener = await network.listen(host, 0, Leaving, accepts=False)
+    _, port = listener.addresses[0]
+    assert port > 0
+    assert not await reached(network, host, port)
+    await listener.accept()
+    assert await reached(network, host, port)
+    await listener.close()
+    assert not await reached(network, host, port)
+
+
+async def test_a_bound_address_refuses_until_it_accepts() -> None:
+    await refused_until_it_accepts(SystemNetwork(), HOST)
+
+
+def test_a_simulated_address_refuses_until_it_accepts() -> None:
+    world = World(0)
+    process = world.process("server")
+    network = world.networks[process.name]
+    world.ask(process, lambda: refused_until_it_accepts(network, process.host))
+
+
+async def test_of_two_that_are_bound_to_one_address_one_accepts() -> None:
+    network = SystemNetwork()
+    first = await network.listen(HOST, 0, Leaving, accepts=False)
+    _, port = first.addresses[0]
+    second = await network.listen(HOST, port, Leaving, accepts=False)
+    await first.accept()
+    with pytest.raises(AddressUnavailable, match="in use by another process"):
+        await second.accept()
+    for listener in (first, second):
+        await listener.close()
