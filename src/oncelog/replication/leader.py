@@ -9,9 +9,11 @@ added them, and elect them. It does not move while the committed ISR is below `m
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
+
 from oncelog.core.errors import ErrorCode, require
 from oncelog.replication.progress import FollowerProgress
-from oncelog.replication.replica import Assignment, ReplicaState
+from oncelog.replication.replica import Assignment, IsrMembers, ReplicaState
 
 __all__ = ["LeaderState"]
 
@@ -25,6 +27,9 @@ class LeaderState(ReplicaState):
 
     __slots__ = ("_counted", "epoch_start_offset", "followers", "joining")
 
+    joining: frozenset[int]
+    """The followers that the controller was asked to add to the ISR."""
+
     is_leader = True
     _error = ErrorCode.none
 
@@ -33,8 +38,6 @@ class LeaderState(ReplicaState):
     ) -> None:
         super().__init__(before, given)
         known: dict[int, FollowerProgress] = {}
-        self.joining: frozenset[int] = frozenset()
-        """The followers that the controller was asked to add to the ISR."""
         self.epoch_start_offset: int = log_end_offset
         """Where the log ended when this broker began to lead: all before may be committed.
 
@@ -43,13 +46,18 @@ class LeaderState(ReplicaState):
         if isinstance(before, LeaderState) and before.leader_epoch == given.leader_epoch:
             known = before.followers
             self.epoch_start_offset = before.epoch_start_offset
-            if before.partition_epoch == given.partition_epoch:
-                self.joining = before.joining - given.isr
         others = {*given.replicas, *given.isr} - {self.broker_id}
         self.followers: dict[int, FollowerProgress] = {
             each: known.get(each) or FollowerProgress(now_ms) for each in others
         }
+        for each in others - given.isr:
+            self.followers[each].has_lost_records = False
         self._count()
+
+    @property
+    def knows_committed_end(self) -> bool:
+        """A new leader knows it once the high watermark has reached its epoch (KIP-207)."""
+        return self.high_watermark >= self.epoch_start_offset
 
     def local_end_moved(self, log_end_offset: int) -> bool:
         """Record the local log end offset. Returns whether that moved the high watermark."""
@@ -57,21 +65,39 @@ class LeaderState(ReplicaState):
         return self._advance()
 
     def follower_fetched(
-        self, broker_id: int, offset: int, *, log_end_offset: int, now_ms: float
+        self,
+        broker_id: int,
+        offset: int,
+        *,
+        log_end_offset: int,
+        now_ms: float,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> ErrorCode:
         """Record that a follower fetched at this offset, so it has every record below it.
 
         Returns the error for the fetch. A follower ahead of the leader's log has to truncate its
         own. An unknown one may be of a state that this broker does not have yet, and asks again.
+        One of an earlier life of its broker says nothing of the log that it has now (KIP-903).
         """
         follower = self.followers.get(broker_id)
         if follower is None:
             return ErrorCode.unknown_leader_epoch
+        if broker_epoch < follower.broker_epoch:
+            return ErrorCode.not_leader_or_follower
         if offset > log_end_offset:
             return ErrorCode.offset_out_of_range
-        follower.fetched(offset, log_end_offset, now_ms)
+        has_lost = follower.fetched(offset, log_end_offset, now_ms, broker_epoch, log_start_offset)
+        if has_lost and (broker_id in self.isr or broker_id in self.joining):
+            follower.has_lost_records = True
         self._advance()
         return ErrorCode.none
+
+    def diverged(self, broker_id: int) -> None:
+        """Count nothing of it until it fetches."""
+        follower = self.followers.get(broker_id)
+        if follower is not None:
+            follower.diverged()
 
     def may_join(self, broker_id: int, offset: int) -> bool:
         """Whether a follower that fetches at this offset now may be added to the ISR.
@@ -84,22 +110,64 @@ class LeaderState(ReplicaState):
             return False
         return offset >= max(self.high_watermark, self.epoch_start_offset)
 
-    def join(self, broker_id: int) -> None:
-        """Count a follower, because the controller is now asked to add it to the ISR."""
-        require(broker_id in self.followers, "INV-1: who is no replica does not join the ISR")
-        self.joining |= {broker_id}
+    def ask(self, members: IsrMembers) -> None:
+        """Count whom these members add, because the controller is now asked for this ISR."""
+        added = {each for each, _ in members} - self.isr
+        require(added <= self.followers.keys(), "INV-1: who is no replica does not join the ISR")
+        if added and members not in self.asked:
+            self.asked += (members,)
+            self._count()
+
+    def refused(self, members: IsrMembers) -> None:
+        """Count these no more: the controller will never write this ISR, however often asked.
+
+        That is so where a member's life has ended: INELIGIBLE_REPLICA.
+        """
+        self.asked = tuple(each for each in self.asked if each != members)
         self._count()
 
+    def wanted_isr(
+        self, broker_epoch: int, wishes: Mapping[int, int], now_ms: float, lag_max_ms: float
+    ) -> IsrMembers | None:
+        """Return the ISR that the controller should be asked for; None if it has no reason.
+
+        `wishes` are followers that may join, each with the broker epoch at its fetch. What was
+        asked and may still be written is asked first: as long as it can be, it counts.
+        """
+        if self.asked:
+            return self.asked[0]
+        joining = {
+            each
+            for each, epoch in wishes.items()
+            if each in self.followers and self.followers[each].broker_epoch == epoch
+            if self.may_join(each, self.followers[each].end_offset)
+        }
+        members = (self.isr - self.lagging(now_ms, lag_max_ms)) | joining
+        if members == self.isr:
+            return None
+        epochs = {each: follower.broker_epoch for each, follower in self.followers.items()}
+        epochs[self.broker_id] = broker_epoch
+        return tuple((each, epochs[each]) for each in sorted(members))
+
     def lagging(self, now_ms: float, lag_max_ms: float) -> frozenset[int]:
-        """Return the followers in the ISR that were last caught up before `lag_max_ms`."""
+        """Return the followers in the ISR that were last caught up before `lag_max_ms`.
+
+        And those that have lost records.
+        """
         due_ms = now_ms - lag_max_ms
         return frozenset(
             each
             for each, follower in self.followers.items()
-            if each in self.isr and follower.caught_up_ms < due_ms
+            if each in self.isr and (follower.caught_up_ms < due_ms or follower.has_lost_records)
         )
 
+    def low_watermark(self, log_start_offset: int, alive: Container[int]) -> int:
+        """Return the smallest log start of the replicas that live; -1 while one is not known."""
+        live = [follower for each, follower in self.followers.items() if each in alive]
+        return min([log_start_offset, *(follower.log_start_offset for follower in live)])
+
     def _count(self) -> None:
+        self.joining = frozenset(each for members in self.asked for each, _ in members) - self.isr
         members = self.isr | self.joining
         self._counted = [f for each, f in self.followers.items() if each in members]
         self._advance()

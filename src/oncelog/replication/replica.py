@@ -8,13 +8,25 @@ does not move back within a leader epoch).
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId
 from oncelog.core.values import value
 
-__all__ = ["Assignment", "FailedState", "LoneLeader", "OfflineState", "ReplicaState"]
+__all__ = [
+    "Assignment",
+    "FailedState",
+    "IsrMembers",
+    "LoneLeader",
+    "OfflineState",
+    "ReplicaState",
+]
+
+IsrMembers = tuple[tuple[int, int], ...]
+"""An ISR that the controller is asked for: (broker id, broker epoch) of each member, sorted."""
+
+_NOTHING_ASKED: Final[tuple[IsrMembers, ...]] = ()
 
 
 @value
@@ -41,6 +53,9 @@ class Replica:
     topic_id: TopicId
     log_end_offset: int
     high_watermark: int
+    leader_epoch: ClassVar[int] = NO_LEADER_EPOCH
+    partition_epoch: ClassVar[int] = -1
+    asked: ClassVar[tuple[IsrMembers, ...]] = _NOTHING_ASKED
 
 
 UNASSIGNED = Assignment(-1, NO_LEADER_EPOCH, frozenset(), (), partition_epoch=-1)
@@ -54,6 +69,7 @@ class ReplicaState:
     """
 
     __slots__ = (
+        "asked",
         "broker_id",
         "has_enough_replicas",
         "high_watermark",
@@ -91,11 +107,23 @@ class ReplicaState:
         """
         self.has_enough_replicas = len(given.isr) >= self.min_insync_replicas
         """Whether the ISR has `min.insync.replicas` members, which an acks=all append needs."""
+        epochs = before.leader_epoch, before.partition_epoch
+        is_same = epochs == (given.leader_epoch, given.partition_epoch)
+        self.asked: tuple[IsrMembers, ...] = before.asked if is_same else _NOTHING_ASKED
+        """The ISRs that the controller was asked for, and may still write.
+
+        One that gives the role up and takes it again by the same state has not taken them back.
+        """
 
     def local_end_moved(self, log_end_offset: int) -> bool:
         """Record the local log end offset. Returns whether that moved the high watermark."""
         self.log_end_offset = log_end_offset
         return False
+
+    @property
+    def knows_committed_end(self) -> bool:
+        """Whether the high watermark is above all that an earlier leader may have committed."""
+        return True
 
     def leader_error(self, request_epoch: int = NO_LEADER_EPOCH) -> ErrorCode:
         """Return the error for a request that needs the leader: check the epoch, then the role.
@@ -110,11 +138,21 @@ class ReplicaState:
         return self._error
 
     def follower_fetched(
-        self, broker_id: int, offset: int, *, log_end_offset: int, now_ms: float
+        self,
+        broker_id: int,
+        offset: int,
+        *,
+        log_end_offset: int,
+        now_ms: float,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> ErrorCode:
         """Return the error for the fetch of a follower: this broker has no such follower."""
         error = self.leader_error()
         return ErrorCode.unknown_leader_epoch if error is ErrorCode.none else error
+
+    def diverged(self, broker_id: int) -> None:
+        """Record that a follower was told where its log diverges: it truncates."""
 
     @property
     def assignment(self) -> Assignment:
@@ -141,6 +179,12 @@ class OfflineState(ReplicaState):
         """Begin with a log; `high_watermark` is that of the checkpoint, known to be committed."""
         known = min(high_watermark, log_end_offset)
         return cls(Replica(broker_id, topic_id, log_end_offset, known), UNASSIGNED)
+
+    def with_log(self, log_end_offset: int) -> OfflineState:
+        """Begin with the same log at another place, which was moved there."""
+        self.log_end_offset = log_end_offset
+        self.high_watermark = min(self.high_watermark, log_end_offset)
+        return self
 
 
 class FailedState(OfflineState):

@@ -16,6 +16,7 @@ from oncelog.replication.replica import Assignment, ReplicaState
 __all__ = ["ExpectedReplica", "Visit"]
 
 NONE = -1
+NEVER = 1 << 62
 Visit = tuple[int, int, int]
 """A fetch: its offset, the leader's log end and the time then."""
 
@@ -72,17 +73,17 @@ class ExpectedReplica:
         self.is_serving = True
         if led is None or not self.is_leader or led.leader_epoch < given.leader_epoch:
             self.began = log_end, now
-            self.visits, self.asked = {}, set()
-        elif led.partition_epoch < given.partition_epoch:
+            self.visits = {}
+        if before is None or _epochs(before) < _epochs(given):
             self.asked = set()
         self._commit()
         return True
 
     def stop(self, *, failed: bool = False) -> None:
-        """Give its role up."""
+        """Give its role up. What it has asked may still be done."""
         self.is_serving = False
         self.is_failed = self.is_failed or failed
-        self.visits, self.asked = {}, set()
+        self.visits = {}
 
     def reach(self, end: int) -> bool:
         """Note its own log end. Returns whether the high watermark moved."""
@@ -101,6 +102,11 @@ class ExpectedReplica:
         self.visits.setdefault(follower, []).append(visit)
         self._commit()
         return ErrorCode.none
+
+    def diverged(self, follower: int, now: int) -> None:
+        """Note that a follower truncates: nothing is known of it, and it was not caught up."""
+        if follower in self.visits:
+            self.visits[follower].append((0, NEVER, now))
 
     def may_join(self, follower: int, offset: int) -> bool:
         """Whether who fetches there has all that any leader may know to be committed."""

@@ -206,9 +206,8 @@ class SimulatedReplicas:
         if broker is None or broker.machine is None or broker.expected is None:
             return
         machine, needs_all = broker.machine, self._rng.random() < 0.6
-        if machine.leader_error() is not ErrorCode.none:
-            return
-        if needs_all and not machine.has_enough_replicas:
+        lacks_replicas = needs_all and not machine.has_enough_replicas
+        if machine.leader_error() is not ErrorCode.none or lacks_replicas:
             return
         for _ in range(self._rng.choice((1, 1, 2, 5))):
             self._numbers += 1
@@ -333,9 +332,9 @@ class SimulatedReplicas:
             or leader is None
             or leader is follower
             or not follower.expected.is_follower
+            or leader.machine is None
+            or leader.expected is None
         ):
-            return
-        if leader.machine is None or leader.expected is None:
             return
         error = leader.machine.leader_error(given.leader_epoch)
         self._same("the error of a fetch", error, leader.expected.error(given.leader_epoch))
@@ -344,6 +343,8 @@ class SimulatedReplicas:
         epoch, end = leader.end_of_epoch(follower.last_epoch)
         offset = len(follower.records)
         if epoch < follower.last_epoch or end < offset:
+            leader.machine.diverged(follower.id)
+            leader.expected.diverged(follower.id, self._now)
             cut = self._rules.truncation_offset(epoch, end, follower.epochs, offset)
             if cut >= offset:
                 self.wrong.append(f"replica {follower.id} would ask the same for ever")
@@ -370,8 +371,9 @@ class SimulatedReplicas:
         if leader.machine is None or leader.expected is None:
             return ErrorCode.none
         offset, log_end, now = visit
+        life = self._brokers[follower].life if follower < len(self._brokers) else NONE
         error = leader.machine.follower_fetched(
-            follower, offset, log_end_offset=log_end, now_ms=now
+            follower, offset, log_end_offset=log_end, now_ms=now, broker_epoch=life
         )
         self._same("the error of a fetch", error, leader.expected.fetch(follower, visit))
         self._look_at(leader)
@@ -387,7 +389,7 @@ class SimulatedReplicas:
         if may and self._rng.random() < 0.5:
             epochs = machine.leader_epoch, machine.partition_epoch
             self._asked.append(_Ask(leader.id, follower.id, leader.life, follower.life, *epochs))
-            machine.join(follower.id)
+            machine.ask(((follower.id, follower.life),))
             leader.expected.join(follower.id)
             self._look_at(leader)
 
@@ -484,8 +486,7 @@ class SimulatedReplicas:
             self._write(replace(state, isr=state.isr | {follower.id}))
 
     def _change_minimum(self) -> None:
-        minimum = self._rng.choice((1, 2, 3, 9))
-        self._write(replace(self._state, min_insync_replicas=minimum))
+        self._write(replace(self._state, min_insync_replicas=self._rng.choice((1, 2, 3, 9))))
 
     # --- what must be refused
 
@@ -495,6 +496,5 @@ class SimulatedReplicas:
         end = len(broker.records)
         for follower in (99, broker.id, self._one().id):
             self._visit(broker, follower, (end + 1, end, self._now))
-        machine = broker.machine
-        if isinstance(machine, LeaderState) and machine.may_join(99, end):
+        if isinstance(broker.machine, LeaderState) and broker.machine.may_join(99, end):
             self.wrong.append("who is no replica may join the ISR")

@@ -11,7 +11,13 @@ from oncelog.core.errors import ErrorCode
 from oncelog.replication.divergence import truncation_offset
 from oncelog.replication.follower import FollowerState
 from oncelog.replication.leader import LeaderState
-from oncelog.replication.replica import Assignment, LoneLeader, ReplicaState
+from oncelog.replication.replica import (
+    Assignment,
+    IsrMembers,
+    LoneLeader,
+    OfflineState,
+    ReplicaState,
+)
 from oncelog.replication.roles import assign
 from oncelog.simulation.components.replica_model import ExpectedReplica
 from oncelog.simulation.components.replicas import (
@@ -61,8 +67,9 @@ class RemembersFetchesOfItsLastEpoch(LeaderState):
 
 
 class CountsWhoJoinedOnlyLater(LeaderState):
-    def join(self, broker_id: int) -> None:
-        self.joining |= {broker_id}
+    def ask(self, members: IsrMembers) -> None:
+        self.asked += (members,)
+        self.joining |= {each for each, _ in members} - self.isr
 
 
 class ForgetsWhomItAskedFor(LeaderState):
@@ -70,8 +77,16 @@ class ForgetsWhomItAskedFor(LeaderState):
         self, before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
     ) -> None:
         super().__init__(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
-        self.joining = frozenset()
+        self.asked = ()
         self._count()
+
+
+def forgets_what_it_asked_when_it_moves(
+    before: ReplicaState, given: Assignment, *, log_end_offset: int, now_ms: float
+) -> ReplicaState:
+    if type(before) is OfflineState:
+        before.asked = ()
+    return assign(before, given, log_end_offset=log_end_offset, now_ms=now_ms)
 
 
 class LetsJoinAtTheHighWatermark(LeaderState):
@@ -84,7 +99,14 @@ class LetsJoinAtTheHighWatermark(LeaderState):
 
 class TakesAFollowerAhead(LeaderState):
     def follower_fetched(
-        self, broker_id: int, offset: int, *, log_end_offset: int, now_ms: float
+        self,
+        broker_id: int,
+        offset: int,
+        *,
+        log_end_offset: int,
+        now_ms: float,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
     ) -> ErrorCode:
         return super().follower_fetched(
             broker_id, offset, log_end_offset=max(offset, log_end_offset), now_ms=now_ms
@@ -139,6 +161,10 @@ def instead(kind: Callable[..., ReplicaState], of: type[ReplicaState]) -> Rules:
 )
 def test_a_slip_of_a_leader_is_seen(slip: Callable[..., ReplicaState]) -> None:
     assert found(instead(slip, LeaderState))
+
+
+def test_a_leader_that_moves_and_forgets_what_it_asked_is_seen() -> None:
+    assert found(Rules(forgets_what_it_asked_when_it_moves))
 
 
 def test_a_slip_of_a_follower_is_seen() -> None:
