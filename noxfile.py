@@ -21,11 +21,16 @@ PYTHONS = ("3.11", "3.12", "3.13", "3.14")
 SPARKS = ("3.5", "4.0", "4.1", "4.2", "4.3")
 REFUSED_SPARK = "3.4"
 SPARK_TESTS = ("tests/unit/spark", "tests/spark")
-OLD_SPARK = (
-    # It compares versions by distutils, and leaves the sockets open by which it collects.
-    ("-W", "ignore:distutils Version classes are deprecated:DeprecationWarning"),
-    ("-W", "ignore::pytest.PytestUnraisableExceptionWarning"),
+COLLECTS_BY_OPEN_SOCKETS = ("-W", "ignore::pytest.PytestUnraisableExceptionWarning")
+"""Some leave the sockets open by which they collect rows, which Python says when it frees them."""
+COMPARES_BY_DISTUTILS = (
+    "-W",
+    "ignore:distutils Version classes are deprecated:DeprecationWarning",
 )
+OLD_SPARKS = {
+    "3.5": (*COMPARES_BY_DISTUTILS, *COLLECTS_BY_OPEN_SOCKETS),
+    "4.1": COLLECTS_BY_OPEN_SOCKETS,
+}
 INVALID = "UnsupportedModeError: PySpark "
 
 nox.options.reuse_existing_virtualenvs = True
@@ -46,7 +51,7 @@ def sparks(session: nox.Session, pyspark: str) -> None:
     session.install("--editable", ".[dev]")
     # 3.5's `applyInPandasWithState` slices Arrow's batches by floats, which later ones refuse.
     session.install(f"pyspark=={pyspark}.*", *(("pyarrow<19",) if pyspark == "3.5" else ()))
-    old = [word for pair in OLD_SPARK for word in pair] if pyspark == "3.5" else []
+    old = OLD_SPARKS.get(pyspark, ())
     _test(session, f"pyspark {pyspark}", *old, *(session.posargs or SPARK_TESTS))
 
 

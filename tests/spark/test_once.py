@@ -3,7 +3,8 @@
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncelog.spark import UsageError, write_once
+from oncelog.spark import OncelogSource, UsageError, write_once
+from oncelog.spark.versions import release
 from tests.spark.support import Job, load, read
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -48,7 +49,9 @@ def test_a_write_that_fails_leaves_nothing_and_may_be_tried_again(
     assert written(job) == list(range(50))
 
 
+@pytest.mark.skipif(release() < (4, 0), reason="PySpark 3.5 has no Python data sources")
 def test_the_formats_name_what_writes_once(spark: SparkSession, rows: DataFrame, job: Job) -> None:
+    spark.dataSource.register(OncelogSource)
     source = {"kafka.bootstrap.servers": job.bootstrap_servers, "topic": f"{job.name}-out"}
     with pytest.raises(Exception, match="write_once"):
         rows.write.format("oncelog").options(**source).mode("append").save()
