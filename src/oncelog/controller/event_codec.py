@@ -7,12 +7,13 @@ one error, `MalformedEvent`, because the bytes come from a connection.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
 from enum import Enum, IntEnum
 from functools import cache
+from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Final, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 from uuid import UUID
 
 from oncelog.controller import events
@@ -24,10 +25,12 @@ __all__ = ["MalformedEvent", "decode_event", "decode_reply", "encode_event", "en
 
 ReplyT = TypeVar("ReplyT")
 
-_EVENTS: Final[Mapping[str, type[ControllerEvent[Any]]]] = {
-    name: found
-    for name in events.__all__
-    if issubclass(found := getattr(events, name), ControllerEvent)
+_EVENTS: Final[Mapping[str, Hashable]] = {
+    name: cast("Hashable", found)
+    for name, found in vars(events).items()
+    if isinstance(found, type)
+    and issubclass(found, ControllerEvent)
+    and found is not ControllerEvent
 }
 
 
@@ -35,35 +38,34 @@ class MalformedEvent(OncelogError):  # noqa: N818 - names what was received
     """Bytes that are no event, or no reply to it."""
 
 
-def encode_event(event: ControllerEvent[Any]) -> bytes:
+def encode_event(event: ControllerEvent[ReplyT]) -> bytes:
     """Encode an event with its name. Raises `MalformedEvent` when it is too large."""
-    kind: Any = type(event)
-    return _bytes([kind.__name__, _codec(kind).encode(event)])
+    name = type(event).__name__
+    return _bytes([name, _codec(_EVENTS[name]).encode(event)])
 
 
-def decode_event(data: bytes | memoryview) -> ControllerEvent[Any]:
+def decode_event(data: bytes | memoryview) -> ControllerEvent[object]:
     """Decode an event. Raises `MalformedEvent`."""
     match _json(data):
         case [str() as name, value] if name in _EVENTS:
-            event: ControllerEvent[Any] = _decoded(_EVENTS[name], value)
-            return event
+            return cast("ControllerEvent[object]", _decoded(_EVENTS[name], value))
     raise MalformedEvent("no event that this version knows")
 
 
 def encode_reply(event: ControllerEvent[ReplyT], reply: ReplyT) -> bytes:
     """Encode the reply to an event. Raises `MalformedEvent` when it is too large."""
-    return _bytes(_codec(_reply_type(type(event))).encode(reply))
+    return _bytes(_codec(_reply_type(event)).encode(reply))
 
 
 def decode_reply(event: ControllerEvent[ReplyT], data: bytes | memoryview) -> ReplyT:
     """Decode the reply to an event. Raises `MalformedEvent`."""
-    reply: ReplyT = _decoded(_reply_type(type(event)), _json(data))
-    return reply
+    return cast("ReplyT", _decoded(_reply_type(event), _json(data)))
 
 
-def _reply_type(kind: type[ControllerEvent[Any]]) -> Any:
-    (base,) = (b for b in kind.__orig_bases__ if get_origin(b) is ControllerEvent)  # type: ignore[attr-defined]
-    (reply,) = get_args(base)
+def _reply_type(event: ControllerEvent[ReplyT]) -> Hashable:
+    bases: Iterable[object] = vars(type(event))["__orig_bases__"]
+    (base,) = (one for one in bases if get_origin(one) is ControllerEvent)
+    (reply,) = _parts(base)
     return reply
 
 
@@ -84,128 +86,151 @@ def _json(data: bytes | memoryview) -> object:
     return found
 
 
-def _without_repeats(pairs: list[tuple[str, object]]) -> dict[str, object]:
+def _without_repeats(pairs: Sequence[tuple[Hashable, object]]) -> dict[Hashable, object]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name that is there twice")
     return found
 
 
-def _decoded(kind: Any, value: object) -> Any:
+def _decoded(kind: Hashable, value: object) -> object:
     try:
         return _codec(kind).decode(value)
-    except (ValueError, TypeError) as error:
+    except ValueError as error:
         raise MalformedEvent(str(error)) from error
 
 
 class _Codec(NamedTuple):
     """How values of one type become JSON, and back; `decode` raises `ValueError`."""
 
-    encode: Callable[[Any], object]
-    decode: Callable[[Any], Any]
+    encode: Callable[[object], object]
+    decode: Callable[[object], object]
+
+
+_Make = Callable[[Iterable[object]], object]
+
+
+def _parts(kind: object) -> tuple[Hashable, ...]:
+    return get_args(kind)
 
 
 @cache
-def _codec(kind: Any) -> _Codec:
-    origin, args = get_origin(kind), get_args(kind)
+def _codec(kind: Hashable) -> _Codec:
+    origin: object = get_origin(kind)
+    parts = _parts(kind)
     if origin in (Union, UnionType):
-        return _optional(kind, args)
-    if origin is tuple and args[-1] is not Ellipsis:
-        return _fixed(args)
+        return _optional(parts)
+    if origin is tuple and parts[-1] is not Ellipsis:
+        return _fixed(parts)
     if origin in (tuple, Sequence):
-        return _many(tuple, args[0])
+        return _many(tuple, parts[0])
     if origin in (frozenset, Set):
-        return _many(frozenset, args[0])
+        return _many(frozenset, parts[0])
     if origin is Mapping:
-        return _mapping(*args)
-    if is_dataclass(kind) or hasattr(kind, "_fields"):
-        return _record(kind)
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        # An IntEnum of the protocol may be another by now: its number is what it is.
-        values = _scalar(int) if issubclass(kind, IntEnum) else _scalar(str)
-        return _Codec(lambda one: one.value, lambda value: kind(values.decode(value)))
-    if kind is UUID:
-        text = _scalar(str)
-        return _Codec(str, lambda value: _uuid(text.decode(value)))
-    if kind in (str, int, bool):
-        return _scalar(kind)
+        return _mapping(*parts)
+    if isinstance(kind, type):
+        return _of_class(kind)
     raise TypeError(f"no value of an event: {kind}")
 
 
-def _uuid(text: str) -> UUID:
-    found = UUID(text)
-    if str(found) != text:
-        raise ValueError(f"no UUID: {text!r}")
+def _of_class(kind: type[object]) -> _Codec:
+    if kind in (str, int, bool):
+        return _Codec(lambda value: value, lambda value: _scalar(kind, value))
+    if kind is UUID:
+        return _Codec(str, _uuid)
+    if issubclass(kind, IntEnum):
+        return _Codec(
+            lambda value: int(cast("int", value)),
+            lambda value: kind(cast("int", _scalar(int, value))),
+        )
+    if is_dataclass(kind):
+        return _record(kind, [field.name for field in fields(kind)])
+    if issubclass(kind, tuple) and not issubclass(kind, Enum):
+        names: Iterable[str] = vars(kind)["_fields"]
+        return _record(kind, names)
+    raise TypeError(f"no value of an event: {kind}")
+
+
+def _scalar(kind: type[object], value: object) -> object:
+    if type(value) is not kind:
+        raise ValueError(f"{value!r:.80} where {kind.__name__} belongs")
+    if isinstance(value, int) and abs(value) > INT64_MAX:
+        raise ValueError("a number of more than 64 bits")
+    return value
+
+
+def _uuid(value: object) -> UUID:
+    found = UUID(str(value))
+    if str(found) != value:
+        raise ValueError(f"no UUID: {value!r:.80}")
     return found
 
 
-def _scalar(kind: type) -> _Codec:
-    def decode(value: object) -> object:
-        if type(value) is not kind:
-            raise ValueError(f"{value!r:.80} where {kind.__name__} belongs")
-        if isinstance(value, int) and abs(value) > INT64_MAX:
-            raise ValueError("a number of more than 64 bits")
-        return value
-
-    return _Codec(lambda value: value, decode)
+def _list(value: object) -> list[object]:
+    if not isinstance(value, list):
+        raise ValueError(f"{value!r:.80} where a list belongs")
+    found: list[object] = value
+    return found
 
 
-def _optional(kind: Any, args: tuple[Any, ...]) -> _Codec:
-    kinds = [one for one in args if one is not NoneType]
-    if len(kinds) != 1 or len(args) != 2:
-        raise TypeError(f"no value of an event: {kind}")
-    inner = _codec(kinds[0])
+def _optional(kinds: Sequence[Hashable]) -> _Codec:
+    (kind,) = set(kinds) - {NoneType}
+    inner = _codec(kind)
     return _Codec(
         lambda value: None if value is None else inner.encode(value),
         lambda value: None if value is None else inner.decode(value),
     )
 
 
-def _list(value: object) -> list[Any]:
-    if not isinstance(value, list):
-        raise ValueError(f"{value!r:.80} where a list belongs")
-    return value
-
-
-def _fixed(kinds: tuple[Any, ...]) -> _Codec:
+def _fixed(kinds: Sequence[Hashable]) -> _Codec:
     codecs = [_codec(kind) for kind in kinds]
-    return _Codec(
-        lambda value: [codec.encode(one) for codec, one in zip(codecs, value, strict=True)],
-        lambda value: tuple(
-            codec.decode(one) for codec, one in zip(codecs, _list(value), strict=True)
-        ),
-    )
+
+    def encode(value: object) -> object:
+        parts = cast("Iterable[object]", value)
+        return [codec.encode(part) for codec, part in zip(codecs, parts, strict=True)]
+
+    def decode(value: object) -> object:
+        parts = _list(value)
+        return tuple(codec.decode(part) for codec, part in zip(codecs, parts, strict=True))
+
+    return _Codec(encode, decode)
 
 
-def _many(make: Callable[[list[Any]], Any], kind: Any) -> _Codec:
+def _many(make: _Make, kind: Hashable) -> _Codec:
     inner = _codec(kind)
     return _Codec(
-        lambda value: [inner.encode(one) for one in value],
-        lambda value: make([inner.decode(one) for one in _list(value)]),
+        lambda value: [inner.encode(part) for part in cast("Iterable[object]", value)],
+        lambda value: make([inner.decode(part) for part in _list(value)]),
     )
 
 
-def _mapping(key: Any, kind: Any) -> _Codec:
+def _mapping(key: Hashable, kind: Hashable) -> _Codec:
     """As a list of pairs: a key may be anything."""
-    pairs = _many(list, tuple[key, kind])
+    keys, values = _codec(key), _codec(kind)
 
-    def decode(value: object) -> dict[Any, Any]:
-        return _without_repeats(pairs.decode(value))
+    def encode(value: object) -> object:
+        found = cast("Mapping[object, object]", value)
+        return [[keys.encode(one), values.encode(found[one])] for one in found]
 
-    return _Codec(lambda value: pairs.encode(value.items()), decode)
+    def decode(value: object) -> object:
+        pairs = [_list(pair) for pair in _list(value)]
+        return _without_repeats([(keys.decode(one), values.decode(other)) for one, other in pairs])
+
+    return _Codec(encode, decode)
 
 
-def _record(kind: Any) -> _Codec:
-    names = [field.name for field in fields(kind)] if is_dataclass(kind) else list(kind._fields)
-    hints = get_type_hints(kind)
+def _record(kind: type[object], names: Iterable[str]) -> _Codec:
+    hints: Mapping[str, Hashable] = get_type_hints(kind)
     codecs = {name: _codec(hints[name]) for name in names}
+    getters = {name: attrgetter(name) for name in codecs}
+
+    def encode(value: object) -> object:
+        return {name: codec.encode(getters[name](value)) for name, codec in codecs.items()}
 
     def decode(value: object) -> object:
         if not isinstance(value, dict) or value.keys() != codecs.keys():
             raise ValueError(f"{value!r:.80} where {kind.__name__} belongs")
-        return kind(**{name: codec.decode(value[name]) for name, codec in codecs.items()})
+        parts: Mapping[str, object] = value
+        return kind(**{name: codec.decode(parts[name]) for name, codec in codecs.items()})
 
-    return _Codec(
-        lambda one: {name: codec.encode(getattr(one, name)) for name, codec in codecs.items()},
-        decode,
-    )
+    return _Codec(encode, decode)
