@@ -18,8 +18,9 @@ from uuid import UUID
 
 from oncelog.controller import events
 from oncelog.controller.decision import ControllerEvent
+from oncelog.core.cluster_limits import CONTROLLER_EVENT_BYTES_MAX
 from oncelog.core.errors import OncelogError
-from oncelog.core.limits import CONTROLLER_EVENT_BYTES_MAX, INT64_MAX
+from oncelog.core.limits import INT64_MAX
 
 __all__ = ["MalformedEvent", "decode_event", "decode_reply", "encode_event", "encode_reply"]
 

@@ -298,10 +298,6 @@ UNMADE_RETRY_INTERVAL_MS = 5_000
 CONTROLLER_EVENTS_COUNT_MAX = 1_000
 """Events that wait for the controller's decision on a broker; more are refused."""
 
-CONTROLLER_EVENT_BYTES_MAX = 64 * 1024 * 1024
-"""Size of an event that a broker sends to the controller, and of its reply: that of a registration
-with 500,000 logs."""
-
 DELETIONS_CONFIRMED_INTERVAL_MS = 60_000
 """Pause between two checks for deleted topics without a folder, marker or offset; the metadata
 keeps their ids until two in a row found one so. Longer than any request may be parked.

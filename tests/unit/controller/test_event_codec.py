@@ -23,9 +23,9 @@ from oncelog.controller.event_codec import (
 from oncelog.controller.features import FeatureUpdate
 from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.cluster_limits import CONTROLLER_EVENT_BYTES_MAX
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.core.limits import CONTROLLER_EVENT_BYTES_MAX
 
 ID = UUID(int=7)
 T0 = TopicPartition("t", 0)
