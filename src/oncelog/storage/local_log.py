@@ -18,12 +18,13 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 from oncelog.core.errors import ProtocolError
+from oncelog.protocol.batch import BatchHeader
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.placement import PlacedBatch
 from oncelog.storage.recovery import Recovered
 from oncelog.storage.recovery_files import remove_segment_files, rename_segment_files
-from oncelog.storage.replay import state_before
+from oncelog.storage.replay import DerivedState, state_before
 from oncelog.storage.retention import expired_segments_count
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
@@ -194,6 +195,14 @@ class LocalLog:
             else:
                 deleted += rename_segment_files(self.disk, segment.prefix)
 
+    def boundary_before(self, offset: int) -> int:
+        """Return the offset at which the batch with `offset` begins, or `offset` itself."""
+        for segment in reversed(tuple(self.segments)):
+            if segment.base_offset <= offset:
+                found = segment.find(offset)
+                return offset if found is None else min(offset, found[1].base_offset)
+        return offset
+
     def truncate(self, offset: int) -> int:
         """Remove all batches that hold `offset` or later ones; returns the new end.
 
@@ -210,7 +219,9 @@ class LocalLog:
         self.files.register.keep_only(self.segments.base_offsets[:-1])
         self.files.register.write()
         self._names_changed = self.is_changed = True
-        return max(active.end_offset, active.base_offset)
+        end = max(active.end_offset, active.base_offset)
+        self.snapshots.remove(above=end)
+        return end
 
     def settle_truncation(self, end_offset: int, now_ms: int) -> None:
         """Rebuild the derived state at the new end, and make the truncation durable. Blocking."""
@@ -219,6 +230,53 @@ class LocalLog:
         # Otherwise a loss of power could leave bytes of the removed history after new batches.
         self.segments.active.kept.sync_plan()()
         self.files.sync_names()
+
+    def start_anew(self, offset: int) -> None:
+        """Remove all files, and begin with an empty segment at `offset`. Blocking.
+
+        The caller holds both locks. The first segment goes last, once the others are gone durably:
+        what a crash leaves is a beginning of the log, never a log with a hole.
+        """
+        self.removals_count += 1
+        self.snapshots.remove(above=-1)
+        for segment in self.segments.drop_newest(-1):
+            segment.close()
+            remove_segment_files(self.disk, segment.prefix)
+        self.disk.sync_dir(self.directory)
+        self._remove_last()
+        self.disk.sync_dir(self.directory)
+        self._begin(offset)
+        self.files.register.keep_only(())
+        self.files.register.write()
+        limit = self.state.producers.producer_limit
+        self.state = DerivedState()
+        self.state.producers.producer_limit = limit
+        self.write_epochs()
+        self.segments.active.kept.sync_plan()()
+        self.files.sync_names()
+
+    def begin_below(self, first: BatchHeader, end_offset: int) -> bool:
+        """Whether a log without any batch may begin with this one, which begins below its end.
+
+        The log start of its leader is within that batch. Its segment is named after it then. The
+        caller holds the lock.
+        """
+        if len(self.segments) > 1 or self.segments.active.size or first.last_offset < end_offset:
+            return False
+        self.removals_count += 1
+        self._remove_last()
+        self._begin(first.base_offset)
+        return True
+
+    def _remove_last(self) -> None:
+        self.segments.active.close()
+        remove_segment_files(self.disk, self.segments.active.prefix)
+
+    def _begin(self, offset: int) -> None:
+        segment = Segment(self.disk, self.directory, offset)
+        segment.create()
+        self.segments = SegmentList([segment])
+        self._names_changed = self.is_changed = True
 
     # ---- reading beside appends ----
 

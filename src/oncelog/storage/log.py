@@ -10,11 +10,15 @@ offset, aborted transactions), INV-9 (one write per append, then memory). A `Sto
 final for the log: later appends raise it again.
 
 Threads: the event loop appends and reads; the executor may call `flush`, `read_cold`,
-`delete_old_segments` and `close`. Fsyncs and cold reads hold no lock (see `local_log`). Flushes of
-one log run one after the other, so that a flush without work has waited for the fsync that did it.
+`delete_old_segments`, `truncate_to`, `start_anew` and `close`. Fsyncs and cold reads hold no lock
+(see `local_log`), but those of truncations do. Flushes and truncations of one log run one after the
+other: a flush without work has waited for the fsync that did it, and none moves the recovery point
+above the end of a log that was cut meanwhile.
 """
 
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -41,6 +45,10 @@ from oncelog.storage.validation import (
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
 Buffer = bytes | bytearray | memoryview
+Note = Callable[[], None]
+"""Called before a truncation removes anything: it writes the checkpoint of recovery points, as by
+one above the new end the next start would report the removed records as damage.
+"""
 _NONE = ErrorCode.none
 _new = tuple.__new__
 """It takes half the time of a named tuple's own constructor."""
@@ -120,7 +128,7 @@ class PartitionLog:
     def begin_epoch(self, leader_epoch: int) -> None:
         """Set the leader epoch of the following appends (KIP-101).
 
-        It is written with the first of them; an epoch without records begins again at a restart.
+        The first of them writes it; an epoch without records begins again at a restart.
         """
         with self._local.lock:
             self._local.state.epochs.assign(leader_epoch, self.log_end_offset)
@@ -172,7 +180,9 @@ class PartitionLog:
         with local.lock:
             if is_leader:
                 placed = assign_offsets(batches, headers, self.log_end_offset, leader_epoch)
-            elif headers[0][1].base_offset >= self.log_end_offset:
+            elif headers[0][1].base_offset >= self.log_end_offset or local.begin_below(
+                headers[0][1], self.log_end_offset
+            ):
                 placed = keep_offsets(headers)
             else:
                 return AppendResult(
@@ -205,8 +215,8 @@ class PartitionLog:
     ) -> AppendResult:
         """Append an end-of-transaction marker (INV-3, INV-4).
 
-        Codes: invalid_producer_epoch, transaction_coordinator_fenced. `transaction_version` is 0 to
-        2 as the coordinator sent it (KIP-1228); from 2 on a marker must carry a bumped epoch.
+        Codes: invalid_producer_epoch, transaction_coordinator_fenced. A marker of
+        `transaction_version` 2 must carry a bumped epoch (KIP-1228).
         """
         local = self._local
         if local.failure is not None:
@@ -241,7 +251,7 @@ class PartitionLog:
                 self.flush()
 
     def roll(self, base_offset: int) -> None:
-        """Seal the active segment and begin the next at `base_offset`, the log's end."""
+        """Seal the active segment and begin the next at the log's end."""
         self._local.roll(base_offset)
 
     def _rejected(self, rejection: Rejection) -> AppendResult:
@@ -322,10 +332,10 @@ class PartitionLog:
     # ---- offsets ----
 
     def offset_for_timestamp(self, timestamp_ms: int | None) -> TimestampOffset | None:
-        """The first record whose timestamp is at or after `timestamp_ms`, or None.
+        """The first record at or after `timestamp_ms`; with None that of the largest timestamp.
 
-        With None the first record with the largest timestamp of all. It reads files: in the loop
-        `cached_offset_for_timestamp` comes first. Raises `StorageFailure`, `CorruptBatch`.
+        It reads files: in the loop `cached_offset_for_timestamp` comes first. Raises
+        `StorageFailure`, `CorruptBatch`.
         """
 
         def look() -> TimestampOffset | None:
@@ -397,9 +407,7 @@ class PartitionLog:
         return len(removed)
 
     def delete_records(self, offset: int) -> int:
-        """Move the log's start forward to `offset`; returns the start.
-
-        Segments go with the next retention.
+        """Move the log's start forward to `offset`; returns the start. Retention drops segments.
 
         Raises `OffsetOutOfRange` beyond the end. The caller has checked the high watermark.
         """
@@ -414,24 +422,39 @@ class PartitionLog:
         self.log_start_offset = offset
         self._local.forget_before(offset)
 
-    def truncate_to(self, offset: int, now_ms: int = 0) -> None:
+    def truncate_to(self, offset: int, now_ms: int = 0, note: Note = lambda: None) -> None:
         """Remove all records from `offset` on, as a follower does with those its leader lacks.
 
-        Blocking: when it returns, the truncation survives a loss of power.
-
-        A batch that contains `offset` is removed whole. Producer state is rebuilt from the snapshot
-        before it. The caller must have written a recovery point that is not above the new end:
-        with a higher one, the next start would report the removed records as damage.
+        Blocking and durable. A batch that contains `offset` is removed whole.
         """
-        if offset >= self.log_end_offset:
-            return
+        if offset < self.log_end_offset:
+            with self._cutting():
+                self.recovery_point = min(self.recovery_point, self._local.boundary_before(offset))
+                note()
+                self.log_end_offset = end = self._local.truncate(offset)
+                self.log_start_offset = min(self.log_start_offset, end)
+                self._local.settle_truncation(end, now_ms)
+
+    def start_anew(self, offset: int, note: Note = lambda: None) -> None:
+        """Remove all records and let the empty log begin at `offset`, as its leader's does.
+
+        Blocking and durable. A crash leaves the beginning of the old log, or an empty one.
+        """
+        with self._cutting():
+            first = self._local.segments.first_base_offset
+            self.recovery_point = min(self.recovery_point, first, offset)
+            note()
+            self._local.start_anew(offset)
+            self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+
+    @contextmanager
+    def _cutting(self) -> Iterator[None]:
         local = self._local
-        with local.upkeep, local.lock, local.failing():
-            end = local.truncate(offset)
-            self.log_end_offset = end
-            self.log_start_offset = min(self.log_start_offset, end)
-            self.recovery_point = min(self.recovery_point, end)
-            local.settle_truncation(end, now_ms)
+        with local.upkeep, self._flush_lock, local.lock:
+            if local.failure is not None or local.is_closed:
+                raise local.failure or StorageFailure("truncate", self.directory, "it is closed")
+            with local.failing():
+                yield
 
     @property
     def flush_is_due(self) -> bool:
@@ -441,7 +464,7 @@ class PartitionLog:
     def flush(self) -> None:
         """Sync all that was appended before this call. Blocking.
 
-        A failed fsync is final: the log accepts no more appends (D12). Raises `StorageFailure`.
+        A failed fsync is final: the log takes no more appends (D12). Raises `StorageFailure`.
         """
         local = self._local
         with self._flush_lock:
@@ -454,10 +477,7 @@ class PartitionLog:
             self.recovery_point = max(self.recovery_point, end)
 
     def close(self) -> None:
-        """Flush, write indexes and a producer snapshot, so that the next start need not scan.
-
-        Blocking.
-        """
+        """Flush, write indexes and a snapshot: the next start need not scan. Blocking."""
         local = self._local
         with local.lock:
             if local.is_closed:
@@ -472,12 +492,9 @@ class PartitionLog:
             local.close_files()
 
     def fail(self, failure: StorageFailure) -> None:
-        """Accept no more appends: the log directory went off line."""
+        """Accept no more appends: the directory went off line."""
         self._local.failure = self._local.failure or failure
 
     def abandon(self) -> None:
-        """Close without saving anything: the log is about to be deleted.
-
-        Later appends are refused.
-        """
+        """Close without saving anything, for the log is about to be deleted."""
         self._local.abandon()

@@ -397,6 +397,14 @@ class LogDirectory:
             kept = self._kept_in(HIGH_WATERMARKS_NAME)
             self.offsets.write(HIGH_WATERMARKS_NAME, {**high_watermarks, **kept})
 
+    def note_truncation(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Lower the checkpoints of a log that is about to be cut at `offset`. Blocking."""
+        with self._checkpoints:
+            noted = self.offsets.read_quietly(HIGH_WATERMARKS_NAME)
+            if noted.get(topic_partition, 0) > offset:
+                self.offsets.write(HIGH_WATERMARKS_NAME, {**noted, topic_partition: offset})
+            self.checkpoint()
+
     def _of_unread(self, noted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         return {
             partition: offset for partition, offset in noted.items() if partition in self.unread

@@ -275,6 +275,12 @@ class LogManager:
 
     # ---- upkeep ----
 
+    def note_truncation(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Lower the checkpoints of a log that is about to be cut at `offset`. Blocking."""
+        folder = self.folder_of(topic_partition)
+        if folder is not None:
+            folder.note_truncation(topic_partition, offset)
+
     def sync_names(self) -> None:
         """Make renames in the log directories survive a loss of power. Blocking."""
         for folder in self.online:
