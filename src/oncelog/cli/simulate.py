@@ -54,7 +54,9 @@ __all__ = ["command"]
     help="Keep the plans of --search there, and begin with those that are there.",
 )
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Schedule of faults.")
-@click.option("--brokers", type=click.IntRange(1, 2), help="One or two; drawn if not given.")
+@click.option(
+    "--brokers", type=click.IntRange(1, 5), metavar="N", help="One to five; drawn if not given."
+)
 @click.option("--duration", type=float, metavar="SECONDS", help="Virtual time with faults.")
 @click.option("--without", default="", metavar="IDS", help="Leave out parts, such as c1,f3,r0.")
 @click.option("--jobs", default=2, show_default=True, help="Processes for --runs.")
@@ -227,7 +229,7 @@ def _smaller(wanted: str, finding: RunFinding, plan: Plan, minimise: bool) -> Pl
 def _print_campaign(campaign: Campaign) -> None:
     print_ = console().print
     print_(
-        f"{campaign.run_count} runs, {campaign.two_brokers_count} of two brokers,"
+        f"{campaign.run_count} runs, {campaign.several_brokers_count} of several brokers,"
         f" {campaign.event_count} events, {campaign.simulated_s:.0f} s of virtual time,"
         f" {campaign.runs_per_minute:.0f} runs per minute;"
         f" {campaign.allowed_count} losses that the settings allow"
@@ -241,7 +243,7 @@ def _print_campaign(campaign: Campaign) -> None:
 def _facts(campaign: Campaign) -> dict[str, object]:
     return {
         "runs": campaign.run_count,
-        "runs_of_two_brokers": campaign.two_brokers_count,
+        "runs_of_several_brokers": campaign.several_brokers_count,
         "runs_per_minute": round(campaign.runs_per_minute, 1),
         "simulated_s": round(campaign.simulated_s, 1),
         "events": campaign.event_count,

@@ -166,8 +166,8 @@ class Campaign:
     event_count: int = 0
     allowed_count: int = 0
     profiles: Counter[str] = field(default_factory=Counter)
-    two_brokers_count: int = 0
-    """How many of the runs had two brokers."""
+    several_brokers_count: int = 0
+    """How many of the runs had several brokers."""
     unknown: dict[str, tuple[int, RunFinding]] = field(default_factory=dict)
     """Signature -> (the first seed that shows it, the finding)."""
     known: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -183,7 +183,7 @@ class Campaign:
         self.event_count += summary.event_count
         self.allowed_count += summary.allowed_count
         self.profiles[summary.profile] += 1
-        self.two_brokers_count += summary.brokers > 1
+        self.several_brokers_count += summary.brokers > 1
         self.coverage.merge(Coverage.from_json(summary.coverage))
         if summary.failed:
             self.failed_seeds.append(summary.seed)

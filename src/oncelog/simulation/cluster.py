@@ -38,6 +38,9 @@ class ClusterControl(Protocol):
     def coordinator_of(self, topic: str, key: str) -> int | None:
         """Return the broker that leads a key's partition of an internal topic."""
 
+    def controller(self) -> int | None:
+        """Return the broker that serves and names itself the controller."""
+
     def report(self) -> Iterator[str]:
         """Say in what the brokers that serve contradict each other."""
 
@@ -89,6 +92,13 @@ class SimulatedCluster:
             if found is not None:
                 index = coordinator_partition(key, len(found.partitions))
                 return self.leader_of(TopicPartition(topic, index))
+        return None
+
+    def controller(self) -> int | None:
+        """See `ClusterControl`."""
+        for index, (broker_id, image) in self._serving().items():
+            if image.controller_id == broker_id:
+                return index
         return None
 
     def report(self) -> Iterator[str]:

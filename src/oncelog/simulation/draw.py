@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.simulation.components import COMPONENTS
-from oncelog.simulation.draw_brokers import TWO_BROKERS_CHANCE, two_brokers
+from oncelog.simulation.draw_brokers import drawn_brokers, several_brokers
 from oncelog.simulation.draw_groups import consumer_members, group_settings, own_members
 from oncelog.simulation.draw_swarm import swarm
 from oncelog.simulation.faults import PROFILES, draw_faults, draw_lost_tails
@@ -70,9 +70,9 @@ def draw_plan(
         seed, profile, drawn_s, broker, tuple(topics), tuple(clients), tuple(faults), restarts
     )
     plan = replace(swarm(plan), components=tuple(COMPONENTS))
-    drawn_two = part_rng(seed, "brokers").random() < TWO_BROKERS_CHANCE
-    if brokers == 2 or (brokers is None and drawn_two):
-        plan = two_brokers(plan)
+    count = drawn_brokers(seed) if brokers is None else brokers
+    if count > 1:
+        plan = several_brokers(plan, count)
     if duration_s is None:
         return plan
     earlier = tuple(fault for fault in plan.faults if fault.at_s < duration_s)

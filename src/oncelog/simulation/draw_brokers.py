@@ -1,84 +1,175 @@
-"""Changes a drawn plan of one broker into one of two, each of which leads topics of its own.
+"""Changes a drawn plan of one broker into one of several, whose topics have up to three replicas.
 
-Nothing is replicated and no transaction crosses brokers yet. Coordinators, and all topics that take
-part in transactions, stay on the first broker; a topic that is spread over both is written by
-producers without transactions and read by all. Everything here has randomness of its own.
+Transactions are refused while a cluster has several brokers, so producers of transactions become
+producers without them, and clients that expect the answers of one broker are left out. Everything
+here has randomness of its own.
 """
 
 from __future__ import annotations
 
+import random
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.simulation.faults import OF_A_BROKER, draw_cuts
+from oncelog.simulation.faults import OF_A_BROKER
+from oncelog.simulation.faults_cluster import draw_cluster_faults
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, PlannedTopic, part_rng
 
-__all__ = ["TWO_BROKERS_CHANCE", "two_brokers"]
+__all__ = ["SPREAD_TOPIC", "drawn_brokers", "several_brokers"]
 
-TWO_BROKERS_CHANCE: Final = 0.2
-"""The share of runs with two brokers, where their number is not asked for."""
+_CHANCES: Final = ((5, 0.03), (2, 0.06), (3, 0.2))
+"""Brokers, and the share of runs with these or one listed before; all others have one."""
+REPLICAS_COUNT_MAX: Final = 1
+"""Replicas that a topic has at most."""
 SPREAD_TOPIC: Final = "spread"
-_MADE_BY_CLIENTS: Final = frozenset(
-    {"peer-admin", "peer-exact-admin", "peer-exact-groups", "peer-exact-log", "peer-exact-wire"}
+SESSION_MS_PER_BROKER: Final = 1_500
+"""The shortest timeouts of a member, for each broker that it fetches from."""
+_LEFT_OUT: Final = frozenset(
+    {"peer-admin", "peer-exact", "peer-exact-admin", "peer-exact-groups", "peer-exact-log"}
+    | {"peer-exact-wire", "peer-coordinated", "exact"}
 )
-"""Left out: they create topics, which may be placed on either broker, and know one alone."""
-_WITHOUT_TRANSACTIONS: Final = frozenset(
-    {"idempotent", "consume", "member", "peer-auditor", "peer-producer", "peer-consumer"}
-    | {"peer-member"}
-)
-"""They use the topic that is spread as well."""
-_OF_ONE_BROKER: Final = frozenset({"peer-exact", "peer-coordinated", "exact"})
-"""They expect all answers from the broker that they ask first."""
+"""They expect the answers of a broker that has all topics and coordinators to itself."""
+_OURS: Final = frozenset({"transactional", "attached", "driver", "copy"})
+"""They become idempotent producers."""
+_PEERS: Final = frozenset({"peer-transactions", "peer-copier"})
+"""They become scripted producers."""
 
 
-def two_brokers(plan: Plan) -> Plan:
-    """Return the plan with a second broker, and a topic that is spread over both."""
-    rng = part_rng(plan.seed, "two brokers")
-    spread = PlannedTopic(SPREAD_TOPIC, rng.choice((2, 3, 4)), {}, is_spread=True)
-    clients = tuple(
-        _at_home(plan.seed, _using(client, spread))
-        for client in plan.clients
-        if client.role not in _MADE_BY_CLIENTS
+def drawn_brokers(seed: int) -> int:
+    """Draw how many brokers a run has, where their number is not asked for."""
+    drawn = part_rng(seed, "brokers").random()
+    return next((count for count, chance in _CHANCES if drawn < chance), 1)
+
+
+def several_brokers(plan: Plan, count: int) -> Plan:
+    """Return the plan with so many brokers, and topics that are spread over them."""
+    rng = part_rng(plan.seed, "several brokers")
+    topics = [
+        replace(topic, replicas=_replicas(plan.seed, topic.name, count)) for topic in plan.topics
+    ]
+    topics.append(
+        PlannedTopic(
+            SPREAD_TOPIC, rng.choice((2, 3, 4)), {}, _replicas(plan.seed, SPREAD_TOPIC, count)
+        )
     )
-    faults = [_met(plan.seed, fault) for fault in plan.faults]
-    faults += draw_cuts(rng, plan.profile, plan.duration_s, len(faults))
+    clients = [
+        _patient(
+            _at_home(
+                plan.seed, _with_spread(_without_transactions(client, topics), topics[-1]), count
+            ),
+            count,
+        )
+        for client in plan.clients
+        if client.role not in _LEFT_OUT
+    ]
+    faults = [_met(plan.seed, fault, count) for fault in plan.faults]
+    faults += draw_cluster_faults(plan, count)
     return replace(
         plan,
-        brokers=2,
-        topics=(*plan.topics, spread),
-        clients=clients,
+        brokers=count,
+        broker={**plan.broker, **_settings(rng, count)},
+        racks=_racks(rng, count),
+        topics=tuple(topics),
+        clients=tuple(clients),
         faults=tuple(faults),
     )
 
 
-def _using(client: PlannedClient, spread: PlannedTopic) -> PlannedClient:
+def _replicas(seed: int, topic: str, count: int) -> int:
+    drawn = part_rng(seed, f"replicas of {topic}").choice((1, 2, 3, 3, 3))
+    return min(drawn, count, REPLICAS_COUNT_MAX)
+
+
+def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
+    """Draw the rack of each broker; none has one in half of the runs."""
+    if rng.random() < 0.5:
+        return ()
+    names = rng.choice((("a", "b"), ("a", "b", "c")))
+    return tuple(names[index % len(names)] for index in range(count))
+
+
+def _settings(rng: random.Random, count: int) -> dict[str, str]:
+    """Draw the settings that decide about replicas, with times that fit a short run."""
+    return {
+        "offsets.topic.replication.factor": str(min(rng.choice((1, 3, 3)), REPLICAS_COUNT_MAX)),
+        "default.replication.factor": str(min(rng.choice((1, 2, 3)), count, REPLICAS_COUNT_MAX)),
+        "min.insync.replicas": rng.choice(("1", "2", "2")),
+        "replica.lag.time.max.ms": rng.choice(("400", "1000", "3000")),
+        "replica.fetch.wait.max.ms": rng.choice(("50", "200", "400")),
+        "replica.fetch.backoff.ms": rng.choice(("20", "100", "300")),
+        "replica.socket.timeout.ms": rng.choice(("1000", "3000")),
+        "num.replica.fetchers": rng.choice(("1", "1", "2")),
+        "broker.session.timeout.ms": rng.choice(("600", "1500", "3000")),
+        "group.consumer.session.timeout.ms": str(SESSION_MS_PER_BROKER * count),
+        "controlled.shutdown.retry.backoff.ms": "300",
+        "unclean.leader.election.enable": rng.choice(("false",) * 7 + ("true",)),
+    }
+
+
+# --- clients ---------------------------------------------------------------------------------
+
+
+def _without_transactions(client: PlannedClient, topics: list[PlannedTopic]) -> PlannedClient:
+    """Return the client, or for one with transactions one that produces without them."""
+    given = client.parameters
+    if client.role in _OURS:
+        parameters = {
+            **{key: given[key] for key in ("burst_max", "think_s", "compacted") if key in given},
+            "topics": {topic.name: topic.partitions for topic in topics},
+            "growing": [],
+        }
+        return replace(client, role="idempotent", parameters=parameters)
+    if client.role in _PEERS:
+        parameters = {
+            "topics": [topic.name for topic in topics if "cleanup.policy" not in topic.configs],
+            "think_ms": given.get("think_ms", 100.0),
+            "flavor": given["flavor"],
+            "may_desynchronize": True,
+        }
+        return replace(client, role="peer-producer", parameters=parameters)
+    if client.role == "member-copy":
+        unused = ("sources", "transactional_id", "transaction_version_max")
+        parameters = {key: value for key, value in given.items() if key not in unused}
+        return replace(client, role="member", parameters=parameters)
+    return client
+
+
+def _with_spread(client: PlannedClient, spread: PlannedTopic) -> PlannedClient:
+    """Have the client use the topic that is spread as well."""
     parameters: dict[str, Any] = dict(client.parameters)
     if client.role == "admin":
-        # A partition that is added to a topic of the first broker may be on the second one.
-        parameters["grown"] = []
-    if client.role in _WITHOUT_TRANSACTIONS:
-        topics = parameters["topics"]
-        if isinstance(topics, Mapping):
-            parameters["topics"] = {**topics, spread.name: spread.partitions}
-        else:
-            parameters["topics"] = [*topics, spread.name]
-        if "pattern" in parameters:
-            parameters["pattern"] = f"{parameters['pattern']}|{spread.name}"
+        return replace(client, parameters={**parameters, "grown": []})
+    topics = parameters.get("topics")
+    if isinstance(topics, Mapping):
+        parameters["topics"] = {**topics, spread.name: spread.partitions}
+    elif topics is not None and spread.name not in topics:
+        parameters["topics"] = [*topics, spread.name]
+    if "pattern" in parameters:
+        parameters["pattern"] = f"{parameters['pattern']}|{spread.name}"
     return replace(client, parameters=parameters)
 
 
-def _at_home(seed: int, client: PlannedClient) -> PlannedClient:
+def _patient(client: PlannedClient, count: int) -> PlannedClient:
+    """Scripted members ask one broker after the other: their timeouts have to last as long."""
+    longest_ms = SESSION_MS_PER_BROKER * count
+    longer = {
+        key: max(client.parameters[key], longest_ms)
+        for key in ("session_timeout_ms", "rebalance_timeout_ms")
+        if key in client.parameters
+    }
+    return replace(client, parameters={**client.parameters, **longer})
+
+
+def _at_home(seed: int, client: PlannedClient, count: int) -> PlannedClient:
     """Draw the broker that a client asks first."""
-    if client.role in _OF_ONE_BROKER:
-        return client
-    home = part_rng(seed, f"home of {client.id}").randrange(2)
+    home = part_rng(seed, f"home of {client.id}").randrange(count)
     return replace(client, parameters={**client.parameters, "home": home})
 
 
-def _met(seed: int, fault: PlannedFault) -> PlannedFault:
+def _met(seed: int, fault: PlannedFault, count: int) -> PlannedFault:
     """Draw the broker that a fault meets."""
     if fault.kind not in OF_A_BROKER:
         return fault
-    broker = part_rng(seed, f"broker of {fault.id}").randrange(2)
+    broker = part_rng(seed, f"broker of {fault.id}").randrange(count)
     return replace(fault, parameters={**fault.parameters, "broker": broker})

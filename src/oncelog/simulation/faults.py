@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from oncelog.simulation.plan import PlannedFault
 
-__all__ = ["OF_A_BROKER", "PROFILES", "draw_cuts", "draw_faults", "draw_lost_tails"]
+__all__ = ["OF_A_BROKER", "PROFILES", "draw_faults", "draw_lost_tails", "times"]
 
 Rates = Mapping[str, float]
 
@@ -80,7 +80,7 @@ def draw_faults(
     for kind, rate in PROFILES[profile][1].items():
         # Otherwise "everything" would leave no time between two faults.
         share = 0.35 if profile == "everything" else 1.0
-        for at_s in _times(rng, rate * share, duration_s):
+        for at_s in times(rng, rate * share, duration_s):
             faults.append((at_s, kind, _parameters(rng, kind, clients, profile)))
     faults.sort(key=lambda fault: fault[0])
     return [PlannedFault(f"f{i}", kind, at_s, p) for i, (at_s, kind, p) in enumerate(faults)]
@@ -100,31 +100,12 @@ def draw_lost_tails(
     return [
         PlannedFault(f"f{index}", "power-loss-at-read", at_s, {"for_s": rng.uniform(1.5, 5.0)})
         for index, at_s in enumerate(
-            _times(rng, LOST_TAILS.get(profile, 0.0), duration_s), first_index
+            times(rng, LOST_TAILS.get(profile, 0.0), duration_s), first_index
         )
     ]
 
 
-CUTS: Final[Rates] = {"network": 1.0, "everything": 0.3}
-"""How often two brokers are cut from each other, per six seconds, by profile."""
-
-
-def draw_cuts(
-    rng: random.Random, profile: str, duration_s: float, first_index: int
-) -> list[PlannedFault]:
-    """The cuts between two brokers of one run."""
-    faults = []
-    for index, at_s in enumerate(_times(rng, CUTS.get(profile, 0.0), duration_s), first_index):
-        parameters = {
-            "broker": rng.randrange(2),
-            "both": rng.random() < 0.6,
-            "for_s": rng.uniform(0.1, 4.0),
-        }
-        faults.append(PlannedFault(f"f{index}", "cut-brokers", at_s, parameters))
-    return faults
-
-
-def _times(rng: random.Random, rate: float, duration_s: float) -> Iterator[float]:
+def times(rng: random.Random, rate: float, duration_s: float) -> Iterator[float]:
     """Yield random times; `rate` is per six seconds. Each is drawn when it is asked for."""
     at_s = 0.5
     while rate and (at_s := at_s + rng.expovariate(rate / 6.0)) < duration_s:

@@ -13,6 +13,7 @@ from oncelog.simulation.client import ClientNode
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.disk import FaultKind
 from oncelog.simulation.history import Event, Fault, Polled
+from oncelog.simulation.injector_cluster import ClusterFaults
 from oncelog.simulation.node import POWER, BrokerNode
 from oncelog.simulation.plan import PlannedFault
 from oncelog.simulation.process import Process, ProcessDied
@@ -27,7 +28,7 @@ AT_ONCE_S: Final = 0.0015
 """A shorter delay has no effect."""
 
 
-class Injector:
+class Injector(ClusterFaults):
     """Injects faults into one world."""
 
     def __init__(
@@ -130,15 +131,6 @@ class Injector:
         self._rng.shuffle(ends)
         self._cluster.cut(ends[0], ends[1], float(parameters["for_s"]), both=both)
         return client.id
-
-    def _cut_brokers(self, parameters: Parameters) -> str:
-        """Cut a broker from the next one."""
-        nodes, index = self._world.nodes, self._index(parameters)
-        one, other = nodes[index], nodes[(index + 1) % len(nodes)]
-        self._cluster.cut(
-            one.host, other.host, float(parameters["for_s"]), both=bool(parameters["both"])
-        )
-        return f"{one.name}|{other.name}"
 
     def _drop(self, parameters: Parameters) -> str | None:
         if (client := self._client(parameters)) is None:

@@ -32,15 +32,12 @@ def part_rng(seed: int, part: str) -> random.Random:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic that is created at the start.
-
-    One that `is_spread` has partitions on all brokers, any other on the first.
-    """
+    """A topic that is created at the start, and how many replicas each of its partitions has."""
 
     name: str
     partitions: int
     configs: Settings = field(default_factory=dict)
-    is_spread: bool = False
+    replicas: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +77,8 @@ class Plan:
     """What is simulated by itself as well: names of `oncelog.simulation.components`."""
     brokers: int = 1
     """How many brokers there are, of one metadata store."""
+    racks: tuple[str, ...] = ()
+    """The rack of each broker, if they have one."""
 
     @property
     def flush_every_message(self) -> bool:
@@ -138,5 +137,6 @@ def from_json(text: str) -> Plan:
             "faults": tuple(PlannedFault(**fault) for fault in table["faults"]),
             "final_restarts": tuple(table["final_restarts"]),
             "components": tuple(table.get("components", ())),
+            "racks": tuple(table.get("racks", ())),
         }
     )

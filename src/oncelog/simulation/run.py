@@ -30,9 +30,9 @@ from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import ComponentFailed, Fault, History, Progress, TopicChanging
 from oncelog.simulation.injector import Injector
-from oncelog.simulation.node import DATA_DIR, BrokerNode
+from oncelog.simulation.node import DATA_DIR
 from oncelog.simulation.peers.flavors import FLAVORS
-from oncelog.simulation.peers.wire import GROUP, TRANSACTION, PeerWire
+from oncelog.simulation.peers.wire import GROUP, PeerWire
 from oncelog.simulation.plan import Plan, PlannedTopic
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.world import HistoryLog, World
@@ -159,16 +159,12 @@ class SimulationRun:
     def begin(self) -> None:
         """Start the brokers, create the topics, and schedule clients and faults."""
         world, plan = self.world, self.plan
-        first, *others = world.nodes
-        self._start(first)
-        here = [topic for topic in plan.topics if not topic.is_spread]
-        spread = [topic for topic in plan.topics if topic.is_spread]
-        # Coordinators and what takes part in transactions stay on the first broker.
-        self._ask(_make_topics(self._context("setup"), here, internal=bool(others)), "setup")
-        for node in others:
-            self._start(node)
-        if spread:
-            self._ask(_make_topics(self._context("spread"), spread), "spread")
+        for node in world.nodes:
+            node.start()
+        world.run_until(lambda: all(node.is_serving for node in world.nodes), START_BOUND_S)
+        home = self.cluster.controller() or 0
+        work = _make_topics(self._context("setup", home), plan.topics, internal=plan.brokers > 1)
+        self._ask(work, "setup")
         world.start_probing()
         world.start_auditing(world.now_s + plan.duration_s)
         start_s = self.started_s = world.now_s
@@ -178,10 +174,6 @@ class SimulationRun:
             world.scheduler.call_at(start_s + soon_s, None, client.start)
         for fault in plan.faults:
             world.scheduler.call_at(start_s + fault.at_s, None, self.injector.strike, fault)
-
-    def _start(self, node: BrokerNode) -> None:
-        node.start()
-        self.world.run_until(lambda: node.is_serving, START_BOUND_S)
 
     def promise(self) -> Promise:
         """Return what the configuration and the faults still promise."""
@@ -350,9 +342,9 @@ class SimulationRun:
         made = {change.topic for change in self.world.history.of(TopicChanging)}
         return frozenset(planned | (made - {t.name for t in self.plan.topics}))
 
-    def _context(self, name: str) -> ClientContext:
+    def _context(self, name: str, home: int = 0) -> ClientContext:
         self._asking = self.world.new_process(name, f"10.0.2.{len(name)}")
-        return self.world.context(self._asking)
+        return self.world.context(self._asking, parameters={"home": home})
 
     def _ask(self, work: Any, name: str) -> object:
         try:
@@ -363,7 +355,10 @@ class SimulationRun:
 
 
 _KINDS: Final = {
-    "power": frozenset({"power-loss", "power-loss-at-operation", "power-loss-at-read"}),
+    "power": frozenset(
+        {"power-loss", "power-loss-at-operation", "power-loss-at-read"}
+        | {"power-loss-of-minority", "power-loss-of-all"}
+    ),
     "damage": frozenset({"flip-bit"}),
     "storage": frozenset({"failed-read", "failed-write", "failed-fsync", "disk-full"}),
 }
@@ -374,13 +369,12 @@ def _all_settled(clients: Sequence[ClientNode]) -> bool:
 
 
 async def _make_topics(
-    context: ClientContext, topics: Sequence[PlannedTopic], *, internal: bool = False
+    context: ClientContext, topics: Sequence[PlannedTopic], *, internal: bool
 ) -> None:
-    """Create topics; with `internal` those of the coordinators first."""
+    """Create topics; with `internal` that of the group coordinators first."""
     wire = PeerWire(context, FLAVORS["java"])
-    for kind in (GROUP, TRANSACTION) if internal else ():
-        while await wire.coordinator(kind, "any") is None:
-            await context.back_off()
+    while internal and await wire.coordinator(GROUP, "any") is None:
+        await context.back_off()
     wire.close()
     host, port = context.bootstrap
     async with Admin(
@@ -391,7 +385,8 @@ async def _make_topics(
         first_contact_ms=None,
     ) as admin:
         for topic in topics:
-            await admin.create_topics([NewTopic(topic.name, topic.partitions, 1, topic.configs)])
+            new = NewTopic(topic.name, topic.partitions, topic.replicas, topic.configs)
+            await admin.create_topics([new])
 
 
 @contextmanager

@@ -83,6 +83,8 @@ def _settings(plan: Plan) -> Iterator[tuple[int, Mapping[str, str]]]:
     """Yield the settings of each broker; the only one of a plan keeps the default of its id."""
     for index in range(plan.brokers):
         own = {"node.id": str(index)} if plan.brokers > 1 else {}
+        if plan.racks:
+            own["broker.rack"] = plan.racks[index]
         yield index, {**plan.broker, **own}
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from oncelog.core.config import BrokerConfig
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.faults import LOST_TAILS, PROFILES
+from oncelog.simulation.faults_cluster import CLUSTER_FAULTS
 from oncelog.simulation.mutate import CHANGES, CLIENTS_MAX, FAULTS_MAX, SHORTEST_S, mutate
 from oncelog.simulation.plan import Plan, from_json, to_json
 from oncelog.simulation.roles import ROLES
@@ -34,6 +35,8 @@ def check_mutated(plan: Plan, origin: Plan) -> None:
     of_the_profile = {*PROFILES[plan.profile][1]}
     if plan.profile in LOST_TAILS:
         of_the_profile.add("power-loss-at-read")
+    if plan.brokers > 1:
+        of_the_profile.update(CLUSTER_FAULTS)
     assert {fault.kind for fault in plan.faults} <= of_the_profile
     assert plan.profile == origin.profile
     BrokerConfig(dict(plan.broker))
@@ -45,7 +48,7 @@ def test_a_plan_that_is_changed_again_and_again_can_be_carried_out(
     seed: int, donor_seed: int, profile: str, rounds: list[int]
 ) -> None:
     origin = plan = draw(seed, profile)
-    donor = draw(donor_seed, profile)
+    donor = draw(donor_seed, profile, None, origin.brokers)
     for one in rounds:
         plan = mutate(random.Random(one), plan, donor)
         check_mutated(plan, origin)
@@ -54,7 +57,9 @@ def test_a_plan_that_is_changed_again_and_again_can_be_carried_out(
 @settings(max_examples=12)
 @given(SEEDS, st.integers(0))
 def test_a_changed_plan_begins_to_run(seed: int, random_seed: int) -> None:
-    plan = mutate(random.Random(random_seed), draw(seed), draw(seed + 100, draw(seed).profile))
+    origin = draw(seed)
+    donor = draw(seed + 100, origin.profile, None, origin.brokers)
+    plan = mutate(random.Random(random_seed), origin, donor)
     run = SimulationRun(from_json(to_json(plan)), ROLES)
     with undisturbed(run.world):
         run.begin()
