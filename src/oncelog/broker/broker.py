@@ -64,6 +64,8 @@ from oncelog.storage.log_manager import LogManager
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
     from oncelog.broker.metrics import MetricsServer
+    from oncelog.broker.partitions.partition import Partition
+    from oncelog.broker.replication.isr import IsrKeeper
 
 __all__ = ["Broker"]
 
@@ -113,6 +115,7 @@ class Broker:
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
         self.stopping = "ending requests"
+        self._isr: IsrKeeper | None = None
         self._is_killed = False
         self._closed_cleanly = False
         self._given_store = store
@@ -238,6 +241,8 @@ class Broker:
         exits.push_async_callback(self.feed.close)
         exits.push_async_callback(self.controller.close)
         self.partitions.on_off_line = self._directory_failed
+        self.partitions.on_leading = self._keep_isr
+        exits.callback(self._end_replication)
         await self.controller.start(self._registration())
         await self.feed.start(off_line(self.logs, self.image, self.broker_id))
         for warning in group_config_warnings(self.config, self.image.group_configs):
@@ -295,6 +300,26 @@ class Broker:
         """Have the partitions shown without a leader, and the controller elect others."""
         self.feed.take_off_line(partitions)
         self.controller.report(DirectoryFailed(self.broker_id, tuple(partitions)))
+
+    def _keep_isr(self, partition: Partition) -> None:
+        """Keep the ISR of a partition that this broker leads among others."""
+        if self._isr is None:
+            # Imported here because a lone broker leads no other replica.
+            from oncelog.broker.replication.isr import IsrKeeper
+
+            self._isr = IsrKeeper(
+                self.broker_id,
+                lambda: self.image.brokers[self.broker_id].broker_epoch,
+                self.controller.submit,
+                self.clock,
+                lag_max_ms=self.config.get_int("replica.lag.time.max.ms"),
+                on_bug=self.stop_because,
+            )
+        self._isr.lead(partition)
+
+    def _end_replication(self) -> None:
+        if self._isr is not None:
+            self._isr.close()
 
     async def _start_metrics(
         self, exits: AsyncExitStack, address: Endpoint, context: Context

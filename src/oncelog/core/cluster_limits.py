@@ -5,3 +5,15 @@ CONTROLLER_EVENT_BYTES_MAX = 64 * 1024 * 1024
 
 A registration with 500,000 logs has that size.
 """
+
+ISR_CHANGES_TOGETHER_COUNT_MAX = 500
+"""Partitions in one request of a broker to change their ISRs; more follow with the next one."""
+
+ISR_RETRY_MS = 500
+"""How long a leader waits before it asks again for an ISR that it was not given."""
+
+ISR_ANSWER_MS_MAX = 30_000
+"""After so long the answer to such a request counts as lost."""
+
+FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
+"""Fetch sessions of followers: one for each fetcher of another broker, and those of past lives."""

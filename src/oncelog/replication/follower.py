@@ -12,6 +12,8 @@ class FollowerState(ReplicaState):
 
     __slots__ = ()
 
+    is_follower = True
+
     def leader_high_watermark(self, high_watermark: int) -> bool:
         """Apply the leader's high watermark. Returns whether its own moved."""
         reached = min(high_watermark, self.log_end_offset)

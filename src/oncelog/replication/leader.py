@@ -161,6 +161,23 @@ class LeaderState(ReplicaState):
             if each in self.isr and (follower.caught_up_ms < due_ms or follower.has_lost_records)
         )
 
+    def nearest_replica(
+        self, offset: int, rack: str, racks: Mapping[int, str | None]
+    ) -> int | None:
+        """Choose as Kafka's `RackAwareReplicaSelector`, of the ISR and of brokers with a rack.
+
+        The one with most records, then the one that was caught up last, where the rack has several.
+        """
+        if racks.get(self.broker_id) == rack:
+            return None
+        found = [
+            (follower.end_offset, follower.caught_up_ms, each)
+            for each, follower in self.followers.items()
+            if each in self.isr and racks.get(each) == rack
+            if follower.log_start_offset <= offset <= follower.end_offset
+        ]
+        return max(found)[2] if found else None
+
     def low_watermark(self, log_start_offset: int, alive: Container[int]) -> int:
         """Return the smallest log start of the replicas that live; -1 while one is not known."""
         live = [follower for each, follower in self.followers.items() if each in alive]

@@ -23,6 +23,7 @@ class FollowerProgress:
         "end_offset",
         "has_lost_records",
         "log_start_offset",
+        "told_high_watermark",
     )
 
     def __init__(self, now_ms: float) -> None:
@@ -35,6 +36,8 @@ class FollowerProgress:
         """Where its log started at its last fetch; -1 until it fetches."""
         self.has_lost_records = False
         """Whether it lost records while it counted; set and reset by the leader's state."""
+        self.told_high_watermark = -1
+        """The high watermark that it was told last, where it is told at once."""
         self._fetched_ms = now_ms
         self._due_offset: int | None = None
         """The leader's end at its last fetch; None before the first one."""

@@ -8,6 +8,7 @@ does not move back within a leader epoch).
 
 from __future__ import annotations
 
+from collections.abc import Container, Mapping
 from typing import ClassVar, Final
 
 from oncelog.core.errors import ErrorCode
@@ -84,6 +85,7 @@ class ReplicaState:
     )
 
     is_leader: ClassVar[bool] = False
+    is_follower: ClassVar[bool] = False
     is_failed: ClassVar[bool] = False
     """Whether the log directory of the partition is off line: no role is accepted."""
     _error: ClassVar[ErrorCode] = ErrorCode.not_leader_or_follower
@@ -153,6 +155,19 @@ class ReplicaState:
 
     def diverged(self, broker_id: int) -> None:
         """Record that a follower was told where its log diverges: it truncates."""
+
+    def refused(self, members: IsrMembers) -> None:
+        """Record that the controller will never write this ISR."""
+
+    def low_watermark(self, log_start_offset: int, alive: Container[int]) -> int:
+        """Return the smallest log start of the replicas that live; -1 while one is not known."""
+        return log_start_offset
+
+    def nearest_replica(
+        self, offset: int, rack: str, racks: Mapping[int, str | None]
+    ) -> int | None:
+        """Return the follower that a consumer in `rack` should read from; None for this leader."""
+        return None
 
     @property
     def assignment(self) -> Assignment:

@@ -4,17 +4,20 @@ An offset of -1 means the high watermark. An offset at or below the start change
 error; one above the high watermark gets OFFSET_OUT_OF_RANGE. Internal topics get
 INVALID_TOPIC_EXCEPTION, topics that are only compacted POLICY_VIOLATION. The next retention check
 deletes the files. The new start is synced before the reply is sent, so that a crash does not bring
-the records back (Kafka writes it within a minute); a failed write gets KAFKA_STORAGE_ERROR. Gap:
-the request's timeout is ignored.
+the records back (Kafka writes it within a minute); a failed write gets KAFKA_STORAGE_ERROR. The
+reply waits until the logs of all replicas that live have started there, which the fetches of the
+followers say, or for the request's timeout: then REQUEST_TIMED_OUT. Gap: none known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Container
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
+from oncelog.broker.partitions.delayed import DelayedProduce
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
 from oncelog.protocol.messages.delete_records import (
@@ -28,6 +31,7 @@ from oncelog.runtime.disk import StorageFailure
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
+    from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["handle"]
 
@@ -63,7 +67,35 @@ async def _noted(
                 partition = context.partitions.get(topic.name, asked.partition_index)
                 if results[place][0] is ErrorCode.none and partition is not None:
                     results[place] = partition.note_damage(failure), INVALID_LOW_WATERMARK
+    await _replicated(context, request, outcomes)
     return _response(request, outcomes)
+
+
+async def _replicated(
+    context: Context, request: Request[DeleteRecordsRequest], outcomes: list[list[Outcome]]
+) -> None:
+    """Wait for the replicas, and note how far all of them have deleted."""
+
+    def alive() -> Container[int]:
+        return context.image.brokers
+
+    waiting: list[tuple[list[Outcome], int, Partition]] = []
+    done = context.partitions.loop.create_future()
+    deletion = DelayedProduce(lambda errors: None if done.done() else done.set_result(errors))
+    for topic, results in zip(request.body.topics, outcomes, strict=True):
+        for place, asked in enumerate(topic.partitions):
+            partition = context.partitions.get(topic.name, asked.partition_index)
+            error, offset = results[place]
+            if error is ErrorCode.none and partition is not None:
+                deletion.wait_for(len(waiting), partial(partition.on_started, alive), offset)
+                waiting.append((results, place, partition))
+    deletion.start(context.partitions.loop, request.body.timeout_ms)
+    errors = await done
+    for key, (results, place, partition) in enumerate(waiting):
+        if errors[key] is ErrorCode.none:
+            results[place] = ErrorCode.none, partition.low_watermark(alive)
+        else:
+            results[place] = errors[key], INVALID_LOW_WATERMARK
 
 
 def _response(

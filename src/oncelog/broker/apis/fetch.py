@@ -1,12 +1,13 @@
 """Handles Fetch (1), versions 4-18: returns whole batches from partitions' logs.
 
 A read ends at the high watermark; for read_committed it ends at the LSO and lists the aborted
-transactions in its range (INV-3, INV-7). The limits of the partition, the request and the broker
+transactions in its range (INV-3, INV-7); a follower's ends with the log
+(`oncelog.broker.apis.fetch_follower`). The limits of the partition, the request and the broker
 apply, but the first batch is always whole. With fewer than `min_bytes` readable the reply waits up
 to `max_wait_ms`; appends to the partitions wake it. As in Kafka's `fetchMessages` an error in a
-partition, or an epoch that diverges, ends the wait; partitions that the metadata does not have when
-the request comes do not, unless it names no others. Later requests of the connection proceed
-meanwhile (D13).
+partition, an epoch that diverges, or a replica that is to be preferred, ends the wait; partitions
+that the metadata does not have when the request comes do not, unless it names no others. Later
+requests of the connection proceed meanwhile (D13).
 
 Records that are not at a log's tail and not known to be in memory are read in the executor,
 together with all that follow them in the request, and the reply waits (D12). A partition that was
@@ -17,465 +18,52 @@ header gets CORRUPT_MESSAGE, a failed read KAFKA_STORAGE_ERROR, and the client c
 CRC.
 
 Fetch sessions (KIP-227) are stored in `oncelog.broker.partitions.fetch_sessions`; their partitions
-are read as those of a full request. Known gaps: fetches of followers; preferred replicas.
+are read as those of a full request. A consumer that names its rack (KIP-392) may read from a
+follower, up to the follower's own high watermark. Gap: none known.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from oncelog.broker.apis.responses import absent
+from oncelog.broker.apis.fetch_reading import Reading
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
-from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
-from oncelog.broker.partitions.partition import Partition
-from oncelog.core.errors import ErrorCode, ProtocolError
-from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
+from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
-from oncelog.protocol.batch import iter_headers
-from oncelog.protocol.fetch import (
-    FetchPartition,
-    FetchPartitionResponse,
-    FetchRequest,
-    FetchTopic,
-    FetchTopicResponse,
-    encode_fetch_response,
-    parse_fetch_request,
-)
-from oncelog.protocol.wire import Buffer
-from oncelog.runtime.disk import NotCached, StorageFailure
-from oncelog.storage import OffsetOutOfRange
+from oncelog.protocol.fetch import encode_fetch_response, parse_fetch_request
 
 if TYPE_CHECKING:
-    from uuid import UUID
-
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
-
-_READ_COMMITTED = 1
-
-_UNKNOWN = frozenset({ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition})
 
 
 def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[Buffers]:
     """Reply with what is readable now, or wait for more."""
     version = request.version
     fetch = parse_fetch_request(request.body, version)
+    kind = Reading
+    sessions = context.partitions.fetch_sessions
+    if fetch.replica_epoch >= 0:
+        # Imported here because a lone broker has no follower.
+        from oncelog.broker.apis.fetch_follower import FollowerReading
+
+        kind = FollowerReading
+        sessions = context.partitions.follower_sessions
     session = None
     if fetch.session_epoch != FINAL_EPOCH or fetch.session_id != NO_SESSION:
-        begun = context.partitions.fetch_sessions.begin(fetch, version, context.clock.now_ms())
+        begun = sessions.begin(fetch, version, context.clock.now_ms())
         if isinstance(begun, ErrorCode):
             error = request.meter.told(begun)
             return encode_fetch_response(version, request.correlation_id, [], error=error)
         if begun is not None:
             session = begun
             fetch = fetch._replace(topics=begun.topics)
-    reading = Reading(context, request, fetch, session)
+    reading = kind(context, request, fetch, session)
     reading.read()
     if reading.cold:
         return reading.wait_for_disk()
     if fetch.max_wait_ms <= 0 or reading.is_enough or reading.waits_for_nothing:
         return reading.encode()
     return reading.wait()
-
-
-ColdRead = Buffer | ProtocolError | StorageFailure | None
-"""The records read, or the error; None when the limits were used up before."""
-
-
-class ColdPartition(NamedTuple):
-    """A partition whose records have to be read in the executor."""
-
-    answers: list[FetchPartitionResponse]
-    slot: int
-    """The index of its answer in `answers`."""
-    name: str
-    partition: Partition
-    wanted: FetchPartition
-    end: int
-    """Records from this offset on are not returned (INV-7)."""
-
-
-def read_cold(cold: list[ColdPartition], limit: int, size: int) -> list[ColdRead]:
-    """Read the records, or the error, of each partition. Called in the executor.
-
-    `size` is the count of bytes found so far: limits are used up in the order of the request.
-    """
-    found: list[ColdRead] = []
-    for each in cold:
-        records: ColdRead = None
-        if size < limit or size == 0:
-            size_max = max(0, min(each.wanted.partition_max_bytes, limit - size))
-            offset = each.wanted.fetch_offset
-            try:
-                read = each.partition.log.read_cold(
-                    offset, size_max, upper_bound=each.end, min_one=size == 0
-                )
-                size += len(read)
-                records = read
-            except (ProtocolError, StorageFailure) as unread:
-                records = unread
-        found.append(records)
-    return found
-
-
-class Reading:
-    """One fetch request and the result of its last attempt to read."""
-
-    __slots__ = (
-        "_bytes",
-        "_context",
-        "_deadline_s",
-        "_ends_wait",
-        "_fetch",
-        "_limit",
-        "_read_committed",
-        "_reply",
-        "_request",
-        "_resolved",
-        "_session",
-        "_topics",
-        "_unknown",
-        "cold",
-    )
-
-    def __init__(
-        self,
-        context: Context,
-        request: Request[memoryview],
-        fetch: FetchRequest,
-        session: FetchContext | None = None,
-    ) -> None:
-        self._context = context
-        self._request = request
-        self._fetch = fetch
-        self._session = session
-        self._read_committed = fetch.isolation_level == _READ_COMMITTED
-        self._topics: list[FetchTopicResponse] = []
-        self._bytes = 0
-        self.cold: list[ColdPartition] = []
-        """Partitions that have to be read in the executor."""
-        self._ends_wait = False
-        self._unknown: set[tuple[str | None, UUID | None, int]] = set()
-        """The partitions that the metadata did not have at the first read."""
-        self._limit = 0
-        self._deadline_s = 0.0
-        self._reply: Pending[Buffers] | None = None
-        self._resolved = [
-            topic.name if topic.name is not None else _name_of(context, topic.topic_id)
-            for topic in fetch.topics
-        ]
-
-    @property
-    def is_enough(self) -> bool:
-        """Whether the reply can be sent: enough bytes, or what a reader has to know at once."""
-        return self._ends_wait or self._bytes >= self._fetch.min_bytes
-
-    @property
-    def waits_for_nothing(self) -> bool:
-        """Whether no partition of the request exists, so that nothing can wake it."""
-        if self._fetch.topics and not self._unknown:
-            return False
-        return all(given.error in _UNKNOWN for topic in self._topics for given in topic.partitions)
-
-    def read(self) -> None:
-        """Read every partition, in the order of the request, until the limits are used up."""
-        fetch = self._fetch
-        self._ends_wait = False
-        self._bytes = 0
-        self.cold = []
-        self._topics = []
-        limit = min(fetch.max_bytes, self._context.partitions.fetch_bytes_max)
-        if self._context.server.unread_bytes > UNREAD_REPLIES_BYTES_HIGH:
-            limit = min(limit, CROWDED_FETCH_BYTES_MAX)
-        self._limit = limit
-        for topic, name in zip(fetch.topics, self._resolved, strict=True):
-            answers: list[FetchPartitionResponse] = []
-            for wanted in topic.partitions:
-                answer = self._read_partition(name, wanted, limit - self._bytes, answers)
-                if answer.error and not self._was_unknown(topic, answer):
-                    self._ends_wait = True
-                answers.append(answer)
-            self._topics.append(FetchTopicResponse(topic.name, topic.topic_id, answers))
-
-    def _was_unknown(self, topic: FetchTopic, answer: FetchPartitionResponse) -> bool:
-        """Whether the metadata did not have this partition when the request came."""
-        key = topic.name, topic.topic_id, answer.partition
-        if self._reply is None and answer.error in _UNKNOWN:
-            self._unknown.add(key)
-        return key in self._unknown
-
-    def _read_partition(
-        self,
-        name: str | None,
-        wanted: FetchPartition,
-        limit: int,
-        answers: list[FetchPartitionResponse],
-    ) -> FetchPartitionResponse:
-        index = wanted.partition
-        if name is None:
-            return FetchPartitionResponse(index, ErrorCode.unknown_topic_id)
-        partition = self._context.partitions.get(name, index)
-        if partition is None:
-            return self._elsewhere(name, index)
-        error = partition.state.leader_error(wanted.current_leader_epoch)
-        if error is not ErrorCode.none:
-            return _not_led(partition, index, error)
-        partition.meter.fetches += 1
-        log = partition.log
-        offset = wanted.fetch_offset
-        if wanted.last_fetched_epoch >= 0:
-            diverging = _diverging(partition, wanted)
-            if diverging is not None:
-                self._ends_wait = True
-                return diverging
-        if not log.log_start_offset <= offset <= log.log_end_offset:
-            return _out_of_range(partition, index)
-        end = partition.readable_end(self._read_committed)
-        records = None
-        if offset < end and (limit > 0 or self._bytes == 0):
-            try:
-                if self.cold:
-                    # The limits are used up in the order of the request.
-                    raise NotCached(name)
-                records = log.read(
-                    offset,
-                    max(0, min(wanted.partition_max_bytes, limit)),
-                    upper_bound=end,
-                    min_one=self._bytes == 0,
-                    cached_only=True,
-                )
-                self._bytes += len(records)
-            except NotCached:
-                self.cold.append(ColdPartition(answers, len(answers), name, partition, wanted, end))
-            except (ProtocolError, StorageFailure) as unread:
-                return FetchPartitionResponse(index, partition.note_damage(unread))
-        return self._answer(partition, wanted, end, records)
-
-    def _answer(
-        self, partition: Partition, wanted: FetchPartition, end: int, records: Buffer | None
-    ) -> FetchPartitionResponse:
-        return FetchPartitionResponse(
-            wanted.partition,
-            0,
-            partition.state.high_watermark,
-            partition.last_stable_offset,
-            partition.log.log_start_offset,
-            self._aborted(partition, wanted.fetch_offset, end, records)
-            if self._read_committed
-            else None,
-            records,
-        )
-
-    def _aborted(
-        self, partition: Partition, offset: int, end: int, records: Buffer | None
-    ) -> list[tuple[int, int]]:
-        """Return the aborted transactions in the range read, for read_committed."""
-        if not records or not partition.log.aborted_transactions(offset, end):
-            return []
-        next_offset = end
-        try:
-            for _, header in iter_headers(records):
-                next_offset = header.next_offset
-        except ProtocolError:
-            # After a damaged header list all that may follow: a client skips the others.
-            next_offset = end
-        return [
-            (aborted.producer_id, aborted.first_offset)
-            for aborted in partition.log.aborted_transactions(offset, next_offset)
-        ]
-
-    def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
-        error = absent(self._context.image, self._context.broker_id, name, index)
-        image = self._context.image.partition(name, index)
-        if image is None:
-            return FetchPartitionResponse(index, error)
-        leader = (image.leader, image.leader_epoch)
-        return FetchPartitionResponse(index, error, current_leader=leader)
-
-    def encode(self) -> Buffers:
-        """Return the reply's buffers; records are referred to, not copied."""
-        request = self._request
-        if self._bytes or self._ends_wait or self._unknown:
-            # Inlined: this is the hot path.
-            meters = self._context.partitions.meters.by_topic
-            for topic, name in zip(self._topics, self._resolved, strict=True):
-                meter = meters.get(name)
-                for given in topic.partitions:
-                    if given.error:
-                        self._tell(topic.partitions, given)
-                    elif given.records and meter is not None:
-                        meter.bytes_out += len(given.records)
-        if self._session is None:
-            return encode_fetch_response(request.version, request.correlation_id, self._topics)
-        answer = self._session.answer(self._topics, self._context.clock.now_ms())
-        if answer.error:
-            request.meter.told(answer.error)
-        return encode_fetch_response(
-            request.version,
-            request.correlation_id,
-            answer.topics,
-            error=answer.error,
-            session_id=answer.session_id,
-        )
-
-    def _tell(
-        self, answers: Sequence[FetchPartitionResponse], given: FetchPartitionResponse
-    ) -> None:
-        """Count a partition's error, and replace one that the client's version does not know."""
-        error = ErrorCode(given.error)
-        told = self._request.meter.told(error)
-        if told is not error:
-            assert isinstance(answers, list)
-            answers[answers.index(given)] = given._replace(error=told)
-
-    def wait(self) -> Pending[Buffers]:
-        """Park the request until there is enough, or until its wait time has passed."""
-        loop = self._context.partitions.loop
-        self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
-        reply = self._promise()
-        self._park(reply, self._fetch.max_wait_ms)
-        return reply
-
-    def _promise(self) -> Pending[Buffers]:
-        self._reply = Pending(self._response, holds_back=False)
-        return self._reply
-
-    def _response(self, bug: Exception | None) -> Buffers:
-        if bug is not None:
-            raise bug
-        return self.encode()
-
-    def _park(self, reply: Pending[Buffers], wait_ms: float) -> None:
-        partitions = {}
-        for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
-            for wanted in topic.partitions:
-                partition = (
-                    None if name is None else self._context.partitions.get(name, wanted.partition)
-                )
-                if partition is not None:
-                    partitions[partition.topic_partition] = partition
-        delayed = DelayedFetch(
-            self._attempt,
-            partitions.values(),
-            isolation=FetchIsolation.TXN_COMMITTED
-            if self._read_committed
-            else FetchIsolation.HIGH_WATERMARK,
-            missing_bytes=self._fetch.min_bytes - self._bytes,
-        )
-        reply.on_drop = delayed.cancel
-        delayed.park(self._context.partitions.loop, wait_ms)
-
-    def _attempt(self, final: bool) -> int:
-        """Read again; reply when there is enough or when this is the last attempt.
-
-        Returns the bytes still missing; none while records are read in the executor, which ends the
-        parking.
-        """
-        self.read()
-        if self.cold:
-            if final:
-                self._deadline_s = 0.0
-            self._ask_the_disk()
-            return 0
-        if final or self.is_enough:
-            self._complete(None)
-            return 0
-        return self._fetch.min_bytes - self._bytes
-
-    def _complete(self, bug: Exception | None) -> None:
-        # Break the reference cycle, which would hold the records until garbage collection.
-        reply, self._reply = self._reply, None
-        assert reply is not None
-        reply.complete(bug)
-
-    # --- reads from disk
-
-    def wait_for_disk(self) -> Pending[Buffers]:
-        """Read in the executor what is not in memory, then reply or park for the time left."""
-        loop = self._context.partitions.loop
-        self._deadline_s = loop.time() + self._fetch.max_wait_ms / 1000
-        reply = self._promise()
-        self._ask_the_disk()
-        return reply
-
-    def _ask_the_disk(self) -> None:
-        cold, self.cold = self.cold, []
-        assert self._reply is not None
-        read = self._context.partitions.cold_reads.start(
-            partial(read_cold, cold, self._limit, self._bytes), partial(self._disk_answered, cold)
-        )
-        self._reply.on_drop = read.cancel
-
-    def _disk_answered(self, cold: list[ColdPartition], found: list[ColdRead] | Exception) -> None:
-        if isinstance(found, Exception):
-            self._complete(found)
-            return
-        for each, records in zip(cold, found, strict=True):
-            answer = self._cold_answer(each, records)
-            if answer.error:
-                self._ends_wait = True
-            self._bytes += len(answer.records or b"")
-            each.answers[each.slot] = answer
-        left_s = self._deadline_s - self._context.partitions.loop.time()
-        if self.is_enough or left_s <= 0:
-            self._complete(None)
-        else:
-            assert self._reply is not None
-            self._park(self._reply, left_s * 1000)
-
-    def _cold_answer(self, cold: ColdPartition, records: ColdRead) -> FetchPartitionResponse:
-        partition, index = cold.partition, cold.wanted.partition
-        if self._context.partitions.get(cold.name, index) is not partition:
-            return self._elsewhere(cold.name, index)
-        error = partition.state.leader_error(cold.wanted.current_leader_epoch)
-        if error is not ErrorCode.none:
-            return _not_led(partition, index, error)
-        if isinstance(records, OffsetOutOfRange):
-            return _out_of_range(partition, index)
-        if isinstance(records, (ProtocolError, StorageFailure)):
-            return FetchPartitionResponse(index, partition.note_damage(records))
-        return self._answer(partition, cold.wanted, cold.end, records)
-
-
-def _not_led(partition: Partition, index: int, error: ErrorCode) -> FetchPartitionResponse:
-    state = partition.state
-    return FetchPartitionResponse(index, error, current_leader=(state.leader, state.leader_epoch))
-
-
-def _out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
-    return FetchPartitionResponse(
-        index,
-        ErrorCode.offset_out_of_range,
-        high_watermark=partition.state.high_watermark,
-        log_start_offset=partition.log.log_start_offset,
-    )
-
-
-def _diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:
-    """Return where a reader's last epoch ended, if before its position (KIP-595), otherwise None.
-
-    The reader's offset may have been reused after a truncation.
-    """
-    log = partition.log
-    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
-    if end_offset < 0:
-        return _out_of_range(partition, wanted.partition)
-    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
-        return None
-    return FetchPartitionResponse(
-        wanted.partition,
-        0,
-        partition.state.high_watermark,
-        partition.last_stable_offset,
-        log.log_start_offset,
-        diverging_epoch=(epoch, end_offset),
-    )
-
-
-def _name_of(context: Context, topic_id: UUID | None) -> str | None:
-    topic = context.image.topic_by_id(topic_id)
-    return None if topic is None else topic.name

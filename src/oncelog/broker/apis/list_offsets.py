@@ -4,9 +4,11 @@ A timestamp >= 0 asks for the first record at or after that time; -1 for the end
 watermark, or for read_committed the last stable offset, INV-7); -2 for the start; -3 for the record
 with the largest timestamp; -4 for the start of the local log, which is the start, as there is no
 tiered storage; -5 (latest tiered) and -6 (earliest pending upload) find nothing. A record that a
-consumer may not read yet is not found. Where a lookup by time meets damage, that partition gets
-CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the read fails. Lookups by time that would read from disk
-run in the executor (D12), and hold back only replies (D13). Gap: none known.
+consumer may not read yet is not found. A new leader that does not know yet how much is committed
+answers OFFSET_NOT_AVAILABLE for an end, and instead of finding nothing (KIP-207). Where a lookup by
+time meets damage, that partition gets CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the read fails.
+Lookups by time that would read from disk run in the executor (D12), and hold back only replies
+(D13). Gap: none known.
 """
 
 from __future__ import annotations
@@ -95,25 +97,33 @@ def _partition(
     ):
         return _result(index, ErrorCode.unsupported_version)
     log = partition.log
-    if request.body.replica_id >= 0:
+    is_end_known = True
+    if request.body.replica_id in context.image.brokers:
         readable_end = log.log_end_offset
     else:
+        is_end_known = partition.state.knows_committed_end
         readable_end = partition.readable_end(request.body.isolation_level == READ_COMMITTED)
     timestamp = asked.timestamp
     if timestamp == LATEST:
+        if not is_end_known:
+            return _result(index, ErrorCode.offset_not_available)
         return _found(index, _NONE, readable_end, partition.state.leader_epoch)
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         start = log.log_start_offset
         return _found(index, _NONE, start, log.epoch_at(start))
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _found(index, _NONE, _NONE, _NONE)
-    return _look_up(
-        context, partition, None if timestamp == MAX_TIMESTAMP else timestamp, readable_end
-    )
+    timestamp_ms = None if timestamp == MAX_TIMESTAMP else timestamp
+    return _look_up(context, partition, timestamp_ms, readable_end, is_end_known=is_end_known)
 
 
 def _look_up(
-    context: Context, partition: Partition, timestamp_ms: int | None, readable_end: int
+    context: Context,
+    partition: Partition,
+    timestamp_ms: int | None,
+    readable_end: int,
+    *,
+    is_end_known: bool,
 ) -> ListOffsetsPartitionResponse | Pending[ListOffsetsPartitionResponse]:
     """Return the first record from a timestamp on, or the newest; a future if the disk is read."""
     index = partition.topic_partition.partition
@@ -124,6 +134,8 @@ def _look_up(
         if isinstance(found, Exception):
             raise found
         if found is None or found.offset >= readable_end:
+            if not is_end_known:
+                return _result(index, ErrorCode.offset_not_available)
             return _found(index, _NONE, _NONE, _NONE)
         return _found(index, *found)
 

@@ -184,7 +184,7 @@ def _append(
                 continue
             is_far = partition.state.high_watermark <= result.last_offset
             if is_far if acks == -1 else partition.is_syncing:
-                on_reached = partition.on_committed if acks == -1 else partition.on_synced
+                on_reached = partition.on_replicated if acks == -1 else partition.on_synced
                 waiting = waiting or []
                 place = Waiting(len(topics), len(outcomes), on_reached, result.last_offset + 1)
                 waiting.append(place)

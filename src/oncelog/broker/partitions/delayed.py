@@ -32,7 +32,7 @@ CommitCallback = Callable[[ErrorCode], None]
 
 
 OnReached = Callable[[int, CommitCallback], None]
-"""Calls back when an offset is reached: `Partition.on_committed` or `Partition.on_synced`."""
+"""Calls back when an offset is reached: `on_replicated`, `on_synced` or `on_started`."""
 
 
 class FetchIsolation(Enum):
@@ -81,7 +81,9 @@ class CommitWaiters:
 
 
 class DelayedProduce:
-    """One produce request, answered when all its partitions have completed, failed or timed out.
+    """A Produce or DeleteRecords request.
+
+    It is answered when all its partitions have completed, failed or timed out.
 
     `finish(outcomes)` is called exactly once with the error per partition key; keys still waiting
     at the deadline get REQUEST_TIMED_OUT, which Kafka returns too although the records may still be
@@ -147,6 +149,7 @@ class DelayedFetch:
         "is_woken",
         "isolation",
         "missing_bytes",
+        "wants_high_watermark",
     )
 
     def __init__(
@@ -156,12 +159,15 @@ class DelayedFetch:
         *,
         isolation: FetchIsolation,
         missing_bytes: int,
+        wants_high_watermark: bool = False,
     ) -> None:
         self._attempt = attempt
         self._partitions = tuple(partitions)
         self._timer: asyncio.TimerHandle | None = None
         self.isolation = isolation
         self.missing_bytes = missing_bytes
+        self.wants_high_watermark = wants_high_watermark
+        """Whether it is read again at each high watermark, without more bytes."""
         self.is_woken = False
         self.is_done = False
 

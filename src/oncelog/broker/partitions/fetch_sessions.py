@@ -8,10 +8,10 @@ reply are reached.
 
 Limits: `max.incremental.fetch.session.cache.slots` sessions, and a named limit of partitions in
 all, whose names must be as short as those of topics. When the slots are taken a new session evicts
-one that was not used for two minutes, or an older one with fewer partitions; followers take
-precedence over consumers. A client that lost its session gets FETCH_SESSION_ID_NOT_FOUND and opens
-another. The rules are those of Kafka's `FetchManager`, `FetchContext` and `FetchSessionCacheShard`,
-with one shard.
+one that was not used for two minutes, or an older one with fewer partitions. A client that lost its
+session gets FETCH_SESSION_ID_NOT_FOUND and opens another. Followers have slots of their own, a
+second `FetchSessions`; in Kafka they take precedence. Otherwise the rules are those of Kafka's
+`FetchManager`, `FetchContext` and `FetchSessionCacheShard`, with one shard.
 
 This module does not read partitions: it turns requests into lists of partitions and filters
 answers.
@@ -98,28 +98,19 @@ class FetchSession:
     __slots__ = (
         "created_ms",
         "epoch",
-        "is_follower",
         "partitions",
         "session_id",
         "used_ms",
         "uses_topic_ids",
     )
 
-    def __init__(
-        self, session_id: int, *, is_follower: bool, uses_topic_ids: bool, now_ms: int
-    ) -> None:
+    def __init__(self, session_id: int, *, uses_topic_ids: bool, now_ms: int) -> None:
         self.session_id = session_id
-        self.is_follower = is_follower
         self.uses_topic_ids = uses_topic_ids
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.partitions: dict[Key, SessionPartition] = {}
-
-    @property
-    def worth(self) -> tuple[bool, int]:
-        """The value by which sessions are compared for eviction: followers first, then size."""
-        return self.is_follower, len(self.partitions)
 
     def update(self, fetch: FetchRequest) -> None:
         """Add, change and remove the partitions of an incremental request."""
@@ -264,17 +255,15 @@ class FetchSessions:
         now_ms: int,
     ) -> int:
         """Open a session for a full fetch with this answer; 0 when there is no space for it."""
-        is_follower = fetch.replica_id >= 0
         size = sum(len(topic.partitions) for topic in topics)
         if not _names_are_legal(fetch):
             return NO_SESSION
-        if len(self._sessions) >= self._slots and not self._evict(is_follower, size, now_ms):
+        if len(self._sessions) >= self._slots and not self._evict(size, now_ms):
             return NO_SESSION
         if self.partitions_count + size > self._partitions_count_max:
             return NO_SESSION
         session = FetchSession(
             self._fresh_id(),
-            is_follower=is_follower,
             uses_topic_ids=version >= TOPIC_IDS_SINCE,
             now_ms=now_ms,
         )
@@ -288,30 +277,29 @@ class FetchSessions:
         self.partitions_count += len(session.partitions)
         return session.session_id
 
-    def _evict(self, is_follower: bool, size: int, now_ms: int) -> bool:
+    def _evict(self, size: int, now_ms: int) -> bool:
         """Evict sessions for one of that size. False when all others have precedence."""
-        victim = self._victim(is_follower, size, now_ms)
+        victim = self._victim(size, now_ms)
         if victim is None:
             return False
         self._remove(victim.session_id)
         self.evictions_count += 1
         return True
 
-    def _victim(self, is_follower: bool, size: int, now_ms: int) -> FetchSession | None:
+    def _victim(self, size: int, now_ms: int) -> FetchSession | None:
         oldest = next(iter(self._sessions.values()), None)
         if oldest is None or now_ms - oldest.used_ms > FETCH_SESSION_EVICTION_MS:
             return oldest
         candidates = [
             session
             for session in self._sessions.values()
-            if (is_follower and not session.is_follower)
             # As of its last use, as in Kafka.
-            or session.used_ms - session.created_ms > FETCH_SESSION_EVICTION_MS
+            if session.used_ms - session.created_ms > FETCH_SESSION_EVICTION_MS
         ]
         if not candidates:
             return None
-        least = min(candidates, key=lambda session: session.worth)
-        return least if least.worth < (is_follower, size) else None
+        least = min(candidates, key=lambda session: len(session.partitions))
+        return least if len(least.partitions) < size else None
 
     def _remove(self, session_id: int) -> None:
         session = self._sessions.pop(session_id, None)

@@ -82,6 +82,8 @@ class PartitionManager:
         self.clock = clock
         self.purgatory = FetchPurgatory(self.loop)
         self.fetch_bytes_max = config.get_int("fetch.max.bytes")
+        self.selects_by_rack = bool(config.get_str("replica.selector.class"))
+        """Whether consumers are sent to replicas in their rack (KIP-392)."""
         self._broker_id = broker_id
         self._config = config
         self._logs = logs
@@ -107,6 +109,8 @@ class PartitionManager:
         self._moving: set[TopicPartition] = set()
         self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
         """Called with the partitions whose log directory failed, in a later turn of the loop."""
+        self.on_leading: Callable[[Partition], None] = lambda partition: None
+        """Called with a partition that leads other replicas, by a state that was just taken."""
 
     @cached_property
     def cold_reads(self) -> DiskQueue:
@@ -120,6 +124,14 @@ class PartitionManager:
 
         slots = self._config.get_int("max.incremental.fetch.session.cache.slots")
         return FetchSessions(slots, rng=self._rng)
+
+    @cached_property
+    def follower_sessions(self) -> FetchSessions:
+        """The fetch sessions of followers, which no client's can evict."""
+        from oncelog.broker.partitions.fetch_sessions import FetchSessions
+        from oncelog.core.cluster_limits import FOLLOWER_FETCH_SESSIONS_COUNT_MAX
+
+        return FetchSessions(FOLLOWER_FETCH_SESSIONS_COUNT_MAX, rng=self._rng)
 
     @property
     def fetch_sessions_count(self) -> int:
@@ -288,8 +300,11 @@ class PartitionManager:
             frozenset(image.isr),
             image.replicas,
             min_insync_replicas(topic.config, self._cluster_config),
+            image.partition_epoch,
         )
         partition.assign(given, self.clock.monotonic_ms())
+        if partition.state.is_leader and len(image.replicas) > 1:
+            self.on_leading(partition)
 
     def _begin(
         self, topic: TopicImage, topic_partition: TopicPartition, made: PartitionLog

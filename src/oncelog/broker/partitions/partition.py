@@ -15,7 +15,8 @@ made meanwhile (group commit).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterator
+from typing import Protocol
 
 from oncelog.broker.partitions.delayed import (
     CommitCallback,
@@ -29,22 +30,32 @@ from oncelog.broker.partitions.meters import TopicMeter
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
-from oncelog.replication.replica import Assignment, OfflineState, ReplicaState
+from oncelog.replication.replica import Assignment, IsrMembers, OfflineState, ReplicaState
 from oncelog.replication.roles import assign, fail, resign
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
-__all__ = ["MarkerListener", "Partition"]
+__all__ = ["Alive", "FollowerWatch", "MarkerListener", "Partition"]
 
 log = logging.getLogger(__name__)
 
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
 
+Alive = Callable[[], Container[int]]
+"""Returns the brokers that live."""
+
 MarkerListener = Callable[[int, int, bool, int], None]
 """Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high
 watermark.
 """
+
+
+class FollowerWatch(Protocol):
+    """Told of the fetches of followers, of which a leader asks some into the ISR or out of it."""
+
+    def fetched(self, partition: Partition, follower: int) -> None:
+        """A follower's fetch was recorded."""
 
 
 class Partition:
@@ -55,9 +66,12 @@ class Partition:
         "_named_damage",
         "_on_failure",
         "_purgatory",
+        "_replication_waiters",
+        "_start_waiters",
         "_sync_waiters",
         "_syncs",
         "fetches",
+        "follower_watch",
         "is_internal",
         "is_syncing",
         "last_stable_offset",
@@ -93,6 +107,9 @@ class Partition:
         self._on_failure = on_failure
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
+        self._replication_waiters: CommitWaiters | None = None
+        self._start_waiters: list[tuple[Alive, int, CommitCallback]] = []
+        self.follower_watch: FollowerWatch | None = None
         self.is_syncing = False
         """Whether a part of the log has to be synced before it counts."""
         log.flushes_on_append = False
@@ -213,6 +230,18 @@ class Partition:
             self._commit_waiters = CommitWaiters()
         self._commit_waiters.add(end_offset, callback)
 
+    def on_replicated(self, end_offset: int, callback: CommitCallback) -> None:
+        """Like `on_committed`, but with NOT_ENOUGH_REPLICAS_AFTER_APPEND once the ISR is too small.
+
+        The records may be committed all the same, when there are enough again.
+        """
+        if self.state.high_watermark >= end_offset:
+            callback(ErrorCode.none)
+            return
+        if self._replication_waiters is None:
+            self._replication_waiters = CommitWaiters()
+        self._replication_waiters.add(end_offset, callback)
+
     def on_synced(self, end_offset: int, callback: CommitCallback) -> None:
         """Call back when all below `end_offset` counts as appended here, whatever the replicas."""
         if self.state.log_end_offset >= end_offset:
@@ -222,16 +251,49 @@ class Partition:
             self._sync_waiters = CommitWaiters()
         self._sync_waiters.add(end_offset, callback)
 
-    def follower_fetched(self, broker_id: int, offset: int, now_ms: float) -> ErrorCode:
+    def on_started(self, alive: Alive, offset: int, callback: CommitCallback) -> None:
+        """Call back when the logs of all live replicas start at `offset` or above."""
+        self._start_waiters.append((alive, offset, callback))
+        self._look_at_starts()
+
+    def low_watermark(self, alive: Alive) -> int:
+        """Return the smallest log start of the live replicas; -1 while one is not known."""
+        return self.state.low_watermark(self.log.log_start_offset, alive())
+
+    def follower_fetched(
+        self,
+        broker_id: int,
+        offset: int,
+        now_ms: float,
+        *,
+        broker_epoch: int = -1,
+        log_start_offset: int = -1,
+    ) -> ErrorCode:
         """Record that a follower has everything below `offset`, or return why its fetch errs."""
         state = self.state
         before = state.high_watermark
         error = state.follower_fetched(
-            broker_id, offset, log_end_offset=self.log.log_end_offset, now_ms=now_ms
+            broker_id,
+            offset,
+            log_end_offset=self.log.log_end_offset,
+            now_ms=now_ms,
+            broker_epoch=broker_epoch,
+            log_start_offset=log_start_offset,
         )
         if state.high_watermark > before:
             self._advanced()
+        if self._start_waiters:
+            self._look_at_starts()
+        if self.follower_watch is not None and error is ErrorCode.none:
+            self.follower_watch.fetched(self, broker_id)
         return error
+
+    def isr_refused(self, members: IsrMembers) -> None:
+        """Count those no more whom the controller will never add to the ISR."""
+        before = self.state.high_watermark
+        self.state.refused(members)
+        if self.state.high_watermark > before:
+            self._advanced()
 
     def readable_end(self, read_committed: bool) -> int:
         """No consumer gets an offset at or above this one (INV-7)."""
@@ -269,6 +331,9 @@ class Partition:
         else:
             self.log.begin_epoch(self.state.leader_epoch)
             self._advanced()
+            if self._replication_waiters is not None and not self.state.has_enough_replicas:
+                self._replication_waiters.fail(ErrorCode.not_enough_replicas_after_append)
+            self._look_at_starts()
             self.wake_fetches()
 
     def note_damage(self, error: StorageFailure | ProtocolError) -> ErrorCode:
@@ -293,7 +358,7 @@ class Partition:
     @property
     def waiting_count(self) -> int:
         """The count of appends that wait for their replicas or for a sync."""
-        return sum(map(len, filter(None, (self._commit_waiters, self._sync_waiters))))
+        return sum(map(len, self._waiters()))
 
     def _sync(self) -> None:
         """Start a sync, unless one is running: it starts the next one when it ends."""
@@ -322,10 +387,25 @@ class Partition:
         if moved:
             self._advanced()
 
+    def _waiters(self) -> Iterator[CommitWaiters]:
+        lists = (self._commit_waiters, self._replication_waiters, self._sync_waiters)
+        return filter(None, lists)
+
     def _fail_waiters(self, error: ErrorCode) -> None:
-        for waiters in (self._commit_waiters, self._sync_waiters):
-            if waiters is not None:
-                waiters.fail(error)
+        for waiters in self._waiters():
+            waiters.fail(error)
+        deletions, self._start_waiters = self._start_waiters, []
+        for _, _, callback in deletions:
+            callback(error)
+
+    def _look_at_starts(self) -> None:
+        """Release those who wait for the log starts of the replicas, as far as these have moved."""
+        waiting, self._start_waiters = self._start_waiters, []
+        for alive, offset, callback in waiting:
+            if self.low_watermark(alive) >= offset:
+                callback(ErrorCode.none)
+            else:
+                self._start_waiters.append((alive, offset, callback))
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the log directory off line (D12): the write may be torn and is not acknowledged."""
@@ -352,9 +432,12 @@ class Partition:
         self.last_stable_offset = stable
         if self._commit_waiters is not None:
             self._commit_waiters.advance(high_watermark)
+        if self._replication_waiters is not None:
+            self._replication_waiters.advance(high_watermark)
         if self.fetches:
             stable_moved = stable > stable_before
             for fetch in self.fetches:
                 reads_committed = fetch.isolation is FetchIsolation.TXN_COMMITTED
-                if fetch.missing_bytes <= 0 and (stable_moved or not reads_committed):
+                has_enough = fetch.missing_bytes <= 0 and (stable_moved or not reads_committed)
+                if has_enough or fetch.wants_high_watermark:
                     self._purgatory.wake(fetch)

@@ -27,7 +27,6 @@ def request(
     *,
     forget: Sequence[int] = (),
     offset: int = 0,
-    follower: bool = False,
 ) -> FetchRequest:
     topics = [FetchTopic("t", None, [FetchPartition(p, offset, 100) for p in partitions])]
     return FetchRequest(
@@ -37,7 +36,6 @@ def request(
         session_epoch=epoch,
         topics=topics if partitions else [],
         forgotten_topics=[ForgottenTopic("t", None, forget)] if forget else [],
-        replica_id=2 if follower else -1,
     )
 
 
@@ -66,8 +64,8 @@ class Fetching:
         assert isinstance(context, FetchContext)
         return context
 
-    def full(self, partitions: Sequence[int], now_ms: int = 0, *, follower: bool = False) -> int:
-        asked = request(partitions=partitions, follower=follower)
+    def full(self, partitions: Sequence[int], now_ms: int = 0) -> int:
+        asked = request(partitions=partitions)
         answer = self.begin(asked, now_ms).answer(found(*map(at, partitions)), now_ms)
         assert answer.error is ErrorCode.none
         self.session_id, self.epoch = answer.session_id, 1
@@ -191,13 +189,6 @@ def test_an_old_session_gives_way_to_a_larger_one_only() -> None:
     old.more(now_ms=LATER_MS)
     assert Fetching(sessions).full([0, 1], now_ms=LATER_MS) == 0
     assert Fetching(sessions).full([0, 1, 2], now_ms=LATER_MS) > 0
-
-
-def test_a_follower_comes_before_consumers() -> None:
-    sessions = FetchSessions(1)
-    Fetching(sessions).full([0, 1, 2])
-    assert Fetching(sessions).full([0], now_ms=1, follower=True) > 0
-    assert Fetching(sessions).full([0, 1, 2], now_ms=2) == 0
 
 
 def test_all_sessions_together_remember_a_limited_number_of_partitions() -> None:

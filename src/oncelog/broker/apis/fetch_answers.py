@@ -1,0 +1,46 @@
+"""Answers of Fetch for a partition that is not read."""
+
+from __future__ import annotations
+
+from oncelog.broker.partitions.partition import Partition
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
+
+__all__ = ["diverging", "not_led", "out_of_range"]
+
+
+def not_led(partition: Partition, index: int, error: ErrorCode) -> FetchPartitionResponse:
+    """Name the leader, as far as it is known here, with the error."""
+    state = partition.state
+    return FetchPartitionResponse(index, error, current_leader=(state.leader, state.leader_epoch))
+
+
+def out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:
+    """Answer for an offset that the log does not have, with what it has."""
+    return FetchPartitionResponse(
+        index,
+        ErrorCode.offset_out_of_range,
+        high_watermark=partition.state.high_watermark,
+        log_start_offset=partition.log.log_start_offset,
+    )
+
+
+def diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionResponse | None:
+    """Return where a reader's last epoch ended, if before its position (KIP-595), otherwise None.
+
+    The reader's offset may have been reused after a truncation.
+    """
+    log = partition.log
+    epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    if end_offset < 0:
+        return out_of_range(partition, wanted.partition)
+    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+        return None
+    return FetchPartitionResponse(
+        wanted.partition,
+        0,
+        partition.state.high_watermark,
+        partition.last_stable_offset,
+        log.log_start_offset,
+        diverging_epoch=(epoch, end_offset),
+    )

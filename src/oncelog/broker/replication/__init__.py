@@ -1,0 +1,5 @@
+"""Replicas of partitions that this broker shares with others.
+
+`isr` asks the controller for the in-sync replicas of the partitions that this broker leads. The
+rules are in `oncelog.replication`. A lone broker imports nothing of this package.
+"""

@@ -1,0 +1,228 @@
+"""Keeps the in-sync replicas of the partitions that this broker leads (KIP-497).
+
+A follower is asked into the ISR when it has fetched all that may be committed, and out of it when
+it has not been caught up for `replica.lag.time.max.ms`, or at once when it has lost records. One
+AlterPartition at a time is on its way to the controller, with the wishes of all partitions.
+
+What the answer says is not taken: the state that the controller wrote comes by the metadata feed,
+before the answer. Who was asked in counts for the high watermark until a newer state (INV-1). So an
+answer that is lost or refuses changes nothing, with one exception: INELIGIBLE_REPLICA means that a
+life of a member has ended, so that the request can never be granted. After any other the same is
+asked again, a while later. `oncelog.replication.leader` decides; this module sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.events import AlterPartition, IsrChange, IsrMember, IsrOutcome
+from oncelog.core.cluster_limits import (
+    ISR_ANSWER_MS_MAX,
+    ISR_CHANGES_TOGETHER_COUNT_MAX,
+    ISR_RETRY_MS,
+)
+from oncelog.core.errors import ErrorCode
+from oncelog.replication.leader import LeaderState
+from oncelog.replication.replica import IsrMembers, ReplicaState
+from oncelog.runtime.clock import Clock
+
+__all__ = ["IsrKeeper"]
+
+log = logging.getLogger(__name__)
+
+Submit = Callable[[AlterPartition], Awaitable[tuple[IsrOutcome, ...]]]
+
+
+class _Asked(NamedTuple):
+    """What is asked for one partition, and by which state of it."""
+
+    partition: Partition
+    by: LeaderState
+    members: IsrMembers
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether a newer state says what became of it, or the partition is led no more."""
+        return (
+            _epochs(self.partition.state) > _epochs(self.by) or not self.partition.state.is_leader
+        )
+
+    @property
+    def change(self) -> IsrChange:
+        by = self.by
+        members = tuple(IsrMember(*each) for each in self.members)
+        number = self.partition.topic_partition.partition
+        return IsrChange(by.topic_id, number, by.leader_epoch, by.partition_epoch, members)
+
+
+class IsrKeeper:
+    """Begins with the first partition that this broker leads among others; one per broker.
+
+    `submit` carries an event to the controller, `on_bug` is called with what must not happen.
+    """
+
+    def __init__(
+        self,
+        broker_id: int,
+        broker_epoch: Callable[[], int],
+        submit: Submit,
+        clock: Clock,
+        *,
+        lag_max_ms: int,
+        on_bug: Callable[[BaseException], None],
+    ) -> None:
+        self._broker_id = broker_id
+        self._broker_epoch = broker_epoch
+        self._submit = submit
+        self._clock = clock
+        self._lag_max_ms = lag_max_ms
+        self._on_bug = on_bug
+        self._loop = asyncio.get_running_loop()
+        self._led: dict[Partition, None] = {}
+        self._wishes: dict[Partition, dict[int, int]] = {}
+        """The followers that may join, each with the broker epoch at its fetch."""
+        self._due: dict[Partition, None] = {}
+        """The partitions to look at, in this order."""
+        self._held_back_ms: dict[Partition, float] = {}
+        """Until when nothing is asked for a partition, for it was not given what it asked."""
+        self._lost: dict[tuple[Partition, int], int] = {}
+        """The lives of brokers of which a loss of records was said."""
+        self._sending: asyncio.Task[None] | None = None
+        self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+
+    def lead(self, partition: Partition) -> None:
+        """Keep the ISR of a partition, which has just taken a state."""
+        partition.follower_watch = self
+        self._led[partition] = None
+        self._held_back_ms.pop(partition, None)
+        self._call_later(self._lag_max_ms / 2, self._look_who_lags)
+        if partition.state.asked:
+            # Asked before the role was given up, for a move: what became of it is not known.
+            self._due[partition] = None
+            self._ask()
+
+    def fetched(self, partition: Partition, follower: int) -> None:
+        """See whether a follower that has just fetched is to join the ISR, or to leave it."""
+        state = partition.state
+        assert isinstance(state, LeaderState)
+        progress = state.followers[follower]
+        if progress.has_lost_records:
+            self._say_lost(partition, follower, progress.broker_epoch, progress.end_offset)
+        elif state.may_join(follower, progress.end_offset):
+            self._wishes.setdefault(partition, {})[follower] = progress.broker_epoch
+        else:
+            return
+        self._due[partition] = None
+        self._ask()
+
+    def close(self) -> None:
+        """Ask for nothing more."""
+        for timer in self._timers.values():
+            timer.cancel()
+        if self._sending is not None:
+            self._sending.cancel()
+
+    def _say_lost(self, partition: Partition, follower: int, life: int, offset: int) -> None:
+        if self._lost.get((partition, follower)) != life:
+            self._lost[partition, follower] = life
+            log.error(
+                "broker %d has lost records of %s that it had fetched: it goes on at offset %d, "
+                "and leaves the ISR",
+                *(follower, partition.topic_partition, offset),
+            )
+
+    def _call_later(self, delay_ms: float, call: Callable[[], None]) -> None:
+        """Call once after the delay, unless that is arranged already."""
+
+        def ring() -> None:
+            del self._timers[call]
+            call()
+
+        if call not in self._timers:
+            self._timers[call] = self._loop.call_later(delay_ms / 1000, ring)
+
+    def _look_who_lags(self) -> None:
+        """Look at all partitions; again later as long as any is led."""
+        self._led = {each: None for each in self._led if isinstance(each.state, LeaderState)}
+        self._lost = {key: life for key, life in self._lost.items() if key[0] in self._led}
+        if self._led:
+            self._due |= self._led
+            self._ask()
+            self._call_later(self._lag_max_ms / 2, self._look_who_lags)
+
+    def _ask(self) -> None:
+        """Send what is wished, unless a request is on its way."""
+        if self._sending is None and (asked := list(islice(self._wanted(), _TOGETHER))):
+            self._sending = self._loop.create_task(self._send(asked))
+            self._sending.add_done_callback(self._sent)
+
+    def _wanted(self) -> Iterator[_Asked]:
+        """Take what is to be asked from what is due, and count it from now on."""
+        now_ms = self._clock.monotonic_ms()
+        epoch = self._broker_epoch()
+        for partition in tuple(self._due):
+            state = partition.state
+            if now_ms < self._held_back_ms.get(partition, 0):
+                self._call_later(ISR_RETRY_MS, self._ask)
+                continue
+            del self._due[partition]
+            self._held_back_ms.pop(partition, None)
+            wishes = self._wishes.pop(partition, {})
+            if not isinstance(state, LeaderState):
+                continue
+            members = state.wanted_isr(epoch, wishes, now_ms, self._lag_max_ms)
+            if members is not None:
+                state.ask(members)
+                yield _Asked(partition, state, members)
+
+    async def _send(self, asked: list[_Asked]) -> None:
+        errors = await self._answers(tuple(each.change for each in asked))
+        for each, error in zip(asked, errors, strict=True):
+            self._answered(each, error)
+
+    def _sent(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled():
+            return
+        if bug := task.exception():
+            self._on_bug(bug)
+            return
+        self._sending = None
+        self._ask()
+
+    async def _answers(self, changes: tuple[IsrChange, ...]) -> list[ErrorCode]:
+        """Return what became of each change, as far as it is known."""
+        event = AlterPartition(self._broker_id, self._broker_epoch(), changes)
+        try:
+            async with asyncio.timeout(ISR_ANSWER_MS_MAX / 1000):
+                outcomes = await self._submit(event)
+        except TimeoutError:
+            outcomes = ()
+        if len(outcomes) != len(changes):
+            return [ErrorCode.request_timed_out] * len(changes)
+        return [outcome.error for outcome in outcomes]
+
+    def _answered(self, asked: _Asked, error: ErrorCode) -> None:
+        partition = asked.partition
+        if asked.is_settled:
+            log.info("%s: the ISR is %s", partition.topic_partition, sorted(partition.state.isr))
+            return
+        log.info(
+            "%s: the ISR %s is not granted (yet): %s",
+            *(partition.topic_partition, [each for each, _ in asked.members], error.name),
+        )
+        if error is ErrorCode.ineligible_replica:
+            partition.isr_refused(asked.members)
+        self._held_back_ms[partition] = self._clock.monotonic_ms() + ISR_RETRY_MS
+        self._due[partition] = None
+
+
+_TOGETHER = ISR_CHANGES_TOGETHER_COUNT_MAX
+
+
+def _epochs(state: ReplicaState) -> tuple[int, int]:
+    return state.leader_epoch, state.partition_epoch
