@@ -33,13 +33,14 @@ from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.verification import LocalCoordinators
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
+from oncelog.broker.membership.life_notes import LifeNotes
 from oncelog.broker.membership.registration import register_address
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import FolderWork, PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import confirmable, off_line, sort_out, uncertain_logs
+from oncelog.broker.partitions.strays import confirmable, off_line, report_logs, sort_out
 from oncelog.controller.cluster_config import CLUSTER_KEYS
 from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
@@ -216,6 +217,8 @@ class Broker:
             self.broker_id, config, self.logs, self.disk, self.clock, self.rng
         )
         exits.callback(self.partitions.close)
+        self.life = LifeNotes(config, self.logs, self.disk, self.partitions.folder_failed)
+        self.partitions.on_folder_failed = self.life.write_again
         self.producer_ids = ProducerIds(self.store)
         self._markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
         self.transactions = transaction_coordinator(
@@ -243,7 +246,9 @@ class Broker:
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
         exits.callback(self._end_replication)
-        await self.controller.start(self._registration())
+        registration = self._registration()
+        await self.controller.start(registration)
+        self.life.begin(registration.broker_epoch, self.image)
         await self.feed.start(off_line(self.logs, self.image, self.broker_id))
         for warning in group_config_warnings(self.config, self.image.group_configs):
             log.warning("%s", warning)
@@ -281,15 +286,19 @@ class Broker:
     def _registration(self) -> BrokerRegistered:
         """What the controller has to know of this broker before it leads."""
         level = self.config.get("transaction.version")
-        uncertain = uncertain_logs(self.logs, self.image, self.broker_id)
+        last_epoch = self.image.broker_epochs.get(self.broker_id, 0)
+        report = report_logs(self.logs, self.image, self.broker_id, last_epoch)
+        if report.unclean_because is not None:
+            log.info("registering as unclean: %s", report.unclean_because)
         return BrokerRegistered(
             self.broker_id,
             0,
             self.logs.directory_ids | self.logs.missing,
-            not uncertain,
-            uncertain,
+            report.unclean_because is None,
+            report.uncertain,
             {} if level is None else {TRANSACTION_VERSION: as_int(level)},
             {key: str(self.config.topic_int({}, key)) for key in CLUSTER_KEYS},
+            frozenset(off_line(self.logs, self.image, self.broker_id)),
         )
 
     def _announce(self, endpoint: Endpoint) -> None:
@@ -337,6 +346,7 @@ class Broker:
 
         Partitions follow first, then the coordinators that live on them.
         """
+        await self.life.follow(self.feed.known.image)
         work = await self.partitions.take_roles(delta, self.feed.known.image)
         self._coordinators_follow(delta)
         return None if work.is_empty else FolderTask(work.wanted, partial(self._make_folders, work))
@@ -377,6 +387,8 @@ class Broker:
     async def _close_logs(self) -> None:
         # After a violated invariant the next start has to recover everything.
         if self.stopped_because is not None or self._is_killed:
+            if not self._is_killed:
+                await self.disk.run(self.logs.forget_failed_life)
             await self.disk.run(self.logs.abandon)
             return
         self._say(f"closing and syncing {len(self.logs)} logs")
@@ -435,6 +447,7 @@ class Broker:
         """The background work of all parts. If any of it ends with an error, the broker stops."""
         try:
             async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self.life.run())
                 tasks.create_task(self.partitions.run())
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())

@@ -32,6 +32,7 @@ from typing import Final, Protocol, TypeVar
 
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
+from oncelog.runtime.file_place import FilePlace, system_place
 from oncelog.runtime.open_files import OpenFiles, log_files_count_max
 
 __all__ = [
@@ -166,6 +167,10 @@ class Disk(Protocol):
 
     def set_modified_ms(self, path: str, time_ms: int) -> None:
         """Set the time of the file's last write, which the next write replaces."""
+        ...
+
+    def place_of(self, path: str) -> FilePlace | None:
+        """Return where a file is, by which a copy is told apart; None where there is none."""
         ...
 
     def mkdir(self, path: str) -> None:
@@ -373,6 +378,11 @@ class SystemDisk:
         """Set the time of the last write."""
         with _failing("stat", path):
             os.utime(path, ns=(time_ms * 1_000_000, time_ms * 1_000_000))
+
+    def place_of(self, path: str) -> FilePlace | None:
+        """Return where a file is, by its boot, device and inode."""
+        with _failing("stat", path):
+            return system_place(path)
 
     def mkdir(self, path: str) -> None:
         """Make a folder and its missing parents."""

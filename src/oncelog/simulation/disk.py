@@ -184,5 +184,6 @@ class SimulatedDisk:
         """
         other = SimulatedDisk(rng)
         other._device = Device(self._device.tree.copy(), None, self._device.capacity_bytes)
+        other._device.boots_count = self._device.boots_count
         other.faults = other._device.faults
         return other

@@ -77,13 +77,22 @@ class Lock:
 class Device:
     """The files of a machine, their faults, the free space, and the locks."""
 
-    __slots__ = ("_free_bytes", "_locks", "capacity_bytes", "faults", "trace", "tree")
+    __slots__ = (
+        "_free_bytes",
+        "_locks",
+        "boots_count",
+        "capacity_bytes",
+        "faults",
+        "trace",
+        "tree",
+    )
 
     def __init__(self, tree: Tree, trace: DiskTrace | None, capacity_bytes: int) -> None:
         self.tree = tree
         self.faults = DiskFaults()
         self.trace = trace
         self.capacity_bytes = capacity_bytes
+        self.boots_count = 1
         self._free_bytes = 0
         self._locks: dict[File, Lock] = {}
 
@@ -110,6 +119,7 @@ class Device:
 
     def start_again(self) -> None:
         """Reset after a loss of power: no lock is held, and the free space is counted again."""
+        self.boots_count += 1
         self._locks.clear()
         self._free_bytes = 0
 

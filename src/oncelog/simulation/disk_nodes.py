@@ -41,7 +41,7 @@ def os_error(number: int, path: str | None = None, target: str | None = None) ->
 class File:
     """An inode of bytes."""
 
-    __slots__ = ("_overwritten_bytes", "changes", "data", "modified_ms", "settled")
+    __slots__ = ("_overwritten_bytes", "changes", "data", "modified_ms", "number", "settled")
 
     def __init__(self, data: Buffer = b"") -> None:
         self.data = bytearray(data)
@@ -53,6 +53,8 @@ class File:
         """
         self.modified_ms = 0
         """Wall time of the last change, as the process that made it saw it."""
+        self.number = 0
+        """The number of the inode; 0 until it is asked for."""
         self._overwritten_bytes = 0
 
     def write(self, data: Buffer, position: int) -> None:
@@ -120,6 +122,7 @@ class File:
         other.settled = list(self.settled)
         other._overwritten_bytes = self._overwritten_bytes
         other.modified_ms = self.modified_ms
+        other.number = self.number
         return other
 
     def untouched_size(self) -> int:
@@ -224,6 +227,12 @@ class Tree:
                 if type(node) is Folder:
                     below.append((f"{path}/{name}", node))
             waiting.extend(reversed(below))
+
+    def number_of(self, file: File) -> int:
+        """The number of a file's inode."""
+        if not file.number:
+            file.number = next(self._numbers)
+        return file.number
 
     # --- changing
 

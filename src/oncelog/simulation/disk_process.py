@@ -24,6 +24,7 @@ from oncelog.runtime.disk import (
     NotCached,
     StorageFailure,
 )
+from oncelog.runtime.file_place import FilePlace
 from oncelog.runtime.open_files import OpenFiles
 from oncelog.simulation.disk_device import Device, DeviceAccess, DiskOwner
 from oncelog.simulation.disk_executor import Executor
@@ -177,6 +178,16 @@ class ProcessDisk(DeviceAccess):
             if not isinstance(node, File):
                 raise os_error(errno.ENOENT, path)
             node.modified_ms = time_ms
+
+    def place_of(self, path: str) -> FilePlace | None:
+        """The number of the inode, and of the boot of the machine: a loss of power ends one."""
+        self.enter()
+        with _failing("stat", path):
+            node = self._tree.find(path)
+            if not isinstance(node, File):
+                return None
+            boot_id = f"boot {self.device.boots_count}"
+            return FilePlace(boot_id, 1, self._tree.number_of(node), is_local=True)
 
     def list(self, path: str) -> list[str]:
         """Names in a folder, sorted."""

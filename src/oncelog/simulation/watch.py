@@ -351,6 +351,7 @@ class WatchedDisk:
         self.is_dir = disk.is_dir
         self.modified_ms = disk.modified_ms
         self.set_modified_ms = disk.set_modified_ms
+        self.place_of = disk.place_of
         self.remove = disk.remove
         self.read = disk.read
 

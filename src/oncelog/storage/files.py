@@ -19,6 +19,7 @@ __all__ = [
     "HIGH_WATERMARKS_NAME",
     "INDEX_SUFFIX",
     "LEADER_EPOCHS_NAME",
+    "LIFE_NAME",
     "LOCK_NAME",
     "LOG_STARTS_NAME",
     "LOG_SUFFIX",
@@ -65,6 +66,8 @@ FORMAT_NAME = "oncelog.format"
 LOCK_NAME = ".lock"
 META_NAME = "meta.properties"
 CLEAN_SHUTDOWN_NAME = ".kafka_cleanshutdown"
+LIFE_NAME = "oncelog.life"
+"""Ours: the broker's life in which the folder was written last; see `lives`."""
 CLEAN_OFFSETS_NAME = "cleaner-offset-checkpoint"
 RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
 LOG_STARTS_NAME = "log-start-offset-checkpoint"

@@ -10,7 +10,6 @@ all were closed. So a crash at any moment in between is followed by a recovery.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import threading
@@ -49,6 +48,8 @@ from oncelog.storage.identity import (
     write_format,
     write_identity,
 )
+from oncelog.storage.life_file import read_life
+from oncelog.storage.lives import FolderLife, format_clean_shutdown, last_sound_epoch
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.offset_checkpoints import OffsetCheckpoints
 
@@ -86,6 +87,10 @@ class LogDirectory:
         """None while the folder is new."""
         self.off_line: StorageFailure | None = None
         """The failure that took the log directory off line, if any."""
+        self.life = FolderLife(directory, True, None, None, None)
+        """What it said of the broker's last life when it was taken."""
+        self.broker_epoch: int | None = None
+        """The number of the broker's present life; None before it is registered."""
         self.was_clean = False
         """Whether the last process closed this folder cleanly."""
         self.unread: dict[TopicPartition, UnknownFormat] = {}
@@ -106,6 +111,7 @@ class LogDirectory:
         folder = cls(disk, directory, disk.lock(f"{directory}/{LOCK_NAME}"))
         try:
             folder.identity = read_identity(disk, directory, node_id)
+            folder.life = read_life(disk, directory, is_new=folder.identity is None)
             folder._find_partitions()
         except BaseException:
             folder.release()
@@ -441,7 +447,10 @@ class LogDirectory:
             is_closed = self.was_clean or not self.unread
             if clean and is_closed and self._is_open and self.failure is None:
                 self.checkpoint()
-                content = json.dumps({"version": 0, "brokerEpoch": -1}).encode()
+                epoch = self.broker_epoch
+                content = format_clean_shutdown(
+                    last_sound_epoch(self.life) if epoch is None else epoch
+                )
                 path = f"{self.directory}/{CLEAN_SHUTDOWN_NAME}"
                 self._disk.write_atomic(path, content, sync=True)
         finally:

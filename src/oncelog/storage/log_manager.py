@@ -15,6 +15,8 @@ from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.identity import FolderMismatch, Identity
+from oncelog.storage.life_file import forget_life, note_life
+from oncelog.storage.lives import decide_unclean, is_of_dead_life, unclean_folder
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_directory import LogDirectory
 from oncelog.storage.moves import drop_replaced, finish_move, moved_from, unfinished_moves
@@ -46,6 +48,7 @@ class LogManager:
         """Failures by path, of folders that could not be locked and read."""
         self.missing: frozenset[str] = frozenset()
         """Ids of log directories that the broker had and that are not configured now."""
+        self._broker_epoch: int | None = None
 
     @classmethod
     def take(cls, disk: Disk, directories: Sequence[str], *, node_id: int) -> LogManager:
@@ -122,6 +125,59 @@ class LogManager:
         for folder in self.online:
             with self._losing():
                 folder.open_logs(config_for, now_ms)
+
+    # ---- lives ----
+
+    @property
+    def noted_epoch(self) -> int:
+        """The largest broker epoch that a folder names; 0 where none does."""
+        lives = [folder.life for folder in self.folders]
+        noted = [life.note.broker_epoch for life in lives if life.note is not None]
+        return max(0, *noted, *(life.closed_epoch or 0 for life in lives))
+
+    def may_take_over(self, broker_epoch: int) -> bool:
+        """Whether the process that was this broker in that life is dead: these folders were its."""
+        lives = [folder.life for folder in self.folders]
+        return not self.lost and is_of_dead_life(broker_epoch, lives)
+
+    def unclean_because(self, last_epoch: int) -> str | None:
+        """Return why the broker may have lost records since its last life; None if it has not.
+
+        `last_epoch` is that of the last life that the store knows, 0 for none. Called once the logs
+        are open, and again where this process begins another life.
+        """
+        if self.off_line_directories:
+            return f"the log directory {self.off_line_directories[0]} is off line"
+        if last_epoch == self._broker_epoch:
+            return None  # This process has lived it.
+        lives = [folder.life for folder in self.folders]
+        return decide_unclean(last_epoch, lives, self.missing)
+
+    def is_of_life(self, topic_partition: TopicPartition, last_epoch: int) -> bool:
+        """Whether the folder with this partition has all its records of that last life."""
+        folder = self.folder_of(topic_partition)
+        if folder is None or last_epoch == self._broker_epoch:
+            return folder is not None
+        return unclean_folder(last_epoch, folder.life) is None
+
+    def begin_life(self, broker_epoch: int) -> None:
+        """Take the number of a life that was registered; `note_life` notes it in the folders."""
+        self._broker_epoch = broker_epoch
+        for folder in self.folders:
+            folder.broker_epoch = broker_epoch
+
+    def note_life(self, *, is_synced: bool) -> None:
+        """Note the present life in all folders, or in none where one has failed. Blocking.
+
+        `is_synced` says that every record is synced before it is acknowledged, in all topics.
+        Raises `StorageFailure`.
+        """
+        epoch = self._broker_epoch if self.has_all else None
+        for folder in self.folders:
+            if epoch is None:
+                forget_life(self._disk, folder.directory)
+            else:
+                note_life(self._disk, folder.directory, epoch, is_synced=is_synced)
 
     # ---- folders ----
 
@@ -330,6 +386,7 @@ class LogManager:
         first `StorageFailure` once all are closed.
         """
         failures = []
+        self.forget_failed_life()
         for folder in self.folders:
             try:
                 folder.close(clean=clean)
@@ -342,6 +399,12 @@ class LogManager:
         """Release the directories as a crash would. Blocking."""
         for folder in self.folders:
             folder.abandon()
+
+    def forget_failed_life(self) -> None:
+        """Take the notes of this life back if a folder has failed in it. Blocking."""
+        if any(folder.off_line is not None for folder in self.folders):
+            for folder in self.folders:
+                forget_life(self._disk, folder.directory)
 
 
 def _close_all(logs: Sequence[PartitionLog]) -> StorageFailure | None:

@@ -124,6 +124,7 @@ class _Recovery:
         segments = self.segments
         failed_path = f"{self._directory}/{FAILED_SYNC_NAME}"
         must_rewrite = self._disk.exists(failed_path)
+        self._report.sync_had_failed = must_rewrite
         clean = clean and not must_rewrite
         is_new = not segments and not recovery_point
         if not segments:

@@ -35,6 +35,8 @@ class RecoveryReport:
 
     The leader epoch must rise then, after a clean stop too.
     """
+    sync_had_failed: bool = False
+    """Whether an fsync of it had failed, so that records may be in memory that no disk has."""
     reasons: list[str] = field(default_factory=list)
     _with_gaps: set[str] = field(default_factory=set)
 

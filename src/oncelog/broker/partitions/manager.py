@@ -111,6 +111,8 @@ class PartitionManager:
         """Called with the partitions whose log directory failed, in a later turn of the loop."""
         self.on_leading: Callable[[Partition], None] = lambda partition: None
         """Called with a partition that leads other replicas, by a state that was just taken."""
+        self.on_folder_failed: Callable[[], None] = lambda: None
+        """Called when a log directory has failed, also one without partitions."""
 
     @cached_property
     def cold_reads(self) -> DiskQueue:
@@ -410,6 +412,7 @@ class PartitionManager:
         if folder is None:
             return
         log.error("the log directory %s is off line: %s", folder.directory, failure)
+        self.on_folder_failed()
         if not self._logs.online:
             if not self._failure.done():
                 self._failure.set_result(failure)

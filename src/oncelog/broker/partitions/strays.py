@@ -1,6 +1,6 @@
 """Compares the folders found at the start with the metadata (D14).
 
-`uncertain_logs` returns where a new leader epoch has to begin before the broker serves.
+`report_logs` returns what the controller has to know of the logs before the broker serves.
 
 A folder is deleted only if the metadata records that its topic was deleted: the broker crashed
 before it had renamed it. Any other folder that the metadata does not know is a stray and is set
@@ -11,13 +11,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Set
+from typing import NamedTuple
 
-from oncelog.controller.image import MetadataImage
+from oncelog.controller.image import MetadataImage, PartitionImage
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
+from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["confirmable", "off_line", "sort_out", "uncertain_logs"]
+__all__ = ["LogReport", "confirmable", "off_line", "report_logs", "sort_out"]
 
 log = logging.getLogger(__name__)
 
@@ -63,25 +65,68 @@ def confirmable(logs: LogManager, image: MetadataImage, broker_id: int) -> froze
     )
 
 
-def uncertain_logs(
-    logs: LogManager, image: MetadataImage, broker_id: int
-) -> dict[TopicPartition, tuple[int, int]]:
-    """Return the partitions led here that may have lost acknowledged records.
+class LogReport(NamedTuple):
+    """What a registration says of the logs: see `BrokerRegistered`."""
 
-    Called once the logs are open. Maps them to the newest leader epoch of each log, -1 where there
-    is none, and to the log's end.
+    unclean_because: str | None
+    """Why acknowledged records of earlier lives may be lost; None if none is."""
+    uncertain: dict[TopicPartition, tuple[int, int]]
+    """The last leader epoch, -1 without one, and the log end of each log that may have lost it."""
+
+
+def report_logs(
+    logs: LogManager, image: MetadataImage, broker_id: int, last_epoch: int
+) -> LogReport:
+    """Return whether records may be lost, and where. Called once the logs are open.
+
+    `last_epoch` is the last life of this broker that the store knows. After a life that may have
+    lost records all logs with other replicas are uncertain. Else, and of those without, it is the
+    ones that begin a new leader epoch here, because they were not closed cleanly or are ahead of
+    the metadata, and those that the controller asks for.
     """
-    found = {}
+    reason = logs.unclean_because(last_epoch)
+    shared: dict[TopicPartition, tuple[int, int]] = {}
+    found: dict[TopicPartition, tuple[int, int]] = {}
     for topic in image.topics.values():
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
-            if partition.leader == broker_id:
-                held = logs.get(label)
-                if held is None and (logs.is_unread(label) or not logs.has_all):
-                    continue
-                latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
-                if not logs.is_whole(label) or latest > partition.leader_epoch:
-                    found[label] = latest, 0 if held is None else held.log_end_offset
-    return found
+            if broker_id not in partition.replicas:
+                continue
+            held = logs.get(label)
+            if held is None and (logs.is_unread(label) or not logs.has_all):
+                continue
+            latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
+            end = latest, held.log_end_offset if held is not None else 0
+            reason = reason or _lost_in(label, partition, broker_id, held)
+            is_sure = logs.is_whole(label) and logs.is_of_life(label, last_epoch)
+            is_ahead = latest > partition.leader_epoch
+            begins_epoch = _may_lead(partition, broker_id) and (is_ahead or not is_sure)
+            if begins_epoch or broker_id in partition.suspects:
+                found[label] = end
+            elif len(partition.replicas) > 1:
+                shared[label] = end
+    return LogReport(reason, found if reason is None else found | shared)
+
+
+def _may_lead(partition: PartitionImage, broker_id: int) -> bool:
+    if partition.leader >= 0:
+        return partition.leader == broker_id
+    return broker_id in partition.isr or broker_id in partition.eligible
+
+
+def _lost_in(
+    label: TopicPartition, partition: PartitionImage, broker_id: int, held: PartitionLog | None
+) -> str | None:
+    """Why the broker may lack records that other replicas rely on."""
+    members = {*partition.isr, *partition.eligible}
+    if len(partition.replicas) == 1 or broker_id not in members:
+        return None
+    if held is None:
+        return f"{label} has no folder any more"
+    if held.recovery.lost_tail:
+        return f"{label} has lost records that were synced"
+    if held.recovery.sync_had_failed:
+        return f"{label} may have lost records in a failed fsync"
+    return None
 
 
 def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[TopicPartition]:
