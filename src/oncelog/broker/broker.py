@@ -288,8 +288,6 @@ class Broker:
         level = self.config.get("transaction.version")
         last_epoch = self.image.broker_epochs.get(self.broker_id, 0)
         report = report_logs(self.logs, self.image, self.broker_id, last_epoch)
-        if report.unclean_because is not None:
-            log.info("registering as unclean: %s", report.unclean_because)
         return BrokerRegistered(
             self.broker_id,
             0,
@@ -371,14 +369,12 @@ class Broker:
         self.logs.claim(cluster_id, self.broker_id, lambda: fresh_kafka_uuid(self.rng))
 
     def _open_logs(self) -> None:
-        image = self.image
-
         def config_for(name: str) -> LogConfig:
-            topic = image.topic(name)
+            topic = self.image.topic(name)
             return log_config(self.config, topic.config if topic is not None else {})
 
         self.logs.finish_moves()
-        sort_out(self.logs, image)
+        sort_out(self.logs, self.image)
         self.logs.open_logs(config_for, self.clock.now_ms())
 
     def _say(self, step: str) -> None:
@@ -387,9 +383,7 @@ class Broker:
     async def _close_logs(self) -> None:
         # After a violated invariant the next start has to recover everything.
         if self.stopped_because is not None or self._is_killed:
-            if not self._is_killed:
-                await self.disk.run(self.logs.forget_failed_life)
-            await self.disk.run(self.logs.abandon)
+            await self.disk.run(partial(self.logs.abandon, by_a_kill=self._is_killed))
             return
         self._say(f"closing and syncing {len(self.logs)} logs")
         # One log after the other would wait for one fsync after the other.

@@ -386,7 +386,7 @@ class LogManager:
         first `StorageFailure` once all are closed.
         """
         failures = []
-        self.forget_failed_life()
+        self._forget_failed_life()
         for folder in self.folders:
             try:
                 folder.close(clean=clean)
@@ -395,13 +395,17 @@ class LogManager:
         if failures:
             raise failures[0]
 
-    def abandon(self) -> None:
-        """Release the directories as a crash would. Blocking."""
+    def abandon(self, *, by_a_kill: bool = True) -> None:
+        """Release the directories as a crash would. Blocking.
+
+        A process that is not killed takes back the notes of a life in which a folder has failed.
+        """
+        if not by_a_kill:
+            self._forget_failed_life()
         for folder in self.folders:
             folder.abandon()
 
-    def forget_failed_life(self) -> None:
-        """Take the notes of this life back if a folder has failed in it. Blocking."""
+    def _forget_failed_life(self) -> None:
         if any(folder.off_line is not None for folder in self.folders):
             for folder in self.folders:
                 forget_life(self._disk, folder.directory)

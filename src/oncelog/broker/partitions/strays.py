@@ -104,7 +104,10 @@ def report_logs(
                 found[label] = end
             elif len(partition.replicas) > 1:
                 shared[label] = end
-    return LogReport(reason, found if reason is None else found | shared)
+    if reason is None:
+        return LogReport(None, found)
+    log.info("registering as unclean: %s", reason)
+    return LogReport(reason, found | shared)
 
 
 def _may_lead(partition: PartitionImage, broker_id: int) -> bool:
