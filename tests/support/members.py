@@ -21,7 +21,15 @@ from typing import Any, TypeVar
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Changes, Check, MetadataStore, Stored, StoreFailure, Write
+from oncelog.metadata.store import (
+    Changes,
+    Check,
+    MetadataStore,
+    Session,
+    Stored,
+    StoreFailure,
+    Write,
+)
 from tests.support.scratch import scratch_folder
 
 __all__ = ["Cluster", "Member", "StoreLink", "members"]
@@ -38,6 +46,8 @@ _FEW: Mapping[str, object] = {
 
 class StoreLink:
     """One broker's way to the store."""
+
+    write_limit = None
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
@@ -72,6 +82,10 @@ class StoreLink:
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
         """See `MetadataStore.changes`."""
         return await self._call(self._store.changes(after_revision, wait_ms=wait_ms))
+
+    async def open_session(self, timeout_ms: int) -> Session:
+        """See `MetadataStore.open_session`."""
+        return await self._call(self._store.open_session(timeout_ms))
 
     async def close(self) -> None:
         """Do nothing: the other brokers use the store."""

@@ -29,7 +29,7 @@ GroupEvent: TypeAlias = (
     | events.TopicsDeleted
     | events.FindDeletedOffsets
     | events.RemoveOffsets
-    | events.SessionExpired
+    | events.MemberSessionExpired
     | events.JoinPhaseOver
     | events.SyncPhaseOver
     | events.ConnectionLost

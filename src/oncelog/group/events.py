@@ -248,7 +248,7 @@ class RemoveOffsets:
 
 
 @value
-class SessionExpired:
+class MemberSessionExpired:
     """A member (or a pending member id) sent nothing for its session timeout."""
 
     group_id: str

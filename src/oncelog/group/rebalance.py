@@ -12,7 +12,7 @@ from oncelog.group.events import (
     NO_MEMBER_ID,
     ConnectionLost,
     JoinPhaseOver,
-    SessionExpired,
+    MemberSessionExpired,
     SyncPhaseOver,
 )
 from oncelog.group.records import group_record
@@ -160,7 +160,7 @@ def sync_phase_over(
 
 
 def session_expired(
-    store: GroupStore, event: SessionExpired, context: EventContext
+    store: GroupStore, event: MemberSessionExpired, context: EventContext
 ) -> GroupDecision:
     """Remove a member whose session timed out, unless `ClassicGroupMember.is_excused`."""
     group = store.groups.get(event.group_id)
@@ -217,7 +217,7 @@ def remove_member(
 def is_stale(store: GroupStore, event: GroupEvent) -> bool:
     """Whether a timer's event is late: its deadline has been moved since."""
     match event:
-        case SessionExpired(group_id, member_id) if group_id in store.groups:
+        case MemberSessionExpired(group_id, member_id) if group_id in store.groups:
             return session_key(store.groups[group_id], member_id) in store.timers
         case JoinPhaseOver(group_id) if group_id in store.groups:
             return store.groups[group_id].join_key in store.timers

@@ -142,7 +142,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
                 return admin.list_groups(store, event, context)
             case events.DeleteGroup():
                 return admin.delete_group(store, event, context)
-            case events.SessionExpired():
+            case events.MemberSessionExpired():
                 return rebalance.session_expired(store, event, context)
             case events.JoinPhaseOver():
                 return rebalance.join_phase_over(store, event, context)
@@ -354,7 +354,7 @@ def _event_of_member(key: TimerKey) -> GroupEvent:
 
 def _event_of(key: TimerKey, group: ClassicGroup) -> GroupEvent:
     if key.kind is TimerKind.SESSION:
-        return events.SessionExpired(key.group_id, key.member_id)
+        return events.MemberSessionExpired(key.group_id, key.member_id)
     if key.kind is TimerKind.JOIN:
         return events.JoinPhaseOver(key.group_id)
     if key.kind is TimerKind.SYNC:

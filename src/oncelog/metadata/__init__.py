@@ -8,7 +8,11 @@ from oncelog.metadata.store import (
     Conflict,
     Fenced,
     MetadataStore,
+    Session,
+    SessionExpired,
+    SessionId,
     Stored,
+    StoreFailure,
     Write,
 )
 
@@ -20,6 +24,10 @@ __all__ = [
     "Fenced",
     "MemoryStore",
     "MetadataStore",
+    "Session",
+    "SessionExpired",
+    "SessionId",
+    "StoreFailure",
     "Stored",
     "Write",
 ]

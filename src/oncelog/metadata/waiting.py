@@ -1,4 +1,4 @@
-"""`Waiters`: the callers of a store that wait for its next write, each in its own event loop."""
+"""`Waiters`: the callers that wait for a store's next write, each in its own event loop."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["Waiters"]
 
 
 class Waiters:
-    """Wakes all callers that wait; any thread with a running event loop may do so."""
+    """Wakes all callers that wait; any thread may do so."""
 
     def __init__(self) -> None:
         # Brokers of one process wait and write in threads of their own.
@@ -35,7 +35,7 @@ class Waiters:
 
     def wake(self) -> None:
         """Wake all that wait now."""
-        here = asyncio.get_running_loop()
+        here = asyncio._get_running_loop()  # noqa: SLF001 - a thread may have none
         with self._lock:
             waiting = list(self._waiting)
         for future in waiting:

@@ -3,21 +3,29 @@
 A call takes effect at one moment and is answered at a later one; a process that dies in between
 does not learn the result, as with ZooKeeper. A call that took effect is durable. The server may be
 slow, away for a while, or lose the answer to a write: `StoreFailure` says no more than ZooKeeper's
-lost connection does.
+lost connection does. It may be out of one process's reach only, and may show a process less than
+there is, as a server of ZooKeeper's that lags behind its leader does.
+
+A session ends once its process has been dead, frozen or cut off for longer than the timeout; the
+time that the store is away does not count, as ZooKeeper's next leader restarts all timeouts.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar
 
 from oncelog.metadata.state import StoreState
 from oncelog.metadata.store import (
     Changes,
     Check,
-    MetadataStore,
+    Session,
+    SessionExpired,
+    SessionId,
     Stored,
     StoreFailure,
     Write,
@@ -25,12 +33,14 @@ from oncelog.metadata.store import (
 from oncelog.simulation.process import Process
 from oncelog.simulation.trace import Trace
 
-__all__ = ["SimulatedStore"]
+__all__ = ["SimulatedSession", "SimulatedStore", "StoreConnection"]
 
 T = TypeVar("T")
 
 DELAY_S: Final = (0.0002, 0.003)
 """The delay of a call to the server, and of its response, in seconds."""
+BEATS_PER_TIMEOUT: Final = 4
+"""How often the owner of a session reaches the server within the session's timeout."""
 
 
 class SimulatedStore:
@@ -41,6 +51,7 @@ class SimulatedStore:
         self._rng = rng
         self._trace = trace
         self._waiting: list[tuple[Process, asyncio.Future[None]]] = []
+        self._connections: dict[Process, StoreConnection] = {}
         self.is_away = False
         """Whether no call reaches it, and no answer comes back."""
         self.extra_s = 0.0
@@ -51,17 +62,33 @@ class SimulatedStore:
     def go_away(self) -> None:
         """Be out of reach from now on. Calls that wait fail."""
         self.is_away = True
-        self._wake()
+        self.wake()
 
     def heal(self) -> None:
         """End all faults."""
         self.is_away = False
         self.extra_s = 0.0
         self.answers_lost_count = 0
+        for connection in self._connections.values():
+            connection.heal()
 
-    def of(self, process: Process) -> MetadataStore:
+    def of(self, process: Process) -> StoreConnection:
         """Return the `MetadataStore` of a process."""
-        return _StoreConnection(self, process)
+        if process not in self._connections:
+            self._connections[process] = StoreConnection(self, process)
+            process.on_death.append(partial(self._forget, process))
+        return self._connections[process]
+
+    def _forget(self, process: Process) -> None:
+        del self._connections[process]
+
+    def expire(self, session_id: SessionId) -> bool:
+        """End a session now, whatever its process does. False: it has ended before."""
+        had_values = self.state.end_session(session_id)
+        if had_values:
+            self._trace.note("store", "session ended", session_id)
+            self.wake()
+        return had_values
 
     def delay_s(self) -> float:
         """Draw the delay of a call or a response, in seconds."""
@@ -73,50 +100,129 @@ class SimulatedStore:
         """Write at the current time, and wake who waits for a change."""
         self.state.write_all(writes, checks, fence)
         self._trace.note("store", "write_all", ",".join(write.path for write in writes))
-        self._wake()
+        self.wake()
 
-    def _wake(self) -> None:
+    def open_session(self, connection: StoreConnection, timeout_ms: int) -> SimulatedSession:
+        """Begin a session of that connection's process."""
+        scheduler = connection.process.scheduler
+        session_id = self.state.open_session(timeout_ms, scheduler.now_s * 1000)
+        session = SimulatedSession(connection, session_id)
+        self._watch(session, timeout_ms / 1000 / BEATS_PER_TIMEOUT)
+        return session
+
+    def _watch(self, session: SimulatedSession, interval_s: float) -> None:
+        """Renew the session if its owner is in touch, and look again later, until it has ended."""
+        session_id, scheduler = session.session_id, session.connection.process.scheduler
+        now_ms = scheduler.now_s * 1000
+        if session.is_in_touch or self.is_away:
+            self.state.renew(session_id, now_ms)
+        if self.state.is_late(session_id, now_ms):
+            self.expire(session_id)
+        has_ended = not self.state.is_alive(session_id)
+        if has_ended and session.is_in_touch and not self.is_away:
+            scheduler.call_after(self.delay_s(), session.connection.process, session.note_end)
+        elif not has_ended or session.waits_for_end:
+            scheduler.call_after(interval_s, None, self._watch, session, interval_s)
+
+    def wake(self) -> None:
+        """Have the calls that wait for a change look again."""
         waiting, self._waiting = self._waiting, []
         for process, future in waiting:
             process.scheduler.call_after(self.delay_s(), process, _set, future)
 
     async def wait_for_change(self, process: Process, wait_ms: float) -> None:
         """Wait for the next write, or for that time."""
-        future = process.loop.create_future()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[None] = loop.create_future()
         self._waiting.append((process, future))
-        timer = process.loop.call_later(wait_ms / 1000, _set, future)
+        timer = loop.call_later(wait_ms / 1000, _set, future)
         await future
         timer.cancel()
 
 
-class _StoreConnection:
+class StoreConnection:
     """One process's connection to the store."""
 
+    write_limit = None
+
     def __init__(self, server: SimulatedStore, process: Process) -> None:
+        self.process = process
+        self.is_cut = False
+        """Whether no call of this process reaches the server, and no answer comes back."""
         self._server = server
-        self._process = process
+        self._sessions: list[SimulatedSession] = []
+        self._view: StoreState | None = None
+
+    def cut(self) -> None:
+        """Be out of the store's reach from now on. Calls that wait fail."""
+        self.is_cut = True
+        self._server.wake()
+
+    def lag(self) -> None:
+        """Have reads be shown what there is now, or was at the last write of this process."""
+        self._view = self._server.state.copy()
+
+    def heal(self) -> None:
+        """End the faults of this connection."""
+        self.is_cut = False
+        self._view = None
+        self._server.wake()
 
     async def get(self, path: str) -> Stored | None:
-        return await self._call(lambda server: server.state.get(path))
+        """See `MetadataStore.get`."""
+        return await self._call(lambda server: self._shown().get(path))
 
     async def list(self, prefix: str) -> dict[str, Stored]:
-        return await self._call(lambda server: server.state.list(prefix))
+        """See `MetadataStore.list`."""
+        return await self._call(lambda server: self._shown().list(prefix))
 
     async def write_all(
         self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
     ) -> None:
-        await self._call(lambda server: server.write_all(writes, checks, fence), writes=True)
+        """See `MetadataStore.write_all`."""
+
+        def write(server: SimulatedStore) -> None:
+            try:
+                server.write_all(writes, checks, fence)
+            except SessionExpired:
+                for session in self._sessions:
+                    if not server.state.is_alive(session.session_id):
+                        session.note_end()
+                raise
+            finally:
+                if self._view is not None:
+                    # It answers a write once it has caught up to it, also one that is refused.
+                    self._view = server.state.copy()
+
+        await self._call(write, writes=True)
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        """See `MetadataStore.changes`."""
         server = self._server
         await asyncio.sleep(server.delay_s())
         # The server waits, so that no write between an answer and a question is missed.
-        if wait_ms > 0 and server.state.changes(after_revision).revision <= after_revision:
-            await server.wait_for_change(self._process, wait_ms)
-        return await self._call(lambda server: server.state.changes(after_revision))
+        if wait_ms > 0 and self._shown().changes(after_revision).revision <= after_revision:
+            await server.wait_for_change(self.process, wait_ms)
+        return await self._call(lambda server: self._shown().changes(after_revision))
+
+    async def open_session(self, timeout_ms: int) -> Session:
+        """See `MetadataStore.open_session`."""
+        session = await self._call(
+            lambda server: server.open_session(self, timeout_ms), writes=True
+        )
+        self._sessions.append(session)
+        return session
 
     async def close(self) -> None:
         """Do nothing: there are no resources."""
+
+    async def end_session(self, session_id: SessionId) -> None:
+        """End a session, if the server can be reached."""
+        with contextlib.suppress(StoreFailure):
+            await self._call(lambda server: server.expire(session_id))
+
+    def _shown(self) -> StoreState:
+        return self._server.state if self._view is None else self._view
 
     async def _call(self, call: Callable[[SimulatedStore], T], *, writes: bool = False) -> T:
         server = self._server
@@ -132,8 +238,46 @@ class _StoreConnection:
         return value
 
     def _fail_if_away(self) -> None:
-        if self._server.is_away:
+        if self._server.is_away or self.is_cut:
             raise StoreFailure("the store is out of reach")
+
+
+class SimulatedSession:
+    """A session of one process; see `Session`."""
+
+    def __init__(self, connection: StoreConnection, session_id: SessionId) -> None:
+        self.session_id = session_id
+        self.connection = connection
+        self._ended = asyncio.Event()
+
+    @property
+    def is_alive(self) -> bool:
+        """See `Session.is_alive`."""
+        return not self._ended.is_set()
+
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether the process lives, and does not know of an end."""
+        return self.is_alive and self.connection.process.alive
+
+    @property
+    def is_in_touch(self) -> bool:
+        """Whether the process tells the server, when that can be reached, that it lives."""
+        process = self.connection.process
+        return self.waits_for_end and not process.frozen and not self.connection.is_cut
+
+    def note_end(self) -> None:
+        """Let the process know that the session has ended."""
+        self._ended.set()
+
+    async def wait_ended(self) -> None:
+        """See `Session.wait_ended`."""
+        await self._ended.wait()
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        self._ended.set()
+        await self.connection.end_session(self.session_id)
 
 
 def _set(future: asyncio.Future[None]) -> None:

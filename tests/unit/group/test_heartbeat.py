@@ -1,5 +1,5 @@
 from oncelog.core.errors import ErrorCode
-from oncelog.group.events import Leave, LeavingMember, SessionExpired
+from oncelog.group.events import Leave, LeavingMember, MemberSessionExpired
 from oncelog.group.replies import LeaveReply
 from oncelog.group.states import GroupState
 from tests.unit.group.context import Context
@@ -143,7 +143,7 @@ def test_when_emptiness_cannot_be_stored_the_group_is_empty_nevertheless() -> No
 def test_a_session_timer_that_was_overtaken_by_a_heartbeat_does_nothing() -> None:
     c = Context()
     member = c.stable()[0]
-    c.submit_silently(SessionExpired("g", member))
-    c.submit_silently(SessionExpired("g", "stranger"))
-    c.submit_silently(SessionExpired("gone", member))
+    c.submit_silently(MemberSessionExpired("g", member))
+    c.submit_silently(MemberSessionExpired("g", "stranger"))
+    c.submit_silently(MemberSessionExpired("gone", member))
     assert c.heartbeat(member) is ErrorCode.none

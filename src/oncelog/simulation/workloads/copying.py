@@ -29,7 +29,7 @@ from oncelog.simulation.workloads.journal import Journal, StuckError, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places
 from oncelog.simulation.workloads.reader import Reader, Row
-from oncelog.simulation.workloads.session import Session
+from oncelog.simulation.workloads.session import TransactionalSession
 
 __all__ = ["Copier", "copy_once", "run"]
 
@@ -84,7 +84,7 @@ class Copier:
         self, journal: Journal, reader: Reader, group: Callable[[], GroupOrMember]
     ) -> None:
         self.journal = journal
-        self.session = Session(journal, journal.text("transactional_id", journal.who))
+        self.session = TransactionalSession(journal, journal.text("transactional_id", journal.who))
         self.reader = reader
         self._group = group
         self.is_positioned = False

@@ -35,7 +35,7 @@ from oncelog.simulation.history import (
 from oncelog.simulation.workloads.journal import Journal, StuckError
 from oncelog.simulation.workloads.outbox import Outbox, describe
 
-__all__ = ["Session"]
+__all__ = ["TransactionalSession"]
 
 COMMIT_ATTEMPTS_COUNT: Final = 2
 """Calls of commit or abort before a client without an answer abandons the producer."""
@@ -51,7 +51,7 @@ class _Zombie(NamedTuple):
     comes_back: bool
 
 
-class Session:
+class TransactionalSession:
     """Transactions under one transactional id, with one producer after another.
 
     `transaction` is the number of the current or last one; `is_open`: it has not ended.

@@ -16,7 +16,7 @@ from oncelog.simulation.context import ClientContext
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.outbox import Outbox
 from oncelog.simulation.workloads.places import Places
-from oncelog.simulation.workloads.session import Session
+from oncelog.simulation.workloads.session import TransactionalSession
 
 __all__ = ["run"]
 
@@ -27,7 +27,7 @@ async def run(context: ClientContext) -> None:
 
 
 async def _work(journal: Journal) -> None:
-    session = Session(journal, journal.text("transactional_id", journal.who))
+    session = TransactionalSession(journal, journal.text("transactional_id", journal.who))
     outbox = Outbox(journal)
     places = Places(journal)
     while (producer := await session.producer()) is not None:
@@ -43,7 +43,11 @@ async def _work(journal: Journal) -> None:
 
 
 async def _transaction(
-    journal: Journal, session: Session, outbox: Outbox, places: Places, producer: Producer
+    journal: Journal,
+    session: TransactionalSession,
+    outbox: Outbox,
+    places: Places,
+    producer: Producer,
 ) -> None:
     outbox.reset()
     try:

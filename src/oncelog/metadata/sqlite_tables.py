@@ -1,0 +1,227 @@
+"""The tables of `SqliteStore`, and what is read and written in them. Every function blocks.
+
+A deleted path remains as a row without value, so that the feed can report it; rows are small and
+topics are few.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import NamedTuple
+
+from oncelog.core.limits import SQLITE_BUSY_TIMEOUT_MS
+from oncelog.metadata.state import check_sessions, check_versions
+from oncelog.metadata.store import (
+    Change,
+    Changes,
+    Check,
+    SessionId,
+    Stored,
+    StoreFailure,
+    Write,
+)
+
+__all__ = [
+    "SessionRow",
+    "changes",
+    "end_session",
+    "has_session",
+    "list_values",
+    "open_database",
+    "read",
+    "write_all",
+]
+
+_NODE = """
+CREATE TABLE node (
+    path TEXT PRIMARY KEY, value BLOB, version INTEGER NOT NULL, revision INTEGER NOT NULL,
+    session TEXT
+) WITHOUT ROWID
+"""
+_NODE_BY_REVISION = "CREATE INDEX node_by_revision ON node (revision)"
+_SESSION = """
+CREATE TABLE session (
+    id TEXT PRIMARY KEY, boot_id TEXT NOT NULL, timeout_ms INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+_SCHEMA_VERSION = 2
+"""2: an Oncelog of version 1 does not know the paths, and would set every log aside."""
+_SCHEMA_STEPS = {
+    0: (_NODE, _NODE_BY_REVISION, _SESSION),
+    1: ("ALTER TABLE node ADD COLUMN session TEXT", _SESSION),
+}
+
+
+class SessionRow(NamedTuple):
+    """A session that has not ended, as the file notes it with the first value bound to it."""
+
+    session_id: SessionId
+    boot_id: str
+    timeout_ms: int
+
+
+def open_database(path: str, syncs: bool) -> sqlite3.Connection:
+    """Open the file, and make or upgrade its tables. Raises `StoreFailure` and `sqlite3.Error`."""
+    db = sqlite3.connect(
+        os.path.abspath(path),  # A name like ":memory:" would mean something else.
+        timeout=SQLITE_BUSY_TIMEOUT_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+    )
+    try:
+        _check_pages(db, path)
+        # Before the journal's mode, whose change is a write that would be synced already.
+        db.execute(f"PRAGMA synchronous={'FULL' if syncs else 'OFF'}")
+        db.execute("PRAGMA journal_mode=WAL")
+        schema_version = _schema_version(db)
+        if schema_version > _SCHEMA_VERSION:
+            raise StoreFailure(f"metadata store {path} was written by a newer Oncelog")
+        if schema_version < _SCHEMA_VERSION:
+            _make_tables(db)
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _schema_version(db: sqlite3.Connection) -> int:
+    schema_version: int
+    (schema_version,) = db.execute("PRAGMA user_version").fetchone()
+    return schema_version
+
+
+def _make_tables(db: sqlite3.Connection) -> None:
+    with _transaction(db):
+        # Another process may have made them since.
+        for statement in _SCHEMA_STEPS.get(_schema_version(db), ()):
+            db.execute(statement)
+        db.execute(f"PRAGMA user_version={_SCHEMA_VERSION}")
+
+
+def _check_pages(db: sqlite3.Connection, path: str) -> None:
+    """Raise `StoreFailure` for a file with damaged pages.
+
+    SQLite reads a page when it needs it. If the damaged page held the topics, the store would have
+    no topics, and the broker would set every log aside as a stray.
+    """
+    verdict: str
+    try:
+        (verdict,) = db.execute("PRAGMA integrity_check(1)").fetchone()
+    except sqlite3.OperationalError:
+        raise  # Busy, or a failing disk: that says nothing about the pages.
+    except sqlite3.DatabaseError as error:
+        verdict = str(error)
+    except UnicodeDecodeError:
+        verdict = "a name in it is no text"  # SQLite quotes it in what it says of the damage.
+    if verdict != "ok":
+        text = " ".join(verdict.split())
+        raise StoreFailure(f"metadata store {path} is damaged ({text}): put back a copy of it")
+
+
+@contextmanager
+def _transaction(db: sqlite3.Connection) -> Iterator[None]:
+    """One atomic step, which no other process writes beside."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        yield
+        db.execute("COMMIT")
+    except BaseException:
+        # SQLite itself has rolled back after some errors, a full disk among them.
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def read(db: sqlite3.Connection, path: str) -> Stored | None:
+    """See `MetadataStore.get`."""
+    row: tuple[bytes, int] | None = db.execute(
+        "SELECT value, version FROM node WHERE path = ? AND value IS NOT NULL", (path,)
+    ).fetchone()
+    return Stored(*row) if row is not None else None
+
+
+def list_values(db: sqlite3.Connection, prefix: str) -> dict[str, Stored]:
+    """See `MetadataStore.list`."""
+    rows = db.execute(
+        "SELECT path, value, version FROM node WHERE substr(path, 1, ?) = ? "
+        "AND value IS NOT NULL ORDER BY path",
+        (len(prefix), prefix),
+    )
+    found: dict[str, Stored] = {}
+    path: str
+    value: bytes
+    version: int
+    for path, value, version in rows:
+        found[path] = Stored(value, version)
+    return found
+
+
+def changes(db: sqlite3.Connection, after_revision: int) -> Changes:
+    """See `MetadataStore.changes`."""
+    rows: list[tuple[str, bytes | None, int, int]] = db.execute(
+        "SELECT path, value, version, revision FROM node WHERE revision > ? "
+        "ORDER BY revision, path",
+        (after_revision,),
+    ).fetchall()
+    revision = rows[-1][3] if rows else after_revision
+    return Changes(
+        revision, tuple(Change(path, value, version) for path, value, version, _ in rows)
+    )
+
+
+def write_all(
+    db: sqlite3.Connection,
+    writes: Sequence[Write],
+    checks: Sequence[Check],
+    fence: Check | None,
+    new_sessions: Sequence[SessionRow],
+) -> None:
+    """See `MetadataStore.write_all`. Notes `new_sessions`, of which nothing was bound before."""
+    with _transaction(db):
+        db.executemany("INSERT INTO session VALUES (?, ?, ?)", new_sessions)
+        check_sessions(partial(has_session, db), writes)
+        check_versions(partial(_version_of, db), writes, checks, fence)
+        revision = _next_revision(db)
+        db.executemany(
+            "INSERT INTO node (path, value, version, revision, session) VALUES (?, ?, ?, ?, ?) "
+            "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version, "
+            "revision = excluded.revision, session = CASE WHEN excluded.value IS NULL THEN NULL "
+            "ELSE coalesce(excluded.session, session) END",
+            [
+                (path, value, 0 if value is None else version + 1, revision, session)
+                for path, value, version, session in writes
+            ],
+        )
+
+
+def has_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
+    """Whether a session that was noted has not ended."""
+    row = db.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone()
+    return row is not None
+
+
+def end_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
+    """End a session, and delete what is bound to it. False: it has ended, or was never noted."""
+    with _transaction(db):
+        ended = db.execute("DELETE FROM session WHERE id = ?", (session_id,)).rowcount > 0
+        db.execute(
+            "UPDATE node SET value = NULL, version = 0, session = NULL, revision = ? "
+            "WHERE session = ?",
+            (_next_revision(db), session_id),
+        )
+    return ended
+
+
+def _version_of(db: sqlite3.Connection, path: str) -> int:
+    stored = read(db, path)
+    return 0 if stored is None else stored.version
+
+
+def _next_revision(db: sqlite3.Connection) -> int:
+    revision: int
+    (revision,) = db.execute("SELECT coalesce(max(revision), 0) + 1 FROM node").fetchone()
+    return revision
