@@ -208,8 +208,11 @@ class Sender:
                 await self._delegate.identify()
                 now_ms = self._looked_at_ms = self._cluster.clock.monotonic_ms()
                 waiting = self._machine.waiting_partitions(now_ms)
-            await self._refresh(waiting, now_ms)
+            has_refreshed = await self._refresh(waiting, now_ms)
             self._before_pass(now_ms)
+            if has_refreshed:
+                # Records that waited for the metadata have become batches.
+                waiting = self._machine.waiting_partitions(now_ms)
             await self._delegate.admit([tp for tp in waiting if not self._delegate.is_admitted(tp)])
         except RetriableError:
             self._retry_at_ms = now_ms + self._cluster.backoff.delay_ms(0)
@@ -231,22 +234,24 @@ class Sender:
         if self._transactional_id is None and self._machine.is_idle:
             self._machine.resume()
 
-    async def _refresh(self, waiting: Sequence[TopicPartition], now_ms: float) -> None:
+    async def _refresh(self, waiting: Sequence[TopicPartition], now_ms: float) -> bool:
+        """Learn the leaders that are missing; whether the cluster was asked."""
         metadata = self._cluster.metadata
         topics = {tp.topic for tp in waiting if metadata.usable_leader(tp) is None}
         topics |= self._wanted_topics()
         if not topics:
             self._refresh_failures = 0
-            return
+            return False
         if now_ms < self._refresh_at_ms:
             self._retry_at_ms = self._refresh_at_ms
-            return
+            return False
         self._refresh_at_ms = now_ms + self._cluster.backoff.delay_ms(self._refresh_failures)
         self._refresh_failures += 1
         self._retry_at_ms = self._refresh_at_ms
         for topic, error in (await self._cluster.refresh(topics, create=True)).items():
             self._reject_topic(topic, error)
             self.settle(self._machine.reject(topic, error))
+        return True
 
     async def _sleep(self) -> None:
         # What has become due while the pass waited for the cluster was not prepared by it.
