@@ -35,6 +35,7 @@ from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import GROUP, PeerWire
 from oncelog.simulation.plan import Plan, PlannedTopic
 from oncelog.simulation.reading import read_final_state
+from oncelog.simulation.scheduler import LiveLockError
 from oncelog.simulation.world import HistoryLog, World
 
 __all__ = ["RunResult", "SimulationRun", "execute", "undisturbed"]
@@ -107,7 +108,11 @@ def execute(plan: Plan, roles: Mapping[str, RoleRun], *, keep_trace: bool = Fals
     began = time.perf_counter()
     run = SimulationRun(plan, roles, keep_trace=keep_trace)
     with undisturbed(run.world):
-        final = run.play()
+        final = None
+        try:
+            final = run.play()
+        except LiveLockError as error:
+            run.world.bugs.append(("the run", error))
         anomalies = judge(run.world.history, final or FinalState({}), run.promise())
     run.world.coverage.add_run(run.world.history, run.world.crashes)
     for node in run.world.nodes:

@@ -11,12 +11,15 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import SIMULATION_STEPS_PER_MOMENT_COUNT_MAX
 
-__all__ = ["Handle", "LiveLockError", "Owner", "ProcessDied", "Scheduler"]
+__all__ = ["STEPS_COUNT_MAX", "Handle", "LiveLockError", "Owner", "ProcessDied", "Scheduler"]
+
+STEPS_COUNT_MAX: Final = 2_000_000
+"""Callbacks of a whole run, before it counts as one that does not end: most need 25,000."""
 
 
 class ProcessDied(BaseException):
@@ -24,7 +27,7 @@ class ProcessDied(BaseException):
 
 
 class LiveLockError(OncelogError):
-    """A process runs callbacks without end, and time does not advance."""
+    """A process runs callbacks without end."""
 
 
 class Owner(Protocol):
@@ -158,7 +161,8 @@ class Scheduler:
     def run_until(self, end_s: float) -> None:
         """Run everything that is due up to that time, or until `stop`.
 
-        The time is `end_s` afterwards, unless `stop` was called. Raises `LiveLockError`.
+        The time is `end_s` afterwards, unless `stop` was called. Raises `LiveLockError`, also
+        once the run has taken `STEPS_COUNT_MAX` steps.
         """
         self._end_s = end_s
         outer = asyncio._get_running_loop()  # noqa: SLF001 - asyncio offers it to loops
@@ -175,6 +179,8 @@ class Scheduler:
         heap = self._heap
         while self._end_s >= 0:
             steps_left = SIMULATION_STEPS_PER_MOMENT_COUNT_MAX
+            if self.step_count > STEPS_COUNT_MAX:
+                raise LiveLockError(f"the run does not end: {self.step_count:,} steps by now")
             while ready:
                 self._step(ready.popleft())
                 steps_left -= 1

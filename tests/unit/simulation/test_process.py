@@ -11,7 +11,7 @@ import pytest
 from oncelog.simulation.clock import WALL_START_MS
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process, ProcessDied
-from oncelog.simulation.scheduler import LiveLockError, Scheduler
+from oncelog.simulation.scheduler import STEPS_COUNT_MAX, LiveLockError, Scheduler
 from oncelog.simulation.world import World
 
 
@@ -303,6 +303,14 @@ def test_a_live_lock_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     process = c.process()
     process.loop.call_soon(again, process, again)
     with pytest.raises(LiveLockError):
+        c.scheduler.run_until(1)
+
+
+def test_a_run_of_too_many_steps_does_not_end() -> None:
+    c = Context()
+    c.scheduler.step_count = STEPS_COUNT_MAX + 1
+    c.process()
+    with pytest.raises(LiveLockError, match="does not end"):
         c.scheduler.run_until(1)
 
 
