@@ -113,6 +113,8 @@ class IsrKeeper:
         progress = state.followers[follower]
         if progress.has_lost_records:
             self._say_lost(partition, follower, progress.broker_epoch, progress.end_offset)
+        elif progress.log_start_offset < partition.log.log_start_offset:
+            return  # As a leader it would bring deleted records back.
         elif state.may_join(follower, progress.end_offset):
             self._wishes.setdefault(partition, {})[follower] = progress.broker_epoch
         else:
@@ -167,8 +169,9 @@ class IsrKeeper:
         epoch = self._broker_epoch()
         for partition in tuple(self._due):
             state = partition.state
-            if now_ms < self._held_back_ms.get(partition, 0):
-                self._call_later(ISR_RETRY_MS, self._ask)
+            pause_ms = self._held_back_ms.get(partition, 0) - now_ms
+            if pause_ms > 0:
+                self._call_later(max(pause_ms, 1), self._ask)
                 continue
             del self._due[partition]
             self._held_back_ms.pop(partition, None)

@@ -6,7 +6,8 @@ import pytest
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, InvariantViolation
-from tests.unit.broker.support import ME, NOW_MS, HandLoop, batch, make_partition
+from oncelog.storage import Origin
+from tests.unit.broker.support import ME, NOW_MS, HandLoop, assignment, batch, make_partition
 
 OTHER = 2
 PRODUCER = 5
@@ -106,6 +107,93 @@ def test_a_deleted_partition_answers_everybody_who_waits(tmp_path: Path) -> None
     partition.on_committed(result.last_offset + 1, outcomes.append)
     partition.resign(ErrorCode.unknown_topic_or_partition)
     assert outcomes == [ErrorCode.unknown_topic_or_partition]
+
+
+def waiting_for(partition: Partition, end_offset: int) -> dict[str, list[ErrorCode]]:
+    """What an acks=all produce and a coordinator are told, which wait for the same append."""
+    told: dict[str, list[ErrorCode]] = {"produce": [], "coordinator": []}
+    partition.on_replicated(end_offset, told["produce"].append)
+    partition.on_committed(end_offset, told["coordinator"].append)
+    return told
+
+
+def test_a_produce_learns_that_too_few_replicas_are_left(tmp_path: Path) -> None:
+    """A coordinator's record is not given up: it may be committed when there are enough again."""
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    both = (ME, OTHER)
+    partition.assign(assignment(both, both, min_isr=2), 0)
+    partition.append(batch(2), now_ms=NOW_MS)
+    told = waiting_for(partition, 2)
+    partition.assign(assignment((ME,), both, min_isr=2), 0)
+    assert told == {"produce": [ErrorCode.not_enough_replicas_after_append], "coordinator": []}
+    assert partition.readable_end(read_committed=False) == 0
+    partition.follower_fetched(OTHER, 2, 0)
+    partition.assign(assignment(both, both, min_isr=2), 0)
+    assert told["coordinator"] == [ErrorCode.none]
+
+
+def test_a_leader_that_follows_answers_all_that_wait_for_replicas(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    partition.append(batch(2), now_ms=NOW_MS)
+    told = waiting_for(partition, 2)
+    deleted: list[ErrorCode] = []
+    partition.on_started(lambda: {ME, OTHER}, 1, deleted.append)
+    assert partition.waiting_count == 2
+    partition.assign(assignment((ME, OTHER), leader=OTHER, epoch=1), 0)
+    lost = [ErrorCode.not_leader_or_follower]
+    assert (told, deleted) == ({"produce": lost, "coordinator": lost}, lost)
+    assert partition.waiting_count == 0
+
+
+def test_a_deletion_is_done_when_all_live_replicas_have_deleted(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER, 3))
+    partition.append(batch(4), now_ms=NOW_MS)
+    for follower in (OTHER, 3):
+        partition.follower_fetched(follower, 4, 0, log_start_offset=0)
+    alive = {ME, OTHER, 3}
+    done: list[ErrorCode] = []
+    partition.on_started(lambda: alive, partition.delete_records(2), done.append)
+    partition.follower_fetched(OTHER, 4, 0, log_start_offset=1)
+    assert partition.low_watermark(lambda: alive) == 0
+    alive.discard(3)
+    assert done == []
+    partition.follower_fetched(OTHER, 4, 0, log_start_offset=2)
+    assert done == [ErrorCode.none]
+    partition.on_started(lambda: {ME}, 2, done.append)
+    assert done == [ErrorCode.none] * 2
+
+
+def replicate(partition: Partition, records: bytearray, offset: int, epoch: int) -> None:
+    """Append to the log what another leader wrote in its epoch."""
+    records[0:8] = offset.to_bytes(8, "big")
+    records[12:16] = epoch.to_bytes(4, "big")
+    partition.log.append(records, leader_epoch=epoch, now_ms=NOW_MS, origin=Origin.REPLICATION)
+
+
+def test_inv3_a_new_leader_holds_the_lso_at_a_transaction_of_the_old_one(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    both = (ME, OTHER)
+    partition.assign(assignment(both, leader=OTHER, epoch=1), 0)
+    replicate(partition, batch(2), 0, 1)
+    replicate(partition, transactional(), 2, 1)
+    replicate(partition, batch(), 3, 1)
+    partition.state.local_end_moved(4)
+    partition.assign(assignment(both, epoch=2), 0)
+    partition.follower_fetched(OTHER, 4, 0)
+    assert partition.readable_end(read_committed=False) == 4
+    assert partition.readable_end(read_committed=True) == 2
+    mark(partition, commit=False)
+    assert partition.readable_end(read_committed=True) == 2
+    partition.follower_fetched(OTHER, 5, 0)
+    assert partition.readable_end(read_committed=True) == 5
+
+
+def test_a_new_leader_begins_its_epoch_where_the_log_ends(tmp_path: Path) -> None:
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    partition.append(batch(3), now_ms=NOW_MS)
+    partition.assign(assignment((ME, OTHER), epoch=2), 0)
+    assert partition.log.end_offset_for_epoch(0) == (0, 3)
+    assert partition.log.end_offset_for_epoch(2) == (2, 3)
 
 
 def test_internal_topics_are_known(tmp_path: Path) -> None:
