@@ -49,7 +49,7 @@ from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import as_int
+from oncelog.core.config_definition import as_int, format_value
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
@@ -295,7 +295,7 @@ class Broker:
             report.unclean_because is None,
             report.uncertain,
             {} if level is None else {TRANSACTION_VERSION: as_int(level)},
-            {key: str(self.config.topic_int({}, key)) for key in CLUSTER_KEYS},
+            {key: format_value(self.config.topic_value({}, key)) or "" for key in CLUSTER_KEYS},
             frozenset(off_line(self.logs, self.image, self.broker_id)),
         )
 

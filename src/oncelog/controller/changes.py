@@ -12,7 +12,8 @@ from dataclasses import replace
 from enum import IntEnum
 from typing import NamedTuple
 
-from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.placement import new_partition, new_partitions, placeable_brokers
 from oncelog.controller.topics import TopicOutcome, name_problem
 from oncelog.core.config import BrokerConfig, check_topic_overrides
 from oncelog.core.config_definition import ConfigError, ConfigType, format_value
@@ -70,23 +71,22 @@ def decide_partitions(
         problem = _assignment_problem(image, assignments, additional, factor)
         if problem is not None:
             return TopicOutcome(name, ErrorCode.invalid_replica_assignment, problem)
-        placed = [tuple(replicas) for replicas in assignments]
+        able = placeable_brokers(image)
+        added = [new_partition(tuple(replicas), able) for replicas in assignments]
+        if None in added:
+            text = "All brokers of a partition in the manual assignment are shutting down."
+            return TopicOutcome(name, ErrorCode.invalid_replica_assignment, text)
+        grown = tuple(filter(None, added))
     else:
-        brokers = sorted(image.brokers)
+        brokers = placeable_brokers(image)
         if factor > len(brokers):
             text = (
                 f"Unable to replicate the partition {factor} time(s): "
                 f"only {len(brokers)} broker(s) are registered."
             )
             return TopicOutcome(name, ErrorCode.invalid_replication_factor, text)
-        placed = [
-            tuple(brokers[(index + step) % len(brokers)] for step in range(factor))
-            for index in range(len(topic.partitions), count)
-        ]
-    grown = tuple(
-        PartitionImage(leader=replicas[0], leader_epoch=0, isr=replicas, replicas=replicas)
-        for replicas in placed
-    )
+        start = sum(len(one.partitions) for one in image.topics.values() if one.name != name)
+        grown = new_partitions(brokers, start, range(len(topic.partitions), count), factor)
     return TopicOutcome(name, topic=replace(topic, partitions=topic.partitions + grown))
 
 

@@ -65,18 +65,23 @@ class Contents:
                 self._versions.pop(path, None)
             else:
                 self._versions[path] = version
+        kept = self._states
+        # A topic's value is deleted first: the states of its partitions may still be there.
+        ended = {topic.name: dict(enumerate(topic.partitions)) for topic in delta.deleted}
         for name, before in states.items():
-            self._keep(name, {**before, **step.states.get(name, {})})
+            self._keep(name, {**ended.get(name, {}), **before, **step.states.get(name, {})})
+        if self._states is not kept:
+            left = {name: tuple(sorted(states)) for name, states in self._states.items()}
+            self.image = self.image.after(ImageDelta(), leftovers=left)
         return delta
 
     def _keep(self, name: str, states: _States) -> None:
         topic = self.image.topic(name)
         named_count = 0 if topic is None else len(topic.partitions)
         left = {n: state for n, state in states.items() if state is not None and n >= named_count}
-        if left:
-            self._states[name] = left
-        else:
-            self._states.pop(name, None)
+        if left != self._states.get(name, {}):
+            others = {other: kept for other, kept in self._states.items() if other != name}
+            self._states = others | ({name: left} if left else {})
 
 
 class _Step:

@@ -6,10 +6,16 @@ be made again from a newer one, so it may be interrupted anywhere.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from oncelog.controller import layout
+from oncelog.controller.brokers import (
+    change_brokers,
+    fail_directory,
+    forget_broker,
+    shut_down_broker,
+)
 from oncelog.controller.changes import (
     decide_config_changes,
     decide_config_replacement,
@@ -27,13 +33,21 @@ from oncelog.controller.decision import (
 from oncelog.controller.deletions import confirm_deletions, delete_topic
 from oncelog.controller.events import (
     AlterGroupConfigs,
+    AlterPartition,
     AlterTopicConfigs,
     BrokerRegistered,
+    BrokersChanged,
+    BrokerShuttingDown,
     CreatePartitions,
     CreateTopics,
     DeleteTopic,
     DeletionsConfirmed,
     DirectoryFailed,
+    ElectionOutcome,
+    ElectLeaders,
+    ForgetBroker,
+    IsrOutcome,
+    ShutdownOutcome,
     UpdateFeatures,
 )
 from oncelog.controller.features import decide_update, level_text
@@ -43,7 +57,14 @@ from oncelog.controller.group_configs import (
     group_config_warnings,
 )
 from oncelog.controller.image import MetadataImage, TopicImage
-from oncelog.controller.registration import fail_directory, register_broker
+from oncelog.controller.leaders import alter_partition, elect_leaders
+from oncelog.controller.registration import register_broker
+from oncelog.controller.states import (
+    StateChange,
+    changed_rules,
+    election_notices,
+    state_writes,
+)
 from oncelog.controller.topics import CreationDefaults, TopicOutcome, decide_creations
 from oncelog.controller.writes import group_config_writes, topic_writes
 from oncelog.core.config import topic_warnings
@@ -67,13 +88,28 @@ def refused(reply: ReplyT, error: ErrorCode, message: str) -> ReplyT:
 
     What the decision refused stays refused for its own reason.
     """
-    other: Any = reply
-    if isinstance(reply, ChangeOutcome):
-        other = reply if reply.error else ChangeOutcome(error, message)
-    elif isinstance(reply, tuple):
-        other = tuple(one if one.error else TopicOutcome(one.name, error, message) for one in reply)
-    refusal: ReplyT = other
-    return refusal
+    refusal: Any = _refused(reply, error, message)
+    answer: ReplyT = refusal
+    return answer
+
+
+def _refused(reply: object, error: ErrorCode, message: str) -> object:
+    match reply:
+        case ChangeOutcome(ErrorCode.none):
+            return ChangeOutcome(error, message)
+        case ShutdownOutcome(ErrorCode.none):
+            return ShutdownOutcome(error)
+        case IsrOutcome(ErrorCode.none):
+            return IsrOutcome(error)
+        case ElectionOutcome(label, ErrorCode.none):
+            return ElectionOutcome(label, error, message)
+        case TopicOutcome(error=ErrorCode.none):
+            return TopicOutcome(reply.name, error, message)
+        case ChangeOutcome() | ShutdownOutcome() | IsrOutcome() | ElectionOutcome():
+            return reply
+        case tuple():
+            return tuple(_refused(one, error, message) for one in reply)
+    return reply
 
 
 def _create_topics(
@@ -91,7 +127,7 @@ def _create_topics(
     writes: list[Put] = []
     notices: list[ControllerNotice] = []
     for topic in (outcome.topic for outcome in reply if outcome.topic is not None):
-        writes += topic_writes(None, topic)
+        writes += topic_writes(None, topic, image.controller_epoch)
         if not topic.is_internal:
             notices += _config_warnings(topic)
         count = len(topic.partitions)
@@ -121,19 +157,32 @@ def _alter_topic_configs(
         outcome = decide_config_replacement(event.name, topic, config)
     else:
         outcome = decide_config_changes(event.name, topic, event.changes, context.config)
-    return _changed(image, outcome, event.validate_only)
+    elections: list[StateChange] = []
+    if topic is not None and outcome.topic is not None:
+        elections = changed_rules(image, topic, outcome.topic.config)
+    return _changed(image, outcome, event.validate_only, elections)
 
 
 def _changed(
-    image: MetadataImage, outcome: TopicOutcome, validate_only: bool
+    image: MetadataImage,
+    outcome: TopicOutcome,
+    validate_only: bool,
+    elections: Sequence[StateChange] = (),
 ) -> ControllerDecision[ChangeOutcome]:
     reply = ChangeOutcome(outcome.error, outcome.message)
     topic = outcome.topic
-    writes = () if topic is None else topic_writes(image.topic(topic.name), topic)
-    if topic is None or not writes or validate_only:
+    if topic is None or validate_only:
+        return ControllerDecision(reply)
+    # The states come before the topic's own value: no config is in effect without them.
+    writes = (
+        *state_writes(image, elections),
+        *topic_writes(image.topic(topic.name), topic, image.controller_epoch),
+    )
+    if not writes:
         return ControllerDecision(reply)
     notice = ControllerNotice(f"changed topic {topic.name}")
-    return ControllerDecision(reply, writes, (notice, *_config_warnings(topic)))
+    notices = (notice, *_config_warnings(topic), *election_notices(elections))
+    return ControllerDecision(reply, writes, notices)
 
 
 def _config_warnings(topic: TopicImage) -> list[ControllerNotice]:
@@ -183,7 +232,12 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     AlterGroupConfigs: _alter_group_configs,
     DeleteTopic: delete_topic,
     UpdateFeatures: _update_features,
+    ElectLeaders: elect_leaders,
+    ForgetBroker: forget_broker,
     BrokerRegistered: register_broker,
+    BrokersChanged: change_brokers,
+    BrokerShuttingDown: shut_down_broker,
+    AlterPartition: alter_partition,
     DirectoryFailed: fail_directory,
     DeletionsConfirmed: confirm_deletions,
 }

@@ -1,7 +1,7 @@
 """Decides on deletions. A topic's id stays noted until no broker can have a folder of it (D14).
 
 A broker removes a folder only where such a note names its topic. So the note lists the brokers that
-may still hold it, and each is taken off once it has confirmed that it does not.
+may still hold it, and each is taken off once it has confirmed that it does not, or is forgotten.
 """
 
 from __future__ import annotations
@@ -24,15 +24,21 @@ __all__ = ["confirm_deletions", "delete_topic"]
 def delete_topic(
     image: MetadataImage, event: DeleteTopic, context: DecisionContext
 ) -> ControllerDecision[ChangeOutcome]:
-    """Remove the topic, and note which brokers have replicas; `unknown_topic_id` without one."""
+    """Remove the topic, and note who may hold something of it; `unknown_topic_id` without one.
+
+    Those are the brokers with a replica, and all that are registered: any of them may be the
+    coordinator of a transaction or a group that names the topic. The note and the topic's own value
+    come first: from then on the topic is deleted.
+    """
     topic = image.topic_by_id(event.topic_id)
     if topic is None:
         return ControllerDecision(ChangeOutcome(ErrorCode.unknown_topic_id))
-    holders = sorted({broker for one in topic.partitions for broker in one.replicas})
+    replicas = {broker for one in topic.partitions for broker in one.replicas}
+    holders = sorted(replicas | image.brokers.keys())
     held = {**image.deleted.get(topic.name, {}), topic.topic_id: tuple(holders)}
     return ControllerDecision(
         ChangeOutcome(),
-        (*topic_removal(topic), *deleted_writes(topic.name, held)),
+        (*deleted_writes(topic.name, held), *topic_removal(topic)),
         (ControllerNotice(f"deleted topic {topic.name} ({topic.topic_id})"),),
     )
 

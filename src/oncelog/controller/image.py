@@ -8,8 +8,8 @@ and created.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "TopicDelta",
     "TopicImage",
     "while_applying",
+    "without_leader",
 ]
 
 
@@ -145,6 +146,7 @@ class MetadataImage:
         "directories",
         "features",
         "group_configs",
+        "leftovers",
         "revision",
         "topics",
     )
@@ -164,6 +166,7 @@ class MetadataImage:
         cluster_config: Mapping[str, str] = MappingProxyType({}),
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
         controller_epoch: int = 0,
+        leftovers: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -188,6 +191,8 @@ class MetadataImage:
         """The ids of each broker's log directories, also of those that are away."""
         self.cluster_config = dict(cluster_config)
         """The configs that are the cluster's, as text."""
+        self.leftovers = dict(leftovers)
+        """The partitions that have a state, and that no topic of that name has."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""
@@ -240,3 +245,19 @@ def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
     What it deletes is named no more from the beginning, what it brings not before the end.
     """
     return applied.after(ImageDelta(deleted=delta.deleted))
+
+
+def without_leader(topic: TopicImage, off_line: Set[int], broker_id: int) -> TopicImage:
+    """Return the topic without a broker's leadership of partitions that it has off line.
+
+    No new epoch begins: it would not be stored, and after a restart clients would know a later
+    epoch than the broker.
+    """
+    partitions = list(topic.partitions)
+    for number in off_line:
+        if number < len(partitions):
+            shown = partitions[number]
+            offline = tuple(sorted({*shown.offline_replicas, broker_id}))
+            leader = -1 if shown.leader == broker_id else shown.leader
+            partitions[number] = replace(shown, leader=leader, offline_replicas=offline)
+    return replace(topic, partitions=tuple(partitions))

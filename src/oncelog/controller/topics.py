@@ -1,9 +1,9 @@
 """Decides on new topics: names, counts, replica placement, configs.
 
 The inputs are the image, the request and a fresh topic id; the result is the new topic, or the
-error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement is round
-robin over the live brokers, starting where the existing partitions left off, so that the same image
-always gives the same placement.
+error. The rules are Kafka's `ReplicationControlManager` and `Topic.validate`. Placement goes round
+the live brokers, starting where the existing partitions left off, so that the same image always
+gives the same placement.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Final
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.controller.placement import new_partition, new_partitions, placeable_brokers
 from oncelog.core.config import BrokerConfig, check_topic_overrides
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
@@ -167,12 +168,8 @@ def decide_creation(
         placed = _placed(image, new, defaults, sum(len(topic.partitions) for topic in others))
     if isinstance(placed, TopicOutcome):
         return placed
-    partitions = tuple(
-        PartitionImage(leader=replicas[0], leader_epoch=0, isr=replicas, replicas=replicas)
-        for replicas in placed
-    )
     config = {name: value for name, value in new.config.items() if value is not None}
-    return TopicOutcome(new.name, topic=TopicImage(new.name, topic_id, partitions, config))
+    return TopicOutcome(new.name, topic=TopicImage(new.name, topic_id, placed, config))
 
 
 def decide_creations(
@@ -202,7 +199,7 @@ def _collision(names: Iterable[str], name: str) -> str | None:
 
 def _placed(
     image: MetadataImage, new: TopicToCreate, defaults: CreationDefaults, start: int
-) -> tuple[tuple[int, ...], ...] | TopicOutcome:
+) -> tuple[PartitionImage, ...] | TopicOutcome:
     count = defaults.partitions if new.partitions == _DEFAULT else new.partitions
     if count <= 0:
         return TopicOutcome(
@@ -225,7 +222,7 @@ def _placed(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    brokers = sorted(image.brokers)
+    brokers = placeable_brokers(image)
     if factor > len(brokers):
         return TopicOutcome(
             new.name,
@@ -233,15 +230,12 @@ def _placed(
             f"Unable to replicate the partition {factor} time(s): The target replication factor of "
             f"{factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
         )
-    return tuple(
-        tuple(brokers[(start + index + step) % len(brokers)] for step in range(factor))
-        for index in range(count)
-    )
+    return new_partitions(brokers, start, range(count), factor)
 
 
 def _assigned(
     image: MetadataImage, new: TopicToCreate
-) -> tuple[tuple[int, ...], ...] | TopicOutcome:
+) -> tuple[PartitionImage, ...] | TopicOutcome:
     def refused(message: str) -> TopicOutcome:
         return TopicOutcome(new.name, ErrorCode.invalid_replica_assignment, message)
 
@@ -265,4 +259,9 @@ def _assigned(
         unknown = [broker for broker in replicas if broker not in image.brokers]
         if unknown:
             return refused(f"Broker {unknown[0]} of partition {index} is not registered.")
-    return placed
+    able = placeable_brokers(image)
+    partitions = [new_partition(replicas, able) for replicas in placed]
+    for index, partition in enumerate(partitions):
+        if partition is None:
+            return refused(f"All brokers of partition {index} are shutting down.")
+    return tuple(filter(None, partitions))

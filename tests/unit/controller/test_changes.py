@@ -42,7 +42,7 @@ def test_new_partitions_have_as_many_replicas_and_leave_the_old_ones_alone() -> 
     grown = grow(4).topic
     assert grown is not None
     assert grown.partitions[0] is TOPIC.partitions[0]
-    assert [p.replicas for p in grown.partitions[1:]] == [(2, 3), (3, 1), (1, 2)]
+    assert [p.replicas for p in grown.partitions[1:]] == [(2, 3), (3, 1), (1, 3)]
     assert all(p.leader == p.replicas[0] and p.leader_epoch == 0 for p in grown.partitions[1:])
     assert grown.config == TOPIC.config
 

@@ -22,13 +22,20 @@ from oncelog.controller.decision import (
 from oncelog.controller.decisions import DECIDERS, decide
 from oncelog.controller.events import (
     AlterGroupConfigs,
+    AlterPartition,
     AlterTopicConfigs,
     BrokerRegistered,
+    BrokersChanged,
+    BrokerShuttingDown,
     CreatePartitions,
     CreateTopics,
     DeleteTopic,
     DeletionsConfirmed,
     DirectoryFailed,
+    ElectLeaders,
+    ForgetBroker,
+    IsrChange,
+    IsrMember,
     UpdateFeatures,
 )
 from oncelog.controller.features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
@@ -37,6 +44,7 @@ from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import INT32_MAX
 
 NONE = ErrorCode.none
 ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -58,6 +66,11 @@ EVENTS: list[ControllerEvent[Any]] = [
     replace(REGISTRATION, uncertain={T0: (4, 9)}, cluster_config={MIN_ISR: "2"}),
     DirectoryFailed(1, (T0,)),
     DeletionsConfirmed(1, frozenset({UUID(int=9)})),
+    ElectLeaders((TopicPartition("v", 0),)),
+    ForgetBroker(3),
+    BrokersChanged(),
+    BrokerShuttingDown(1, 0),
+    AlterPartition(1, 0, (IsrChange(ID, 0, 4, 0, (IsrMember(1, 0),)),)),
 ]
 
 
@@ -65,7 +78,9 @@ def image(*topics: TopicImage, brokers: int = 2, **more: Any) -> MetadataImage:
     return MetadataImage(cluster_id="c", topics=topics, brokers=BROKERS[:brokers], **more)
 
 
-FULL = image(TOPIC, deleted={"old": {UUID(int=9): (1, 2)}})
+LED_BY_THE_DEAD = TopicImage("u", UUID(int=3), (PartitionImage(3, 4, (3, 1), (3, 1)),))
+MOVED = TopicImage("v", UUID(int=4), (PartitionImage(1, 4, (1, 2), (2, 1)),))
+FULL = image(TOPIC, LED_BY_THE_DEAD, MOVED, deleted={"old": {UUID(int=9): (1, 2, 3)}})
 
 
 def after(before: MetadataImage, writes: tuple[Put, ...]) -> MetadataImage:
@@ -97,8 +112,8 @@ def test_an_event_that_is_decided_on_twice_is_written_once(event: ControllerEven
     written = after(FULL, decide(FULL, event, CONTEXT).writes)
     again = decide(written, event, CONTEXT)
     if isinstance(event, BrokerRegistered):
-        # A second registration is a second life: its logs may have lost their end again.
-        assert [put.path for put in again.writes] == [layout.state_path("t", 0)]
+        # A second registration is a second life: what it leads it leads in a new epoch.
+        assert [put.path for put in again.writes] == [layout.state_path("u", 0)]
     else:
         assert again.writes == ()
 
@@ -150,20 +165,32 @@ def registered(
     return after(before, decision.writes), decision.notices
 
 
-def test_an_unclean_registration_raises_the_epoch_where_it_leads() -> None:
+ALONE = PartitionImage(1, 4, (1,), (1,))
+
+
+def test_a_lone_replica_that_may_have_lost_records_leads_in_a_new_epoch() -> None:
     """Above the metadata's epoch and the log's; another leader's partition keeps its own."""
-    other = TopicImage("u", NEW_ID, (PartitionImage(2, 4, (2, 1), (2, 1)),))
+    other = TopicImage("u", NEW_ID, (PartitionImage(2, 4, (2,), (2,)),))
     uncertain = {T0: (7, 9), TopicPartition("u", 0): (7, 9), TopicPartition("gone", 0): (1, 1)}
-    written, notices = registered(image(TOPIC, other), uncertain=uncertain)
-    assert written.topics["t"].partitions[0].leader_epoch == 8
+    before = image(replace(TOPIC, partitions=(ALONE, ALONE)), other)
+    written, notices = registered(before, uncertain=uncertain)
+    (first, second) = written.topics["t"].partitions
+    assert first == replace(ALONE, leader_epoch=8, partition_epoch=1)
+    assert second == ALONE
     assert written.topics["u"] == other
     assert notices == (ControllerNotice("began a new leader epoch in 1 partitions"),)
 
 
-def test_a_clean_registration_raises_nothing() -> None:
-    written, notices = registered(image(TOPIC))
-    assert written.topics["t"] == TOPIC
-    assert notices == ()
+def test_a_damaged_epoch_in_a_log_does_not_overflow() -> None:
+    before = image(replace(TOPIC, partitions=(ALONE,)))
+    written, _ = registered(before, uncertain={T0: (INT32_MAX, 9)})
+    assert written.topics["t"].partitions[0].leader_epoch == INT32_MAX
+
+
+def test_a_lone_broker_that_stopped_cleanly_writes_nothing() -> None:
+    before = image(replace(TOPIC, partitions=(ALONE,)), directories={1: frozenset({"d"})})
+    decision = decide(before, REGISTRATION, CONTEXT)
+    assert (decision.writes, decision.notices) == ((), ())
 
 
 def test_a_registration_that_is_the_same_again_writes_nothing() -> None:
@@ -202,33 +229,6 @@ def test_a_broker_that_is_alone_may_change_the_clusters_config() -> None:
     written, notices = registered(before, cluster_config={MIN_ISR: "2"})
     assert written.cluster_config == {MIN_ISR: "2"}
     assert notices == ()
-
-
-# --- a log directory fails
-
-
-def failed(*partitions: PartitionImage, brokers: int = 2) -> tuple[PartitionImage, ...]:
-    topic = TopicImage("t", ID, partitions)
-    before = image(topic, brokers=brokers)
-    labels = (*topic.topic_partitions(), TopicPartition("gone", 0))
-    decision = decide(before, DirectoryFailed(1, labels), CONTEXT)
-    return after(before, decision.writes).topics["t"].partitions
-
-
-def test_another_in_sync_replica_leads_when_a_directory_fails() -> None:
-    led = PartitionImage(1, 4, (1, 2), (1, 2))
-    followed = PartitionImage(2, 4, (1, 2), (2, 1))
-    assert failed(led, followed) == (
-        PartitionImage(2, 5, (2,), (1, 2)),
-        PartitionImage(2, 4, (2,), (2, 1)),
-    )
-
-
-def test_the_last_in_sync_replica_stays_though_its_directory_failed() -> None:
-    alone = PartitionImage(1, 4, (1,), (1, 2))
-    assert failed(alone) == (alone,)
-    other_is_dead = PartitionImage(1, 4, (1, 2), (1, 2))
-    assert failed(other_is_dead, brokers=1) == (other_is_dead,)
 
 
 # --- deletions

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog.controller.contents import Contents, DamagedMetadata
-from oncelog.controller.epochs import without_leader
 from oncelog.controller.image import (
     BrokerImage,
     ImageDelta,
     MetadataImage,
     TopicDelta,
     TopicImage,
+    without_leader,
 )
 from oncelog.core.ids import TopicPartition
 from oncelog.metadata.store import MetadataStore, StoreFailure

@@ -1,0 +1,75 @@
+"""Places the replicas of new partitions: over all live brokers, and over their racks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Container, Iterator, Mapping, Sequence
+
+from oncelog.controller.image import MetadataImage, PartitionImage
+
+__all__ = ["new_partition", "new_partitions", "placeable_brokers"]
+
+
+def placeable_brokers(image: MetadataImage) -> dict[int, str | None]:
+    """Return the brokers that take new replicas, each with its rack.
+
+    Those that shut down take none, and none of which is not decided yet what they have lost.
+    """
+    return {
+        broker_id: broker.rack
+        for broker_id, broker in sorted(image.brokers.items())
+        if broker.is_clean and not broker.is_shutting_down
+    }
+
+
+def new_partitions(
+    racks: Mapping[int, str | None], start: int, numbers: range, factor: int
+) -> tuple[PartitionImage, ...]:
+    """Return partitions on some brokers, of which the racks are given.
+
+    `start` partitions of other topics were placed before those of these numbers. Leaders go round
+    the brokers. The followers of one leader begin elsewhere in each round, so that all others
+    together take what a dead broker led. Where every broker has a rack, the replicas of a partition
+    are spread over as many racks as can be.
+    """
+    placed = _placed(racks, start, numbers, factor)
+    return tuple(PartitionImage(replicas[0], 0, replicas, replicas) for replicas in placed)
+
+
+def new_partition(replicas: tuple[int, ...], able: Container[int]) -> PartitionImage | None:
+    """Return the first state of a partition; None where none of its brokers can lead it."""
+    isr = tuple(broker for broker in replicas if broker in able)
+    return PartitionImage(isr[0], 0, isr, replicas) if isr else None
+
+
+def _placed(
+    racks: Mapping[int, str | None], start: int, numbers: range, factor: int
+) -> Iterator[tuple[int, ...]]:
+    has_racks = None not in racks.values()
+    brokers = _alternating(racks) if has_racks else list(racks)
+    count = len(brokers)
+    for number in numbers:
+        leader = (start + number) % count
+        others = [
+            brokers[(leader + 1 + (number // count + step) % (count - 1)) % count]
+            for step in range(count - 1)
+        ]
+        chosen = [brokers[leader]]
+        while len(chosen) < factor:
+            rest = [broker for broker in others if broker not in chosen]
+            if has_racks:
+                used = Counter(racks[broker] for broker in chosen)
+                fewest = min(used[racks[broker]] for broker in rest)
+                rest = [broker for broker in rest if used[racks[broker]] == fewest]
+            chosen.append(rest[0])
+        yield tuple(chosen)
+
+
+def _alternating(racks: Mapping[int, str | None]) -> Sequence[int]:
+    """Return the brokers so that neighbours are in different racks, as far as can be."""
+    taken: Counter[str | None] = Counter()
+    keys = {}
+    for broker, rack in racks.items():
+        keys[broker] = (taken[rack], rack or "")
+        taken[rack] += 1
+    return sorted(racks, key=lambda broker: keys[broker])

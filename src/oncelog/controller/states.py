@@ -1,0 +1,144 @@
+"""Brings the states of many partitions in order at once: their writes, and what the log says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from oncelog.controller import layout
+from oncelog.controller.cluster_config import election_rules
+from oncelog.controller.decision import ControllerNotice, Put
+from oncelog.controller.elections import (
+    Election,
+    ElectionRules,
+    LiveBrokers,
+    Manner,
+    after_other_rules,
+    live_brokers,
+    settled,
+)
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.core.ids import TopicPartition
+
+__all__ = [
+    "StateChange",
+    "changed_rules",
+    "changed_states",
+    "election_notices",
+    "leaders_checked",
+    "state_writes",
+]
+
+NAMED_COUNT_MAX = 5
+"""Partitions that one line of the log names."""
+
+
+class StateChange(NamedTuple):
+    """A partition whose state an event changes."""
+
+    label: TopicPartition
+    before: PartitionImage
+    election: Election
+
+
+def changed_states(
+    image: MetadataImage,
+    concerns: Callable[[PartitionImage], bool],
+    change: Callable[[TopicPartition, PartitionImage, ElectionRules], Election],
+    cluster_config: Mapping[str, str] | None = None,
+) -> list[StateChange]:
+    """Return what changes where something does, of the partitions that an event concerns.
+
+    `cluster_config` are the cluster's configs after the event, where it changes them.
+    """
+    config = image.cluster_config if cluster_config is None else cluster_config
+    found = []
+    for topic in image.topics.values():
+        rules = None
+        for number, before in enumerate(topic.partitions):
+            if concerns(before):
+                rules = rules or election_rules(topic.config, config)
+                label = topic.label(number)
+                election = change(label, before, rules)
+                if election.state is not before:
+                    found.append(StateChange(label, before, election))
+    return found
+
+
+def leaders_checked(image: MetadataImage, live: LiveBrokers) -> list[StateChange]:
+    """Return the changes that bring every partition in order with the live brokers."""
+    able = live.able
+
+    def relies_on_others(state: PartitionImage) -> bool:
+        return state.leader not in able or not able.issuperset(state.isr)
+
+    return changed_states(
+        image, relies_on_others, lambda label, state, rules: settled(state, live, rules)
+    )
+
+
+def changed_rules(
+    image: MetadataImage, topic: TopicImage, config: Mapping[str, str]
+) -> list[StateChange]:
+    """Return what other configs of a topic change in its partitions."""
+    before = election_rules(topic.config, image.cluster_config)
+    rules = election_rules(config, image.cluster_config)
+    if before == rules:
+        return []
+    live = live_brokers(image)
+    found = []
+    for label, state in zip(topic.topic_partitions(), topic.partitions, strict=True):
+        election = after_other_rules(state, live, before, rules)
+        if election.state is not state:
+            found.append(StateChange(label, state, election))
+    return found
+
+
+def state_writes(image: MetadataImage, changes: Iterable[StateChange]) -> tuple[Put, ...]:
+    """Return the writes of changed states."""
+    epoch = image.controller_epoch
+    return tuple(
+        Put(layout.state_path(*label), layout.encode_state(election.state, epoch))
+        for label, _, election in changes
+    )
+
+
+def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotice]:
+    """Say which partitions may have lost acknowledged records by their election.
+
+    A lone replica that has lost its end is no election: nobody else could have had more.
+    """
+    changes = [one for one in changes if len(one.before.replicas) > 1]
+    by_logs = [one for one in changes if one.election.manner is Manner.SUSPECT]
+    if by_logs:
+        yield ControllerNotice(
+            f"{len(by_logs)} partitions are led by the longest log that is left, since every "
+            "in-sync replica stopped uncleanly; acknowledged records at its end may be lost: "
+            + _listed(by_logs),
+            is_warning=True,
+        )
+    unclean = [one for one in changes if one.election.manner is Manner.UNCLEAN]
+    if unclean:
+        yield ControllerNotice(
+            f"unclean election in {len(unclean)} partitions, since none of the replicas with "
+            f"every acknowledged record is live: {_listed(unclean)}",
+            is_warning=True,
+        )
+
+
+def _listed(changes: list[StateChange]) -> str:
+    named = [f"{one.label} by broker {_leader(one)}" for one in changes[:NAMED_COUNT_MAX]]
+    more = len(changes) - len(named)
+    return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _leader(change: StateChange) -> str:
+    """The new leader, and what is known of the logs that went further, or may have."""
+    leader = change.election.state.leader
+    ends = {broker: log[1] for broker, log in change.before.suspects.items() if log is not None}
+    if change.election.manner is Manner.SUSPECT:
+        return str(leader)
+    if not ends:
+        return f"{leader} (how many acknowledged records are lost is not known)"
+    known = ", ".join(f"that of broker {broker} to {end}" for broker, end in sorted(ends.items()))
+    return f"{leader} (of the logs known, {known})"
