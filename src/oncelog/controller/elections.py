@@ -86,7 +86,7 @@ class Life(NamedTuple):
     is_doubtful: bool
     """Whether its log may have lost its end."""
     log: tuple[int, int] | None
-    """The last leader epoch in such a log, and its end. None where it cannot be read."""
+    """The last leader epoch in the log and its end, where the broker has said so."""
     is_off_line: bool
 
 
@@ -102,7 +102,7 @@ def after_registration(
     """Return the state after a broker has begun a life, which ended the one before.
 
     What it led it leads again only where no other member is live, and in a new epoch. A log that
-    may have lost its end leaves the ISR and the eligible ones. Where nobody else can lead it is a
+    may have lost its end leaves the ISR and the eligible ones. Where no other can lead it is a
     suspect from then on, whatever its broker says in later lives.
     """
     me = life.broker_id
@@ -117,6 +117,8 @@ def after_registration(
         offline_replicas=_minus(state.offline_replicas, me),
     )
     others = live.without(me)
+    if me in state.suspects and life.log is not None:
+        begun = replace(begun, suspects={**state.suspects, me: life.log})
     if life.is_doubtful:
         begun = _doubted(begun, life, others)
     elif _able(begun, others, begun.isr):
@@ -261,7 +263,7 @@ def _doubted(state: PartitionImage, life: Life, others: LiveBrokers) -> Partitio
         return left
     if _serves_on(left, others):
         return left
-    log = state.suspects.get(me) if life.is_off_line else life.log
+    log = life.log or (state.suspects.get(me) if life.is_off_line else None)
     return replace(left, suspects={**state.suspects, me: log})
 
 

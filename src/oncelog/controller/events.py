@@ -164,9 +164,12 @@ class BrokerRegistered(ControllerEvent[ChangeOutcome]):
     is_clean: bool
     """Whether it has every record that it acknowledged in earlier lives."""
     uncertain: Mapping[TopicPartition, tuple[int, int]]
-    """The logs that may have lost their end: the last leader epoch in each (-1 without one), and
-    its end. They are all of its logs where `is_clean` is false; those of partitions whose suspect
-    it is are always among them."""
+    """Logs with the last leader epoch in each (-1 without one), and their ends.
+
+    A lone replica that is here may have lost its end. Of others these are reports: where `is_clean`
+    is false, all of its logs are here; so are those of partitions whose suspect it is, and those
+    with a later epoch than the metadata.
+    """
     levels: Mapping[str, int]
     """The levels of features that its configs demand."""
     cluster_config: Mapping[str, str]

@@ -78,9 +78,10 @@ def _states(
     is_changed = config != image.cluster_config
 
     def change(label: TopicPartition, state: PartitionImage, rules: ElectionRules) -> Election:
-        # A lone broker shows what is off line itself, and nobody else has to know.
+        # A lone broker shows what is off line itself: no other has to know.
         is_off_line = not is_alone and label in event.off_line
-        is_doubtful = label in event.uncertain or (not event.is_clean and len(state.replicas) > 1)
+        is_lone = state.replicas == (me,)
+        is_doubtful = label in event.uncertain if is_lone else not event.is_clean
         life = Life(me, is_doubtful, event.uncertain.get(label), is_off_line)
         election = after_registration(state, life, live, rules)
         if not is_changed:

@@ -106,7 +106,7 @@ def state_writes(image: MetadataImage, changes: Iterable[StateChange]) -> tuple[
 def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotice]:
     """Say which partitions may have lost acknowledged records by their election.
 
-    A lone replica that has lost its end is no election: nobody else could have had more.
+    A lone replica that may have lost its end is no election: no other could have had more.
     """
     changes = [one for one in changes if len(one.before.replicas) > 1]
     by_logs = [one for one in changes if one.election.manner is Manner.SUSPECT]
