@@ -146,7 +146,7 @@ class Pair:
 def test_inv7_the_high_watermark_is_the_smallest_end_of_all_that_may_be_in_sync(
     operations: list[Operation],
 ) -> None:
-    """It stands while the committed ISR is below `min.insync.replicas` (KIP-966); it never falls."""
+    """It stands while the committed ISR is too small (KIP-966), and it never falls."""
     pair = Pair()
     for operation in operations:
         before = pair.state.high_watermark
