@@ -164,6 +164,11 @@ class ProducerStates:
         """Return a producer's state, or None when it is unknown (never seen, or expired)."""
         return self._producers.get(producer_id)
 
+    @property
+    def largest_id(self) -> int:
+        """The largest producer id that is remembered; -1 without one."""
+        return max(self._producers, default=-1)
+
     def entries(self) -> list[ProducerEntry]:
         """All producers that are remembered."""
         return list(self._producers.values())

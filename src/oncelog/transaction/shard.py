@@ -102,6 +102,12 @@ class TransactionCoordinatorShard(
         return self._store.transactions
 
     @property
+    def largest_producer_id(self) -> int:
+        """The largest producer id that an id has or will have; -1 without one."""
+        known = self._store.transactions.values()
+        return max((max(one.producer_id, one.next_producer_id) for one in known), default=-1)
+
+    @property
     def owed_markers_count(self) -> int:
         """Count the markers that are not written yet."""
         return sum(len(volatile.markers_left) for volatile in self._store.volatile.values())

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Final, Never, TypeAlias
 
 from oncelog.broker.coordination.context import CoordinatorContext
@@ -108,7 +109,7 @@ def transaction_coordinator(
             (partition.topic_partition.partition % count + 1) / count,
         )
 
-    return CoordinatorRuntime(
+    runtime = CoordinatorRuntime(
         TRANSACTION_STATE_TOPIC,
         partition_count_default=count,
         partitions=partitions,
@@ -116,6 +117,8 @@ def transaction_coordinator(
         effect_handler=effect_handler,
         producer_ids=producer_ids,
     )
+    producer_ids.largest_seen = partial(_largest_producer_id, partitions, runtime)
+    return runtime
 
 
 def group_coordinator(
@@ -182,6 +185,18 @@ def still_named(
         if isinstance(reply, DeletedTopicsReply | DeletedOffsetsReply):
             found |= reply.names
     return frozenset(found)
+
+
+def _largest_producer_id(partitions: PartitionManager, transactions: TransactionRuntime) -> int:
+    """Return the largest producer id in the logs of this broker, as far as it is known."""
+    largest = max((one.log.producers.largest_id for one in partitions), default=-1)
+    if shards := transactions.shards():
+        from oncelog.transaction.shard import TransactionCoordinatorShard
+
+        for shard in shards:
+            if isinstance(shard, TransactionCoordinatorShard):
+                largest = max(largest, shard.largest_producer_id)
+    return largest
 
 
 def _no_effects(_: CoordinatorContext[GroupEvent, GroupReply, Never], effect: Never) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from typing import Final
 
 from oncelog.controller import layout
 from oncelog.core.errors import require
@@ -18,11 +20,16 @@ from oncelog.metadata.store import Conflict, MetadataStore, Write
 
 __all__ = ["ProducerIds"]
 
+_SEEN_ID_MAX: Final = 2**62
+"""A larger id in a log was not issued: a client made it up. It must not use up all others."""
+
 
 class ProducerIds:
     """The broker's producer ids. One event loop owns it; concurrent `next` calls share a refill."""
 
     def __init__(self, store: MetadataStore) -> None:
+        self.largest_seen: Callable[[], int] = lambda: -1
+        """Returns the largest id in the logs of this broker, -1 for none."""
         self._store = store
         self._blocks: deque[range] = deque()
         self._refill: asyncio.Task[None] | None = None
@@ -74,14 +81,16 @@ class ProducerIds:
             self._refill.add_done_callback(_retrieve)
 
     async def _reserve(self) -> None:
-        """Reserve one block.
+        """Reserve one block, above all ids in the logs of this broker.
 
         If another broker reserves it first, the next block is tried.
         """
         path = layout.PRODUCER_IDS_PATH
         while True:
             value, version = await self._store.get(path) or (None, 0)
-            first = layout.decode_number(value)
+            # A store that was put back from an older copy would give out ids again.
+            seen = self.largest_seen()
+            first = max(layout.decode_number(value), seen + 1 if seen <= _SEEN_ID_MAX else 0)
             after = layout.encode_number(first + PRODUCER_ID_BLOCK_COUNT)
             try:
                 await self._store.write_all([Write(path, after, version)])

@@ -296,6 +296,16 @@ class PartitionManager:
         self, topic: TopicImage, partition: Partition, image: PartitionImage, config: LogConfig
     ) -> None:
         partition.log.config = config
+        latest_epoch = partition.log.latest_epoch
+        if image.leader == self._broker_id and latest_epoch > image.leader_epoch:
+            # Its records would be lost in every replica that follows.
+            log.error(
+                "%s is not led: its log has leader epoch %d, and the metadata gives epoch %d: the "
+                "metadata store is older than the logs, and a restart begins a later epoch",
+                *(partition.topic_partition, latest_epoch, image.leader_epoch),
+            )
+            self._fail([partition])
+            return
         given = Assignment(
             image.leader,
             image.leader_epoch,

@@ -124,3 +124,18 @@ async def test_inv11_a_block_that_was_issued_already_stops_the_broker() -> None:
         await ids.next()
     with pytest.raises(InvariantViolation, match="INV-11"):
         await ids.next()
+
+
+async def test_a_block_begins_above_the_ids_in_the_logs() -> None:
+    """The store may have been put back from an older copy."""
+    ids = ids_on(MemoryStore())
+    ids.largest_seen = lambda: 4_321
+    assert await ids.next() == 4_322
+    ids.largest_seen = lambda: 10
+    assert [await ids.next() for _ in range(PRODUCER_ID_BLOCK_COUNT)][-1] == 5_322
+
+
+async def test_an_id_that_a_client_made_up_does_not_use_up_all_others() -> None:
+    ids = ids_on(MemoryStore())
+    ids.largest_seen = lambda: 2**63 - 1
+    assert await ids.next() == 0
