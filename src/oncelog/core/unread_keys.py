@@ -24,7 +24,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
         "replica.fetch.max.bytes",
         "replica.fetch.min.bytes",
         "replica.fetch.response.max.bytes",
-        "replica.selector.class",
         "unclean.leader.election.enable",
     }
 )

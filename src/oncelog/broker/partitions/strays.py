@@ -99,8 +99,8 @@ def report_logs(
             reason = reason or _lost_in(label, partition, broker_id, held)
             is_sure = logs.is_whole(label) and logs.is_of_life(label, last_epoch)
             is_ahead = latest > partition.leader_epoch
-            begins_epoch = _may_lead(partition, broker_id) and (is_ahead or not is_sure)
-            if begins_epoch or broker_id in partition.suspects:
+            begins_epoch = _may_lead(partition, broker_id) and not is_sure
+            if is_ahead or begins_epoch or broker_id in partition.suspects:
                 found[label] = end
             elif len(partition.replicas) > 1:
                 shared[label] = end

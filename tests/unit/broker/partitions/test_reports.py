@@ -113,7 +113,8 @@ def test_an_off_line_folder_leaves_what_is_alone_in_another(tmp_path: Path) -> N
         ({"b": PartitionImage(ME, 2, (ME, OTHER), (ME, OTHER))}, {LED: (3, 2)}),
         ({"c": PartitionImage(-1, 2, (ME,), (OTHER, ME))}, {FOLLOWED: (3, 2)}),
         ({"c": PartitionImage(-1, 2, (OTHER,), (OTHER, ME), eligible=(ME,))}, {FOLLOWED: (3, 2)}),
-        ({"c": PartitionImage(OTHER, 2, (OTHER, ME), (OTHER, ME))}, {}),
+        ({"c": PartitionImage(OTHER, 2, (OTHER, ME), (OTHER, ME))}, {FOLLOWED: (3, 2)}),
+        ({"c": PartitionImage(OTHER, 3, (OTHER, ME), (OTHER, ME))}, {}),
         # The controller asks where its log ends.
         (
             {"c": state(-1, OTHER, ME, isr=(OTHER,), suspects=MappingProxyType({ME: None}))},
