@@ -65,6 +65,7 @@ from oncelog.storage.log_manager import LogManager
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
     from oncelog.broker.metrics import MetricsServer
+    from oncelog.broker.partitions.following import Following, ReplicaFetchers
     from oncelog.broker.partitions.partition import Partition
     from oncelog.broker.replication.isr import IsrKeeper
 
@@ -125,29 +126,20 @@ class Broker:
 
     @property
     def image(self) -> MetadataImage:
-        """The metadata that this broker has applied.
-
-        The image is immutable: keep it across an await only when an older view is wanted.
-        """
+        """The metadata that this broker has applied; a later step replaces the image."""
         return self.feed.image
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients to bootstrap: ``host:port`` as advertised.
-
-        Valid once started.
-        """
+        """The addresses for clients to bootstrap, once started: ``host:port`` as advertised."""
         member = self.image.brokers[self.broker_id]
         host = f"[{member.host}]" if ":" in member.host else member.host
         return f"{host}:{member.port}"
 
     async def start(self) -> None:
-        """Start everything; when it returns, clients can connect.
+        """Start everything; when it returns, clients can connect. A failure stops it all again.
 
-        On failure what was started is stopped again.
-
-        Raises `FolderInUse` and `StorageFailure` for a log directory, `AddressUnavailable` for the
-        address.
+        Raises `FolderInUse` and `StorageFailure` for a log directory, or `AddressUnavailable`.
         """
         async with self._exits as exits:
             await self._start_storage(exits)
@@ -245,6 +237,8 @@ class Broker:
         exits.push_async_callback(self.controller.close)
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
+        self.partitions.make_fetchers = self._make_fetchers
+        self.partitions.on_late_role = lambda: self._coordinators_follow(ImageDelta())
         exits.callback(self._end_replication)
         registration = self._registration()
         await self.controller.start(registration)
@@ -323,6 +317,11 @@ class Broker:
                 on_bug=self.stop_because,
             )
         self._isr.lead(partition)
+
+    def _make_fetchers(self, following: Following) -> ReplicaFetchers:
+        from oncelog.broker.replication.fetchers import make_fetchers
+
+        return make_fetchers(following, self.config, self.network, self.clock, self.feed)
 
     def _end_replication(self) -> None:
         if self._isr is not None:

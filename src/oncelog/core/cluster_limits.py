@@ -17,3 +17,6 @@ ISR_ANSWER_MS_MAX = 30_000
 
 FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 """Fetch sessions of followers: one for each fetcher of another broker, and those of past lives."""
+
+FETCH_CHANGES_COUNT_MAX = 10_000
+"""Partitions that one fetch of a follower adds to its session, or takes out of it."""

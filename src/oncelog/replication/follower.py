@@ -1,16 +1,230 @@
-"""A follower of a partition, or a replica that waits for a leader."""
+"""A follower of a partition, or a replica that waits for a leader.
+
+It decides what to ask its leader next, and what an answer means: records to append, a truncation,
+a new beginning, or a pause. Its phases:
+
+- FETCHING: it asks at the end of its log, once all of that counts as appended;
+- TRUNCATING: its log is being cut, and it asks nothing; roles that are given meanwhile wait too;
+- ERRED: its answer was an error. It asks again after a backoff, or by a newer state.
+
+An answer to what it would not ask any more (another leader epoch, or another end of the log) says
+nothing. The log is cut where it disagrees with the leader's (`divergence`), never by a high
+watermark, which may be behind what is committed (KIP-101).
+"""
 
 from __future__ import annotations
 
-from oncelog.replication.replica import ReplicaState
+from collections.abc import Sequence
+from enum import Enum
 
-__all__ = ["FollowerState"]
+from oncelog.core.errors import ErrorCode
+from oncelog.core.values import value
+from oncelog.replication.divergence import truncation_offset
+from oncelog.replication.replica import Assignment, Replica, ReplicaState
+
+__all__ = [
+    "Absence",
+    "FetchAnswer",
+    "FetchPosition",
+    "FollowerState",
+    "HeldLog",
+    "Pause",
+    "Phase",
+    "RestartAt",
+    "TakeRecords",
+    "Truncate",
+]
+
+
+class Phase(Enum):
+    """What a follower is doing."""
+
+    FETCHING = "fetching"
+    TRUNCATING = "truncating"
+    ERRED = "erred"
+
+
+@value
+class HeldLog:
+    """The follower's log: its bounds, and where each of its leader epochs began, rising."""
+
+    start_offset: int
+    end_offset: int
+    epochs: Sequence[tuple[int, int]] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no record."""
+        return self.start_offset == self.end_offset
+
+
+@value
+class FetchPosition:
+    """What a follower asks of its leader."""
+
+    leader_epoch: int
+    offset: int
+    last_fetched_epoch: int
+    """The epoch of its last record; -1 where it has none."""
+    log_start_offset: int
+    high_watermark: int
+
+
+@value
+class FetchAnswer:
+    """What the leader answers, but for the records."""
+
+    error: ErrorCode = ErrorCode.none
+    high_watermark: int = -1
+    log_start_offset: int = -1
+    diverging: tuple[int, int] | None = None
+    """(epoch, end offset): its own largest epoch not above the follower's last."""
+
+
+@value
+class Absence:
+    """How long the follower of a compacted partition may have missed what was deleted.
+
+    `away_ms` is the time since it last had all that its leader could have compacted, None where
+    nothing tells. A leader forgets deletions `delete_retention_ms` after it has compacted them.
+    """
+
+    away_ms: int | None
+    delete_retention_ms: int
+
+
+@value
+class TakeRecords:
+    """TakeRecords the records, if there are some, and take over high watermark and log start."""
+
+
+@value
+class Truncate:
+    """Cut the log at `offset`, then ask again."""
+
+    offset: int
+
+
+@value
+class RestartAt:
+    """Drop all records and begin with an empty log at `offset`."""
+
+    offset: int
+    reason: str
+
+
+@value
+class Pause:
+    """Ask nothing until the backoff has passed."""
+
+    error: ErrorCode
+    reason: str
 
 
 class FollowerState(ReplicaState):
     """Follows the leader of one leader epoch."""
 
-    __slots__ = ()
+    __slots__ = ("knows_absence", "phase", "retry_ms")
+
+    def __init__(self, before: ReplicaState | Replica, given: Assignment) -> None:
+        super().__init__(before, given)
+        self.phase = Phase.FETCHING
+        self.retry_ms = 0.0
+        """When one that has erred asks again, on the monotonic clock."""
+        self.knows_absence = False
+        """Whether an answer of this leader was judged by how long the follower was away."""
+        if isinstance(before, FollowerState) and before.leader_epoch == given.leader_epoch:
+            self.knows_absence = before.knows_absence
+            if before.partition_epoch == given.partition_epoch:
+                self.phase, self.retry_ms = before.phase, before.retry_ms
+
+    # ---- what to ask ----
+
+    def position(self, held: HeldLog, now_ms: float) -> FetchPosition | None:
+        """Return what to ask next; None while there is nothing to ask.
+
+        A fetch at an offset says that all below it is here: where every message is synced first, it
+        waits for that.
+        """
+        if self.leader < 0 or self.phase is Phase.TRUNCATING:
+            return None
+        if self.phase is Phase.ERRED:
+            if now_ms < self.retry_ms:
+                return None
+            self.phase = Phase.FETCHING
+        if self.log_end_offset < held.end_offset:
+            return None
+        last_epoch = held.epochs[-1][0] if held.epochs and not held.is_empty else -1
+        return FetchPosition(
+            self.leader_epoch,
+            held.end_offset,
+            last_epoch,
+            held.start_offset,
+            self.high_watermark,
+        )
+
+    # ---- what an answer means ----
+
+    def answered(
+        self,
+        asked: FetchPosition,
+        answer: FetchAnswer,
+        held: HeldLog,
+        absence: Absence | None = None,
+    ) -> TakeRecords | Truncate | RestartAt | Pause | None:
+        """Return what to do next; None for an answer to what is not asked any more.
+
+        `absence` is there for a compacted partition. The caller does what is returned, and tells
+        how it went: `truncated`, `paused`.
+        """
+        is_late = asked.leader_epoch != self.leader_epoch or asked.offset != held.end_offset
+        if is_late or self.phase is not Phase.FETCHING:
+            return None
+        if answer.error is ErrorCode.offset_out_of_range:
+            return self._out_of_range(answer, held)
+        if answer.error is not ErrorCode.none:
+            return Pause(answer.error, "its leader answers so")
+        if self._missed_deletions(held, absence):
+            self.phase = Phase.TRUNCATING
+            why = "it was away for longer than its leader keeps deletions"
+            return RestartAt(max(answer.log_start_offset, 0), why)
+        if answer.diverging is None:
+            return TakeRecords()
+        offset = truncation_offset(*answer.diverging, held.epochs, held.end_offset)
+        if offset >= held.end_offset:
+            return Pause(answer.error, f"its leader diverges at {answer.diverging}, not below")
+        self.phase = Phase.TRUNCATING
+        if offset < held.start_offset:
+            # A deletion of records that was acknowledged is not taken back.
+            return RestartAt(held.start_offset, "it has no record in common with its leader")
+        return Truncate(offset)
+
+    def _out_of_range(self, answer: FetchAnswer, held: HeldLog) -> RestartAt | Pause:
+        """Decide for a log that ends outside of the leader's, which has no epoch in common."""
+        start = answer.log_start_offset
+        if held.end_offset < start:
+            self.phase = Phase.TRUNCATING
+            return RestartAt(start, "its leader's log starts above its end")
+        if held.is_empty and 0 <= start < held.end_offset:
+            self.phase = Phase.TRUNCATING
+            return RestartAt(start, "it is empty, and begins above its leader's end")
+        return Pause(answer.error, "its log has an epoch that its leader never saw")
+
+    def _missed_deletions(self, held: HeldLog, absence: Absence | None) -> bool:
+        """Whether the leader may have compacted deletions away that this log lacks.
+
+        A member of the ISR lacks none: a leader compacts below the high watermark only.
+        """
+        if self.knows_absence:
+            return False
+        self.knows_absence = True
+        if absence is None or held.is_empty or self.broker_id in self.isr:
+            return False
+        return absence.away_ms is None or absence.away_ms > absence.delete_retention_ms
+
+    def lost_contact(self) -> None:
+        """Record that the leader did not answer: the next answer shows how long it was away."""
+        self.knows_absence = False
 
     is_follower = True
 
@@ -22,11 +236,20 @@ class FollowerState(ReplicaState):
         self.high_watermark = reached
         return True
 
-    def truncated(self, log_end_offset: int) -> None:
+    # ---- how it went ----
+
+    def paused(self, retry_ms: float) -> None:
+        """Ask nothing before `retry_ms`."""
+        self.phase = Phase.ERRED
+        self.retry_ms = retry_ms
+
+    def truncated(self, log_end_offset: int, log_start_offset: int = 0) -> None:
         """Record that the log was truncated to agree with the leader's, and where it ends now.
 
         That may be below the offset asked for, because a batch is removed whole: the follower
-        fetches on from the end that its log has. The high watermark falls only if it is above it.
+        fetches on from the end that its log has. The high watermark falls only if it is above it,
+        and is not below the start of a log that began again.
         """
+        self.phase = Phase.FETCHING
         self.log_end_offset = log_end_offset
-        self.high_watermark = min(self.high_watermark, log_end_offset)
+        self.high_watermark = max(min(self.high_watermark, log_end_offset), log_start_offset)

@@ -9,6 +9,7 @@ import re
 __all__ = [
     "ABORTED_SUFFIX",
     "BATCHES_SUFFIX",
+    "CAUGHT_UP_NAME",
     "CLEANED_SUFFIX",
     "CLEAN_OFFSETS_NAME",
     "CLEAN_SHUTDOWN_NAME",
@@ -72,6 +73,8 @@ CLEAN_OFFSETS_NAME = "cleaner-offset-checkpoint"
 RECOVERY_POINTS_NAME = "recovery-point-offset-checkpoint"
 LOG_STARTS_NAME = "log-start-offset-checkpoint"
 HIGH_WATERMARKS_NAME = "replication-offset-checkpoint"
+CAUGHT_UP_NAME = "oncelog.caught-up"
+"""Ours: when each replica of a compacted partition last had everything, in wall ms."""
 STRAY_NOTE_NAME = "oncelog.stray"
 """In a folder that was set aside: its partition, and the reason."""
 MOVE_NOTE_NAME = "oncelog.moved"

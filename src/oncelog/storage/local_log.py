@@ -231,7 +231,7 @@ class LocalLog:
         self.segments.active.kept.sync_plan()()
         self.files.sync_names()
 
-    def start_anew(self, offset: int) -> None:
+    def restart_at(self, offset: int, now_ms: int) -> None:
         """Remove all files, and begin with an empty segment at `offset`. Blocking.
 
         The caller holds both locks. The first segment goes last, once the others are gone durably:
@@ -246,6 +246,7 @@ class LocalLog:
         self._remove_last()
         self.disk.sync_dir(self.directory)
         self._begin(offset)
+        self.segments.active.begun_ms = now_ms
         self.files.register.keep_only(())
         self.files.register.write()
         limit = self.state.producers.producer_limit

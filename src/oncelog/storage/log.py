@@ -10,7 +10,7 @@ offset, aborted transactions), INV-9 (one write per append, then memory). A `Sto
 final for the log: later appends raise it again.
 
 Threads: the event loop appends and reads; the executor may call `flush`, `read_cold`,
-`delete_old_segments`, `truncate_to`, `start_anew` and `close`. Fsyncs and cold reads hold no lock
+`delete_old_segments`, `truncate_to`, `restart_at` and `close`. Fsyncs and cold reads hold no lock
 (see `local_log`), but those of truncations do. Flushes and truncations of one log run one after the
 other: a flush without work has waited for the fsync that did it, and none moves the recovery point
 above the end of a log that was cut meanwhile.
@@ -27,7 +27,7 @@ from oncelog.protocol.record import control_batch
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.config import LogConfig
-from oncelog.storage.leader_epochs import EpochEnd
+from oncelog.storage.leader_epochs import EpochEnd, LeaderEpochs
 from oncelog.storage.local_log import LocalLog
 from oncelog.storage.log_cleaning import LogCleaning
 from oncelog.storage.lookup import TimestampOffset, find_timestamp
@@ -231,7 +231,7 @@ class PartitionLog:
             batch = control_batch(
                 commit, *end, now_ms, base_offset=offset, leader_epoch=leader_epoch
             )
-            # The broker built it, so it is not validated: max.message.bytes must not stop a marker.
+            # Not validated: max.message.bytes must not stop a marker.
             placed = [PlacedBatch(0, len(batch), offset, offset, now_ms)]
             local.write(batch, placed, self.config, now_ms)
             self.log_end_offset = offset + 1
@@ -243,7 +243,7 @@ class PartitionLog:
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
     def _make_durable(self) -> None:
-        """After an append: write the epoch that it began, and flush if `flush.messages` is due."""
+        """After an append: write the epoch that it began, and flush if that is due."""
         with self._local.failing():
             if self._local.state.epochs.changed:
                 self._local.write_epochs()
@@ -271,10 +271,9 @@ class PartitionLog:
     ) -> Buffer:
         """Return whole batches from the one that contains `offset`, below `upper_bound` (INV-7).
 
-        The bound is the high watermark or the last stable offset. At most `max_bytes`, except that
-        with `min_one` the first batch is whole. A read ends with its segment. Empty when no batch
-        qualifies. Raises `OffsetOutOfRange`, `StorageFailure`; with `cached_only` `NotCached` where
-        it would wait for the disk: use `read_cold` in the executor then.
+        At most `max_bytes`, except that with `min_one` the first batch is whole. A read ends with
+        its segment. Empty when no batch qualifies. Raises `OffsetOutOfRange`, `StorageFailure`;
+        with `cached_only` `NotCached` where it would wait for the disk: use `read_cold` then.
         """
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(offset, self.log_start_offset, self.log_end_offset)
@@ -287,9 +286,9 @@ class PartitionLog:
     def read_cold(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one: bool = True
     ) -> Buffer:
-        """Like `read`, in the executor: it waits for the disk without the log's lock.
+        """Like `read`, in the executor without the log's lock, while appends continue.
 
-        So appends continue, and segments may be deleted or cut meanwhile: then it reads again.
+        Where segments were deleted or cut meanwhile, it reads again.
         """
         local = self._local
 
@@ -307,8 +306,7 @@ class PartitionLog:
     def last_stable_offset(self, high_watermark: int) -> int:
         """Return the offset at which read_committed stops (INV-3), at most the high watermark.
 
-        A finished transaction still counts as undecided until its marker is below the high
-        watermark. That watermark must not move back within a leader epoch.
+        A finished transaction counts as undecided until its marker is below that.
         """
         producers = self._local.state.producers
         if not (producers.undecided or producers.unreplicated):
@@ -320,7 +318,7 @@ class PartitionLog:
         return max(first, self.log_start_offset)
 
     def aborted_transactions(self, from_offset: int, to_offset: int) -> list[AbortedTxn]:
-        """Aborted transactions with records in [from_offset, to_offset), for a fetch response."""
+        """Aborted transactions with records in [from_offset, to_offset)."""
         with self._local.lock:
             return self._local.state.aborted.overlapping(from_offset, to_offset)
 
@@ -352,7 +350,7 @@ class PartitionLog:
             return find_timestamp(segments, timestamp_ms, self.log_start_offset, cached_only=True)
 
     def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
-        """End of the largest leader epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
+        """End of the largest epoch not above `epoch` (KIP-101); -1, -1 when unknown."""
         with self._local.lock:
             return self._local.state.epochs.end_offset_for(epoch, self.log_end_offset)
 
@@ -360,6 +358,11 @@ class PartitionLog:
         """The leader epoch that wrote the batch at `offset`, or -1."""
         with self._local.lock:
             return self._local.state.epochs.epoch_at(offset)
+
+    @property
+    def epochs(self) -> LeaderEpochs:
+        """The leader epochs that wrote here; others than this log only read them."""
+        return self._local.state.epochs
 
     @property
     def latest_epoch(self) -> int:
@@ -391,10 +394,9 @@ class PartitionLog:
     def delete_old_segments(
         self, now_ms: int, high_watermark: int, deleted: list[str] | None = None
     ) -> int:
-        """Delete whole segments below the high watermark by age, size or log start.
+        """Delete whole segments below the high watermark by age, size or log start; count them.
 
-        Returns how many. The paths of their files, renamed, are added to `deleted` for its owner to
-        remove; without one they are removed at once.
+        Their files are renamed and added to `deleted` for its owner; without it they are removed.
         """
         local = self._local
         with local.upkeep, local.failing():
@@ -435,7 +437,7 @@ class PartitionLog:
                 self.log_start_offset = min(self.log_start_offset, end)
                 self._local.settle_truncation(end, now_ms)
 
-    def start_anew(self, offset: int, note: Note = lambda: None) -> None:
+    def restart_at(self, offset: int, now_ms: int = 0, note: Note = lambda: None) -> None:
         """Remove all records and let the empty log begin at `offset`, as its leader's does.
 
         Blocking and durable. A crash leaves the beginning of the old log, or an empty one.
@@ -444,7 +446,7 @@ class PartitionLog:
             first = self._local.segments.first_base_offset
             self.recovery_point = min(self.recovery_point, first, offset)
             note()
-            self._local.start_anew(offset)
+            self._local.restart_at(offset, now_ms)
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
 
     @contextmanager
@@ -462,10 +464,7 @@ class PartitionLog:
         return self.log_end_offset - self.recovery_point >= self.config.flush_messages
 
     def flush(self) -> None:
-        """Sync all that was appended before this call. Blocking.
-
-        A failed fsync is final: the log takes no more appends (D12). Raises `StorageFailure`.
-        """
+        """Sync all that was appended before this call; a failure is final (D12). Blocking."""
         local = self._local
         with self._flush_lock:
             if local.is_deleted:

@@ -370,6 +370,20 @@ class LogManager:
             found |= folder.offsets.read_high_watermarks()
         return found
 
+    def read_times(self, name: str) -> dict[TopicPartition, int]:
+        """Return the times in a file of each directory; none where it is missing or damaged."""
+        found: dict[TopicPartition, int] = {}
+        for folder in self.online:
+            found |= folder.offsets.read_quietly(name)
+        return found
+
+    def write_times(self, name: str, times: Mapping[TopicPartition, int]) -> None:
+        """Write such a file in each directory that has some of the partitions. Blocking."""
+        for folder in self.online:
+            here = {p: time_ms for p, time_ms in times.items() if p in folder}
+            if here:
+                folder.offsets.write(name, here)
+
     def closing(self, shares_count: int) -> list[Callable[[], StorageFailure | None]]:
         """Return functions that close all logs, for up to so many threads.
 

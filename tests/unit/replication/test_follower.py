@@ -1,9 +1,21 @@
-"""A follower: its high watermark, and what it truncates."""
+"""A follower: what it asks, what each answer means, its high watermark, what it truncates."""
 
 import pytest
 
+from oncelog.core.errors import ErrorCode
 from oncelog.replication.divergence import truncation_offset
-from oncelog.replication.follower import FollowerState
+from oncelog.replication.follower import (
+    Absence,
+    FetchAnswer,
+    FetchPosition,
+    FollowerState,
+    HeldLog,
+    Pause,
+    Phase,
+    RestartAt,
+    TakeRecords,
+    Truncate,
+)
 from tests.unit.replication.support import ME, given, replica, take
 
 
@@ -65,3 +77,226 @@ def test_a_follower_truncates_to_the_smaller_end(answered: tuple[int, int], expe
 def test_a_follower_without_epochs_truncates_to_the_answered_end() -> None:
     assert truncation_offset(3, 12, [], 30) == 12
     assert truncation_offset(3, 12, [], 4) == 4
+
+
+# ---- what it asks, and what answers mean ----
+
+HELD = HeldLog(3, 30, EPOCHS)
+
+
+def asks(state: FollowerState, held: HeldLog = HELD, now_ms: float = 0) -> FetchPosition:
+    position = state.position(held, now_ms)
+    assert position is not None
+    return position
+
+
+def answer(
+    error: ErrorCode = ErrorCode.none, diverging: tuple[int, int] | None = None, start: int = 0
+) -> FetchAnswer:
+    return FetchAnswer(error, 25, start, diverging)
+
+
+def told(
+    answered: FetchAnswer,
+    *,
+    held: HeldLog = HELD,
+    absence: Absence | None = None,
+    isr: tuple[int, ...] = (2,),
+) -> TakeRecords | Truncate | RestartAt | Pause | None:
+    """What a follower does with the answer to what it asks."""
+    begun = replica(end=held.end_offset)
+    state = take(begun, given(isr, replicas=(2, ME), leader=2, epoch=6))
+    assert isinstance(state, FollowerState)
+    return state.answered(asks(state, held), answered, held, absence)
+
+
+def test_it_asks_at_its_end_with_the_epoch_of_its_last_record() -> None:
+    state = follower(30, 20)
+    assert asks(state) == FetchPosition(1, 30, 5, 3, 20)
+    state.log_end_offset = 7
+    assert asks(state, HeldLog(7, 7, [(5, 7)])) == FetchPosition(1, 7, -1, 7, 20)
+
+
+def test_it_asks_nothing_before_all_of_its_log_counts_as_appended() -> None:
+    """What it asks at, its leader commits: where every message is synced, that waits for it."""
+    state = follower(29)
+    assert state.position(HELD, 0) is None
+    state.local_end_moved(30)
+    assert asks(state).offset == 30
+
+
+def test_it_asks_nothing_while_there_is_no_leader() -> None:
+    state = take(replica(end=30), given((2, ME), leader=-1, epoch=1))
+    assert isinstance(state, FollowerState)
+    assert state.position(HELD, 0) is None
+
+
+def test_records_are_appended() -> None:
+    assert told(answer()) == TakeRecords()
+
+
+@pytest.mark.parametrize(
+    ("diverging", "expected"),
+    [
+        pytest.param((5, 25), Truncate(25), id="the leader's epoch ended earlier"),
+        pytest.param((4, 25), Truncate(20), id="not to the leader's answer alone (KIP-279)"),
+        pytest.param((2, 18), Truncate(10), id="no epoch is skipped"),
+        pytest.param((1, 3), Truncate(3), id="to its start"),
+    ],
+)
+def test_a_diverging_log_is_truncated(diverging: tuple[int, int], expected: Truncate) -> None:
+    """The high watermark is 25 here: never by that (KIP-101)."""
+    assert told(answer(diverging=diverging)) == expected
+
+
+def test_a_log_start_is_not_taken_back_by_a_divergence_below_it() -> None:
+    step = told(answer(diverging=(0, 1)))
+    assert isinstance(step, RestartAt)
+    assert step.offset == 3
+
+
+def test_a_divergence_that_is_none_is_no_reason_to_ask_again_at_once() -> None:
+    assert isinstance(told(answer(diverging=(9, 40))), Pause)
+
+
+def test_a_log_that_ends_below_its_leaders_start_starts_anew_there() -> None:
+    step = told(answer(ErrorCode.offset_out_of_range, start=31))
+    assert isinstance(step, RestartAt)
+    assert step.offset == 31
+
+
+def test_an_empty_log_above_its_leaders_end_starts_anew_at_its_start() -> None:
+    step = told(answer(ErrorCode.offset_out_of_range, start=4), held=HeldLog(9, 9))
+    assert isinstance(step, RestartAt)
+    assert step.offset == 4
+
+
+@pytest.mark.parametrize(
+    ("held", "start"),
+    [
+        pytest.param(HELD, 3, id="an epoch that the leader never saw"),
+        pytest.param(HELD, -1, id="a leader that does not say where it starts"),
+        pytest.param(HeldLog(9, 9), 9, id="a leader that contradicts itself"),
+        pytest.param(HeldLog(9, 9), -1, id="empty, and not told where to begin"),
+    ],
+)
+def test_records_are_not_dropped_by_an_answer_that_explains_nothing(
+    held: HeldLog, start: int
+) -> None:
+    step = told(answer(ErrorCode.offset_out_of_range, start=start), held=held)
+    assert isinstance(step, Pause)
+    assert step.error is ErrorCode.offset_out_of_range
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.inconsistent_topic_id,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_server_error,
+    ],
+)
+def test_any_other_error_is_a_reason_to_pause(error: ErrorCode) -> None:
+    step = told(answer(error))
+    assert isinstance(step, Pause)
+    assert step.error is error
+
+
+def test_one_that_erred_asks_again_after_the_backoff() -> None:
+    state = follower(30)
+    state.paused(1000)
+    assert state.position(HELD, 999) is None
+    assert asks(state, now_ms=1000).offset == 30
+    assert state.phase is Phase.FETCHING
+
+
+@pytest.mark.parametrize(
+    ("epoch", "partition_epoch", "asks_at_once"), [(1, 0, False), (1, 1, True), (2, 2, True)]
+)
+def test_one_that_erred_asks_again_by_a_newer_state(
+    epoch: int, partition_epoch: int, asks_at_once: bool
+) -> None:
+    """A state that is only told again, as with a new config, ends no backoff."""
+    state = follower(30)
+    state.paused(1000)
+    again = take(state, given((2, ME), leader=2, epoch=epoch, partition_epoch=partition_epoch))
+    assert isinstance(again, FollowerState)
+    assert (again.position(HELD, 0) is not None) == asks_at_once
+
+
+def test_an_answer_to_what_is_not_asked_any_more_says_nothing() -> None:
+    state = follower(30)
+    asked = asks(state)
+    newer = take(state, given((2, ME), leader=2, epoch=2))
+    assert isinstance(newer, FollowerState)
+    assert newer.answered(asked, answer(), HELD) is None
+    assert state.answered(asked, answer(), HeldLog(3, 31, EPOCHS)) is None
+    state.paused(1000)
+    assert state.answered(asked, answer(), HELD) is None
+
+
+def test_it_asks_nothing_while_its_log_is_being_cut() -> None:
+    state = follower(30, 28)
+    asked = asks(state)
+    assert state.answered(asked, answer(diverging=(5, 25)), HELD) == Truncate(25)
+    assert state.position(HELD, 0) is None
+    assert state.answered(asked, answer(diverging=(5, 25)), HELD) is None
+    state.truncated(25)
+    assert (state.log_end_offset, state.high_watermark) == (25, 25)
+    assert asks(state, HeldLog(3, 25, EPOCHS)).offset == 25
+
+
+def test_what_begins_anew_above_has_committed_all_below() -> None:
+    state = follower(30, 28)
+    state.truncated(100, 100)
+    assert (state.log_end_offset, state.high_watermark) == (100, 100)
+
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("away_ms", [DAY_MS + 1, None])
+def test_one_away_for_longer_than_deletions_are_kept_starts_anew(away_ms: int | None) -> None:
+    """A key whose deletion it missed would come back once it leads."""
+    step = told(answer(start=8), absence=Absence(away_ms, DAY_MS))
+    assert isinstance(step, RestartAt)
+    assert step.offset == 8
+    later = told(answer(start=8, diverging=(5, 25)), absence=Absence(away_ms, DAY_MS))
+    assert isinstance(later, RestartAt)
+
+
+@pytest.mark.parametrize(
+    ("absence", "isr", "held"),
+    [
+        pytest.param(Absence(DAY_MS, DAY_MS), (2,), HELD, id="not so long"),
+        pytest.param(None, (2,), HELD, id="nothing is compacted"),
+        pytest.param(Absence(None, DAY_MS), (2, ME), HELD, id="the ISR holds compaction up"),
+        pytest.param(Absence(None, DAY_MS), (2,), HeldLog(3, 3), id="it has no record"),
+    ],
+)
+def test_one_that_missed_no_deletion_fetches_on(
+    absence: Absence | None, isr: tuple[int, ...], held: HeldLog
+) -> None:
+    assert told(answer(), absence=absence, isr=isr, held=held) == TakeRecords()
+
+
+def test_the_absence_counts_once_for_each_time_away() -> None:
+    """A copy that takes longer than deletions are kept would never end else."""
+    begun = replica(end=30)
+    state = take(begun, given((2,), replicas=(2, ME), leader=2, epoch=6))
+    assert isinstance(state, FollowerState)
+    away = Absence(2 * DAY_MS, DAY_MS)
+    assert isinstance(state.answered(asks(state), answer(), HELD, away), RestartAt)
+    state.truncated(30, 3)
+    assert state.answered(asks(state), answer(), HELD, away) == TakeRecords()
+    again = take(state, given((2,), replicas=(2, ME), leader=2, epoch=6, partition_epoch=1))
+    assert isinstance(again, FollowerState)
+    assert again.answered(asks(again), answer(), HELD, away) == TakeRecords()
+    again.lost_contact()
+    assert isinstance(again.answered(asks(again), answer(), HELD, away), RestartAt)

@@ -152,10 +152,12 @@ class Follower:
             offset, NOW_MS, partial(self.manager.note_truncation, PARTITION, offset)
         )
 
-    def start_anew(self, offset: int) -> None:
+    def restart_at(self, offset: int) -> None:
         self.histories.append((offset, b""))
         self.durable_end = 0
-        self.log.start_anew(offset, partial(self.manager.note_truncation, PARTITION, offset))
+        self.log.restart_at(
+            offset, NOW_MS, partial(self.manager.note_truncation, PARTITION, offset)
+        )
 
     def check(self) -> None:
         """Compare the log with its histories, and its state with what its bytes imply."""
@@ -282,7 +284,7 @@ def test_a_truncation_lowers_the_checkpoints_before_it_removes_records() -> None
 def test_a_log_that_starts_anew_keeps_nothing_of_before() -> None:
     follower, _leader = followed()
     follower.flush()
-    follower.start_anew(100)
+    follower.restart_at(100)
     log = follower.log
     assert (log.log_start_offset, log.log_end_offset, log.recovery_point) == (100, 100, 100)
     assert log.latest_epoch == -1
@@ -307,7 +309,7 @@ def test_an_empty_log_takes_a_batch_around_its_leaders_log_start() -> None:
     """The leader's records were deleted up to the middle of a batch."""
     follower = Follower()
     follower.start()
-    follower.start_anew(5)
+    follower.restart_at(5)
     data = bytearray(build_batch([Record(i, NOW_MS, b"k", b"%d" % i) for i in range(5)]))
     data[:8] = (3).to_bytes(8, "big")
     assert follower.append(bytes(data)).error is ErrorCode.none
@@ -346,7 +348,7 @@ def test_a_closed_log_is_not_truncated() -> None:
     with pytest.raises(StorageFailure, match="closed"):
         follower.log.truncate_to(0)
     with pytest.raises(StorageFailure, match="closed"):
-        follower.log.start_anew(0)
+        follower.log.restart_at(0)
     follower.start()
     assert follower.manager.folders[0].was_clean
     assert follower.log.log_end_offset == leader.end
@@ -365,12 +367,12 @@ def live(follower: Follower) -> None:
     follower.take(second.write(6).batches[count:])
     follower.truncate(4)
     follower.flush()
-    follower.start_anew(second.end + 10)
+    follower.restart_at(second.end + 10)
     third = Leader(4)
     third.end, third.epoch = second.end + 10, 7
     follower.take(third.write(8).batches)
     follower.flush()
-    follower.start_anew(3)
+    follower.restart_at(3)
     fourth = Leader(6)
     fourth.end, fourth.epoch = 3, 8
     follower.take(fourth.write(4).batches)

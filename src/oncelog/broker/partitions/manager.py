@@ -47,6 +47,7 @@ from oncelog.storage.producer_limit import ProducerLimit
 
 if TYPE_CHECKING:
     from oncelog.broker.partitions.fetch_sessions import FetchSessions
+    from oncelog.broker.partitions.following import Following, ReplicaFetchers
 
 __all__ = ["Partition", "PartitionManager"]
 
@@ -108,11 +109,17 @@ class PartitionManager:
         self._syncs = DiskQueue(self.loop, disk, Lane.SYNC, DISK_EXECUTOR_THREAD_COUNT)
         self._moving: set[TopicPartition] = set()
         self.on_off_line: Callable[[list[TopicPartition]], None] = lambda partitions: None
-        """Called with the partitions whose log directory failed, in a later turn of the loop."""
+        """Called with partitions whose log directory failed, in a later turn of the loop."""
         self.on_leading: Callable[[Partition], None] = lambda partition: None
         """Called with a partition that leads other replicas, by a state that was just taken."""
         self.on_folder_failed: Callable[[], None] = lambda: None
         """Called when a log directory has failed, also one without partitions."""
+        self.on_late_role: Callable[[], None] = lambda: None
+        """Called when a partition has begun to lead after its log was cut, not with its step."""
+        self.make_fetchers: Callable[[Following], ReplicaFetchers] | None = None
+        """Called with the first partition that has replicas on other brokers."""
+        self._following: Following | None = None
+        self._tasks: asyncio.TaskGroup | None = None
 
     @cached_property
     def cold_reads(self) -> DiskQueue:
@@ -315,23 +322,48 @@ class PartitionManager:
             image.partition_epoch,
         )
         partition.assign(given, self.clock.monotonic_ms())
-        if partition.state.is_leader and len(image.replicas) > 1:
-            self.on_leading(partition)
+        self._role_taken(partition)
+
+    def _role_taken(self, partition: Partition) -> None:
+        """Begin what goes with a role among other replicas, and end what went with the last one."""
+        if len(partition.state.replicas) > 1:
+            if partition.state.is_leader:
+                self.on_leading(partition)
+            if self._following is None and self.make_fetchers is not None:
+                from oncelog.broker.partitions.following import Following
+
+                self._following = Following(
+                    *(self.make_fetchers, self._logs, self._upkeep, self._syncs, self.clock),
+                    *(self.cleaner.forget, self.folder_failed, self._late_role),
+                )
+                if self._tasks is not None:
+                    self._tasks.create_task(self._following.run())
+            if self._following is not None:
+                self._following.role_taken(partition)
+
+    def _late_role(self, partition: Partition) -> None:
+        self._role_taken(partition)
+        if partition.state.is_leader:
+            self.on_late_role()
 
     def _begin(
         self, topic: TopicImage, topic_partition: TopicPartition, made: PartitionLog
     ) -> None:
         """Serve a partition, without a role yet."""
         made.producers.producer_limit = self._producer_limit
-        state = OfflineState.unassigned(
-            self._broker_id,
-            topic.topic_id,
-            # Where every message is synced, a consumer gets no message before its sync.
-            log_end_offset=made.recovery_point if made.flush_is_due else made.log_end_offset,
-            high_watermark=max(
-                self._upkeep.known_high_watermark(topic_partition), made.log_start_offset
-            ),
-        )
+        # Where every message is synced, a consumer gets no message before its sync.
+        end = made.recovery_point if made.flush_is_due else made.log_end_offset
+        before = self._upkeep.moving.pop(topic_partition, None)
+        if isinstance(before, OfflineState) and before.topic_id == topic.topic_id:
+            state = before.with_log(end)
+        else:
+            known = self._upkeep.high_watermarks.get(topic_partition, 0)
+            state = OfflineState.unassigned(
+                self._broker_id,
+                topic.topic_id,
+                log_end_offset=end,
+                high_watermark=max(known, made.log_start_offset),
+            )
         self._partitions[topic_partition] = Partition(
             topic_partition,
             made,
@@ -364,7 +396,12 @@ class PartitionManager:
         partition = self._partitions.pop(topic_partition)
         self._upkeep.forget(topic_partition)
         self.cleaner.forget(topic_partition)
+        self._follow_no_more(topic_partition)
         partition.resign(error)
+
+    def _follow_no_more(self, topic_partition: TopicPartition) -> None:
+        if self._following is not None:
+            self._following.forget(topic_partition)
 
     async def _delete(self, topic: TopicImage) -> None:
         """Rename the folders of a deleted topic as deleted. A move that is under way does its own.
@@ -392,6 +429,9 @@ class PartitionManager:
         """
         try:
             async with asyncio.TaskGroup() as tasks:
+                self._tasks = tasks
+                if self._following is not None:
+                    tasks.create_task(self._following.run())
                 tasks.create_task(self._watch())
                 tasks.create_task(self.removals.run())
                 for worker in (*self._upkeep.workers(), *self.cleaner.workers()):
@@ -406,8 +446,9 @@ class PartitionManager:
         """Stop serving the partition until `rejoin`: its log is being moved."""
         partition = self._partitions.pop(topic_partition)
         self._moving.add(topic_partition)
-        self._upkeep.moving[topic_partition] = partition.state.high_watermark
+        self._follow_no_more(topic_partition)
         partition.resign(ErrorCode.not_leader_or_follower)
+        self._upkeep.moving[topic_partition] = partition.state
 
     def rejoin(self, topic_partition: TopicPartition) -> None:
         """Let the partition follow the image again."""
@@ -432,6 +473,7 @@ class PartitionManager:
     def _fail(self, gone: list[Partition]) -> None:
         for partition in gone:
             partition.fail()
+            self._follow_no_more(partition.topic_partition)
         if gone:
             self.loop.call_soon(self._told_off_line, gone)
 
@@ -449,7 +491,7 @@ class PartitionManager:
         for partition in self:
             partition.resign(ErrorCode.not_leader_or_follower)
         try:
-            self._upkeep.note_high_watermarks()()
+            self._upkeep.note_high_watermarks(is_last=True)()
         except StorageFailure as failure:
             log.error("high watermarks were not written: %s", failure)
         self._partitions.clear()

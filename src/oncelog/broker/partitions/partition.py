@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Container, Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from oncelog.broker.partitions.delayed import (
     CommitCallback,
@@ -35,10 +35,14 @@ from oncelog.replication.roles import assign, fail, resign
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
+if TYPE_CHECKING:
+    from oncelog.replication.follower import FollowerState
+
 __all__ = ["Alive", "FollowerWatch", "MarkerListener", "Partition"]
 
 log = logging.getLogger(__name__)
 
+_NOTHING_APPENDED: Final = AppendResult(ErrorCode.none)
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
 
@@ -72,12 +76,14 @@ class Partition:
         "_syncs",
         "fetches",
         "follower_watch",
+        "is_being_cut",
         "is_internal",
         "is_syncing",
         "last_stable_offset",
         "log",
         "meter",
         "on_marker",
+        "role_given",
         "state",
         "topic_partition",
     )
@@ -102,6 +108,9 @@ class Partition:
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
         # Created for the first append that has to wait: with a single replica none does.
         self._commit_waiters: CommitWaiters | None = None
+        self.is_being_cut = False
+        self.role_given: tuple[Assignment, float] | None = None
+        """What was assigned while the log is being cut; who has it cut assigns it then."""
         self._named_damage: set[str] = set()
         self._purgatory = purgatory
         self._on_failure = on_failure
@@ -203,6 +212,45 @@ class Partition:
             elif self.state.local_end_moved(self.log.log_end_offset):
                 self._advanced()
         return result
+
+    def append_as_follower(
+        self,
+        batches: memoryview,
+        *,
+        high_watermark: int,
+        log_start_offset: int,
+        now_ms: int,
+    ) -> AppendResult:
+        """Append batches as their leader has them, and take over its high watermark and log start.
+
+        There may be none. The caller has checked that the role follows that leader.
+        """
+        log = self.log
+        result = _NOTHING_APPENDED
+        if batches:
+            try:
+                result = log.append(
+                    batches, leader_epoch=-1, now_ms=now_ms, origin=Origin.REPLICATION
+                )
+            except StorageFailure as failure:
+                return self._failed(failure)
+            if result.error is not ErrorCode.none:
+                return result
+            self._follow_end()
+        state = cast("FollowerState", self.state)
+        if state.leader_high_watermark(high_watermark):
+            self._advanced()
+        start = min(log_start_offset, state.high_watermark)
+        if start > log.log_start_offset:
+            self.delete_records(start)
+        return result
+
+    def _follow_end(self) -> None:
+        """Count what is in the log as appended, once that need not be synced."""
+        if self.is_syncing or self.log.flush_is_due:
+            self._sync()
+        else:
+            self.state.local_end_moved(self.log.log_end_offset)
 
     def delete_records(self, offset: int) -> int:
         """Advance the log start to `offset`, at most the high watermark; return the start.
@@ -322,12 +370,18 @@ class Partition:
     def assign(self, given: Assignment, now_ms: float) -> None:
         """Take the role that the metadata gives; `now_ms` is of the monotonic clock.
 
-        Operations that waited under another role are answered.
+        Operations that waited under another role are answered. While the log is being cut, the role
+        waits.
         """
+        if self.is_being_cut:
+            self.role_given = given, now_ms
+            return
         end = self.log.log_end_offset
         self.state = assign(self.state, given, log_end_offset=end, now_ms=now_ms)
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
+            if not self.state.is_failed:
+                self._follow_end()
         else:
             self.log.begin_epoch(self.state.leader_epoch)
             self._advanced()

@@ -6,17 +6,21 @@ What blocks runs in the executor (D12), one plan of the event loop at a time.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals, Retained, delete_old_segments
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX, TIMER_MS_MAX
+from oncelog.replication.replica import ReplicaState
 from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage import PartitionLog
 from oncelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from oncelog.broker.partitions.absence import CaughtUpTimes
 
 __all__ = ["Upkeep"]
 
@@ -36,8 +40,10 @@ class Upkeep:
     ) -> None:
         self.high_watermarks = logs.read_high_watermarks()
         """The high watermarks last written."""
-        self.moving: dict[TopicPartition, int] = {}
-        """Those of partitions that are being moved, until they are served again."""
+        self.moving: dict[TopicPartition, ReplicaState] = {}
+        """What partitions were that are being moved, until they are served again."""
+        self.caught_up: CaughtUpTimes | None = None
+        """Where this broker follows others: since when it may have missed deletions."""
         self._partitions = partitions
         self._config = config
         self._logs = logs
@@ -64,10 +70,11 @@ class Upkeep:
             if interval_ms <= TIMER_MS_MAX:
                 yield self._every(interval_ms, work)
 
-    def known_high_watermark(self, topic_partition: TopicPartition) -> int:
-        """Return the high watermark that a partition had before it is served now."""
-        noted = self.high_watermarks.get(topic_partition, 0)
-        return self.moving.pop(topic_partition, noted)
+    def lower_high_watermark(self, topic_partition: TopicPartition, offset: int) -> None:
+        """Have no checkpoint that is written from now on name a higher one."""
+        known = self.high_watermarks.get(topic_partition, 0)
+        if known > offset:
+            self.high_watermarks[topic_partition] = offset  # In place: a plan may be under way.
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Forget a partition whose folder goes."""
@@ -152,14 +159,24 @@ class Upkeep:
     def _write_log_starts(self) -> Callable[[], None]:
         return self._logs.write_log_starts
 
-    def note_high_watermarks(self) -> Callable[[], None]:
-        """Plan the checkpoint of high watermarks."""
-        served = {p.topic_partition: p.state.high_watermark for p in self._partitions}
-        noted = self.moving | served
-        if noted == self.high_watermarks:
-            return lambda: None
+    def note_high_watermarks(self, *, is_last: bool = False) -> Callable[[], None]:
+        """Plan the checkpoint of high watermarks, and of when followers had caught up."""
+        noted = {label: state.high_watermark for label, state in self.moving.items()}
+        noted |= {p.topic_partition: p.state.high_watermark for p in self._partitions}
+        is_new = noted != self.high_watermarks
         self.high_watermarks = noted
-        return lambda: self._logs.write_high_watermarks(noted)
+        times = None
+        if self.caught_up is not None:
+            now_ms = self._clock.now_ms()
+            times = self.caught_up.plan(self._partitions, now_ms, is_last=is_last)
+
+        def work() -> None:
+            if is_new:
+                self._logs.write_high_watermarks(noted)
+            if times is not None:
+                times()
+
+        return work
 
 
 def _is_dirty(held: PartitionLog) -> bool:
