@@ -37,6 +37,8 @@ WRITERS: Final = (
 READERS: Final = ("consume", "peer-consumer", "peer-member")
 OTHERS: Final = ("admin", "driver", "peer-admin", "peer-probe", "peer-member", "peer-member")
 """Roles, as often as they are drawn."""
+JOBS: Final = ("attached", "driver")
+"""Those with a driver of transactions."""
 COMPACTED: Final = "latest"
 """The compacted topic. Scripted producers, whose records may have no key, do not write to it."""
 PEERS: Final = frozenset(role for role in (*WRITERS, *READERS, *OTHERS) if role.startswith("peer-"))
@@ -59,6 +61,11 @@ def draw_plan(
     broker = _settings(rng, profile) | group_settings(part_rng(seed, "group settings"))
     topics = _topics(rng, profile)
     clients = _clients(part_rng(seed, "clients"), topics, drawn_s)
+    is_calm = {"calm": profile == "calm"}
+    clients = [
+        replace(each, parameters={**each.parameters, **is_calm}) if each.role in JOBS else each
+        for each in clients
+    ]
     clients += consumer_members(part_rng(seed, "consumer groups"), topics, clients, drawn_s)
     clients += own_members(part_rng(seed, "own members"), topics, len(clients), drawn_s)
     faults = draw_faults(
@@ -212,7 +219,7 @@ def _of_ours(
         parameters["topics"] = counts
         parameters["isolation"] = rng.choice(["read_committed", "read_uncommitted"])
         parameters["group_id"] = rng.choice(["", f"alone-{name}"])
-    elif role in ("attached", "driver"):
+    elif role in JOBS:
         parameters["transactional_id"] = f"id-{name}"
         parameters["group_id"] = f"job-{name}"
     elif role == "admin":

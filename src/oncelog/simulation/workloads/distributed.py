@@ -7,7 +7,7 @@ driver whose outcome is unknown opens again and asks for the marker, as a restar
 
 Parameters: `transactional_id`; `group_id`; `topics`, {name: partition count}; `burst_max`;
 `abort`, the probability that a worker fails; `abandon`, that the driver gives up without ending its
-transaction; `think_s`; `transaction_version_max`.
+transaction; `think_s`; `transaction_version_max`; `calm`, whether nothing goes wrong in this run.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncelog.client import (
     TopicPartition,
     TransactionDriver,
 )
+from oncelog.core.errors import ErrorCode
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import (
     OffsetsFetched,
@@ -46,6 +47,11 @@ from oncelog.simulation.workloads.session import CODECS
 __all__ = ["run", "run_alone"]
 
 END_ATTEMPTS_COUNT: Final = 2
+OF_A_SEQUENCE: Final = (
+    ErrorCode.out_of_order_sequence_number,
+    ErrorCode.duplicate_sequence_number,
+    ErrorCode.unknown_producer_id,
+)
 
 
 async def run(context: ClientContext) -> None:
@@ -204,7 +210,13 @@ class _Job:
         if journal.chance(journal.number("abort", 0.1)):
             return False
         await producer.flush()
-        return all(delivery.exception() is None for delivery in deliveries)
+        failures = [error for each in deliveries if (error := each.exception()) is not None]
+        for error in failures:
+            # A worker begins each epoch at sequence 0, and nobody else writes into it.
+            is_of_sequence = isinstance(error, ClientError) and error.code in OF_A_SEQUENCE
+            if is_of_sequence and journal.context.get("calm", False):
+                journal.context.stuck(f"a worker's records are refused: {error}")
+        return not failures
 
     async def _mark(self, driver: TransactionDriver) -> bool:
         """Add the batch's marker to the transaction."""
