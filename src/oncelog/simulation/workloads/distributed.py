@@ -212,7 +212,7 @@ class _Job:
         await producer.flush()
         failures = [error for each in deliveries if (error := each.exception()) is not None]
         for error in failures:
-            # A worker begins each epoch at sequence 0, and nobody else writes into it.
+            # A worker begins each epoch at sequence 0, and no other one writes there.
             is_of_sequence = isinstance(error, ClientError) and error.code in OF_A_SEQUENCE
             if is_of_sequence and journal.context.get("calm", False):
                 journal.context.stuck(f"a worker's records are refused: {error}")
