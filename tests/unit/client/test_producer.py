@@ -197,9 +197,7 @@ async def test_tv1_adds_a_partition_before_its_first_produce_and_only_then() -> 
 async def test_tv1_records_that_waited_for_metadata_do_not_wait_for_a_backoff() -> None:
     broker = ScriptedBroker(transaction_version=1)
     made = await transactional(broker, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
-    sent = made.send("t", b"v")
-    assert (await asyncio.wait_for(sent, timeout=10)).offset == 0
-    await made.commit_transaction()
+    assert (await asyncio.wait_for(made.send("t", b"v"), timeout=10)).offset == 0
     await made.close()
 
 
