@@ -112,8 +112,7 @@ class SlowBroker(ScriptedBroker):
 
 
 async def test_a_batch_that_becomes_due_while_a_producer_id_is_asked_for_is_sent() -> None:
-    """Nothing else wakes the sender before its delivery timeout."""
-    broker = SlowBroker(ApiKey.INIT_PRODUCER_ID)
+    broker = SlowBroker(ApiKey.INIT_PRODUCER_ID)  # Nothing else wakes the sender in time.
     async with producer(broker, linger_ms=20, clock=broker.clock) as made:
         sent = made.send("t", b"v", partition=0)
         assert (await asyncio.wait_for(sent, timeout=10)).offset == 0
@@ -195,8 +194,8 @@ async def test_tv1_adds_a_partition_before_its_first_produce_and_only_then() -> 
 
 
 async def test_tv1_records_that_waited_for_metadata_do_not_wait_for_a_backoff() -> None:
-    broker = ScriptedBroker(transaction_version=1)
-    made = await transactional(broker, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000)
+    waits = {"retry_backoff_ms": 60_000, "retry_backoff_max_ms": 60_000}
+    made = await transactional(ScriptedBroker(transaction_version=1), **waits)
     assert (await asyncio.wait_for(made.send("t", b"v"), timeout=10)).offset == 0
     await made.close()
 
