@@ -5,6 +5,52 @@ broker (KIP-966), so that any of them may lead. A broker becomes eligible when i
 ISR below `min.insync.replicas`, or when it leaves while the ISR is below: from then on the high
 watermark stands. The set is emptied when the ISR is back there. Who leaves an ISR that stays large
 enough is not eligible, because the high watermark goes on without it.
+
+The table has the moves of a partition whose replicas are on the brokers 1, 2 and 3, with
+`min.insync.replicas=2`. A state is ``leader: ISR (eligible) {suspects} [off line]``; ``-`` is no
+leader, and ``1 to 9`` a suspect whose log ends at 9. *Live* are the brokers that may be elected
+after the event. A broker that is *doubted* came back and may have lost the end of its log.
+
+===================  =====  =============================  =====================
+state                live   event                          next
+===================  =====  =============================  =====================
+1: 1 2 3             1 2    3 is gone                      1: 1 2
+1: 1 2               1 3    2 is gone                      1: 1 (2)
+1: 1 2 3             1      2 and 3 are gone               1: 1 (2 3)
+1: 1 2 3             2 3    1 is gone                      2: 2 3, new epoch
+1: 1 (2 3)           2 3    1 is gone                      2: 2 (1 3), new epoch
+1: 1 (2)             3      1 is gone                      -: 1 (2), new epoch
+1: 1 2               3      1 and 2 are gone               -: 1 2, new epoch
+-: 1 2               2 3    2 is back                      2: 2 (1), new epoch
+-: 1 (2)             2 3    2 is back                      2: 2 (1), new epoch
+1: 1 2 3             1 2 3  2 is back                      1: 1 3
+1: 1 2 3             1 2 3  1 is back                      2: 2 3, new epoch
+1: 1 (2)             1 2 3  1 is back                      1: 1 (2), new epoch
+1: 1 2 3             1 2 3  3 is back, doubted to 9        1: 1 2
+1: 1 (2)             1 2 3  2 is back, doubted to 9        1: 1
+1: 1                 1 2 3  1 is back, doubted to 9        1: 1, new epoch
+1: 1 (2)             1 2 3  1 is back, doubted to 9        2: 2, new epoch
+-: 1 2               1 3    1 is back, doubted to 9        -: 2 {1 to 9}
+-: 2 {1 to 9}        1 2 3  2 is back                      2: 2, new epoch
+-: 2 {1 to 9}        1 2 3  2 is back, doubted to 7        1: 1, new epoch
+-: 2 {1 to 9}        2 3    2 is back, doubted to 7        -: {1 to 9, 2 to 7}
+-: {1 to 9, 2 to 7}  1 2 3  1 is back                      1: 1, new epoch
+-: 2 {1 to ?}        1 2 3  2 is back, doubted to 7        -: {1 to ?, 2 to 7}
+-: {1 to ?, 2 to 7}  1 2 3  1 is back, doubted to 5        2: 2, new epoch
+1: 1 2               1 2 3  1 shuts down                   2: 2 (1), new epoch
+1: 1 2               1 2 3  2 shuts down                   1: 1 (2)
+1: 1                 1 2 3  1 shuts down                   1: 1
+1: 1 2               1 2 3  1 loses its directory          2: 2 [1], new epoch
+1: 1                 1 2 3  1 loses its directory          -: 1 [1], new epoch
+-: 1 [1]             1 2 3  1 is back                      1: 1, new epoch
+1: 1 (2)             1 2 3  1 asks for 1 3                 1: 1 3
+1: 1 2 3             1 2 3  1 asks for 1 2                 1: 1 2
+1: 1 2 3             1 2 3  1 asks for 1                   1: 1 (2 3)
+2: 1 2 3             1 2 3  1 is preferred                 1: 1 2 3, new epoch
+1: 1 (2)             1 2 3  min.insync.replicas becomes 1  1: 1
+-: 1 (2)             3      unclean elections are allowed  3: 3, new epoch
+-: {1 to 7, 2 to ?}  1 3    unclean elections are allowed  1: 1, new epoch
+===================  =====  =============================  =====================
 """
 
 from __future__ import annotations
@@ -249,7 +295,7 @@ def _moved(
     """Return the state with a leader and an ISR that have every committed record."""
     eligible: tuple[int, ...] = ()
     if len(isr) < min(rules.min_insync_replicas, len(state.replicas)):
-        have_all = {*state.eligible, *state.isr} - {*isr}
+        have_all = {*state.eligible, *state.isr} - {*isr, *state.offline_replicas}
         eligible = tuple(broker for broker in state.replicas if broker in have_all)
     return replace(state, leader=leader, isr=isr, eligible=eligible, suspects={})
 
