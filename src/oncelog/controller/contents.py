@@ -117,7 +117,8 @@ class _Step:
             self._put("group_configs", layout.group_of(path), config)
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
-            self._put("directories", broker_id, layout.decode_directories(value))
+            noted = None if value is None else layout.decode_directories(value)
+            self._put("directories", broker_id, noted)
         elif path.startswith(layout.BROKERS_PREFIX):
             broker_id = int(path.removeprefix(layout.BROKERS_PREFIX))
             broker = None if value is None else layout.decode_broker(path, value)

@@ -386,9 +386,9 @@ def encode_directories(directory_ids: Iterable[str]) -> bytes:
     return _json(sorted(directory_ids))
 
 
-def decode_directories(value: bytes | None) -> frozenset[str]:
+def decode_directories(value: bytes) -> frozenset[str]:
     """Decode the directory ids of a broker's log directories."""
-    return frozenset() if value is None else frozenset(json.loads(value))
+    return frozenset(json.loads(value))
 
 
 def encode_number(number: int) -> bytes:
