@@ -6,7 +6,7 @@ A planted bug is a TOML file: `file` (from the repository's root), `before` and 
 in the file exactly once), any number of further `[[edit]]` tables with the same three keys, `why`
 (one sentence: what a user would suffer), `caught_by` (names of checkers, any of which may find it)
 and `profile` (the schedule of faults that finds it soonest; "" lets each seed draw its own). With
-`strict` only the checkers that it names count.
+`strict` only the checkers that it names count; `brokers` asks for runs of so many brokers.
 
 Nothing in the checkout is changed: each bug gets a copy of the sources. From each of a few start
 seeds on, seeds are run one after another until one has a finding that the code does not have
@@ -76,6 +76,7 @@ class Bug:
     caught_by: tuple[str, ...]
     profile: str
     strict: bool = False
+    brokers: int | None = None
 
 
 @dataclass(slots=True)
@@ -123,6 +124,7 @@ def load(name: str, root: Path = ROOT) -> Bug:
     content = read(name, "tests/simulation/planted", root)
     tables = content.pop("edit", [])
     strict = bool(content.pop("strict", False))
+    brokers = content.pop("brokers", None)
     check_keys(name, content, KEYS)
     for table in tables:
         check_keys(name, table, EDIT_KEYS)
@@ -132,7 +134,7 @@ def load(name: str, root: Path = ROOT) -> Bug:
     edits = tuple(edit_of(name, table) for table in (content, *tables))
     why = why_of(name, content)
     patched(name, edits, root)
-    return Bug(name, edits, why, tuple(caught_by), content["profile"], strict)
+    return Bug(name, edits, why, tuple(caught_by), content["profile"], strict, brokers)
 
 
 def plant(bug: Bug, tree: Path) -> None:
@@ -150,15 +152,16 @@ class Unplanted:
     def __init__(self) -> None:
         self.seen: set[tuple[str, str]] = set()
         """What any of them found."""
-        self._known: dict[tuple[int, str], Findings] = {}
+        self._known: dict[tuple[int, str, int | None], Findings] = {}
         self._lock = threading.Lock()
 
-    def findings(self, seed: int, profile: str) -> Findings:
+    def findings(self, seed: int, bug: Bug) -> Findings:
         """Run the seed on the checkout's own sources, unless that was done before."""
+        key = seed, bug.profile, bug.brokers
         with self._lock:
-            known = self._known.get((seed, profile))
+            known = self._known.get(key)
         if known is None:
-            task = _task(profile, [seed], runs_max=1, seconds_max=SECONDS_MAX)
+            task = _task(bug, [seed], runs_max=1, seconds_max=SECONDS_MAX)
             done = subprocess.run(
                 [sys.executable, WORKER, json.dumps(task)],
                 env=environment(ROOT),
@@ -168,16 +171,17 @@ class Unplanted:
             )
             known = [(kind, what) for kind, what in json.loads(done.stdout)["findings"]]
             with self._lock:
-                self._known[seed, profile] = known
+                self._known[key] = known
                 self.seen.update(known)
         return known
 
 
 def _task(
-    profile: str, starts: Sequence[int], *, runs_max: int, seconds_max: float
+    bug: Bug, starts: Sequence[int], *, runs_max: int, seconds_max: float
 ) -> dict[str, object]:
     return {
-        "profile": profile,
+        "profile": bug.profile,
+        "brokers": bug.brokers,
         "starts": list(starts),
         "runs_max": runs_max,
         "seconds_max": seconds_max,
@@ -205,7 +209,7 @@ def search(
     """
     found = Search(bug, dict.fromkeys(starts))
     began = time.monotonic()
-    task = _task(bug.profile, starts, runs_max=runs_max, seconds_max=seconds_max)
+    task = _task(bug, starts, runs_max=runs_max, seconds_max=seconds_max)
     with tempfile.TemporaryDirectory(prefix="oncelog-planted-") as folder:
         tree = Path(folder)
         plant(bug, tree)
@@ -277,7 +281,7 @@ def take(found: Search, run: Mapping[str, Any], unplanted: Unplanted) -> bool:
     fired = [(kind, what) for kind, what in run["findings"]]
     if not fired:
         return False
-    anyway = unplanted.findings(seed, found.bug.profile)
+    anyway = unplanted.findings(seed, found.bug)
     expected = found.bug.caught_by
     new = [
         entry

@@ -21,6 +21,7 @@ from oncelog.simulation.agreement.partitions import Shown
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.observe import ObservedBroker, ObservedShard, ObservedTransactions
+from oncelog.simulation.oracle.batches import RawBatch
 from oncelog.simulation.oracle.group_log import OffsetsState
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.oracle.transaction_log import TransactionsState
@@ -150,6 +151,12 @@ class Audit:
                 _follow(seen, partition.topic_partition.topic)
                 for text in _compare(shard.inner, seen):
                     yield partition.topic_partition, "a coordinator", text
+
+    def batches_of(self, partition: Partition) -> tuple[list[RawBatch], int]:
+        """Return a partition's batches, and how often all were read again."""
+        seen = self._seen[partition.log]
+        self._read(partition, seen)
+        return seen.raw.batches(), seen.raw.turn
 
     def _read(self, partition: Partition, seen: _Seen) -> Shown:
         path = partition.log.directory

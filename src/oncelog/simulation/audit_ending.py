@@ -30,11 +30,11 @@ Described = Mapping[TopicPartition, tuple[tuple[object, ...], tuple[object, ...]
 
 
 def described(broker: ObservedBroker) -> Described:
-    """Describe all partitions that are in use."""
+    """Describe all partitions that are in use and have no other replica, which goes on alone."""
     return {
         partition.topic_partition: (_extent(partition), _meaning(partition))
         for partition in broker.partitions
-        if partition.log.failure is None
+        if partition.log.failure is None and len(partition.state.replicas) < 2
     }
 
 

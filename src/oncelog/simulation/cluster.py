@@ -29,6 +29,9 @@ class ClusterControl(Protocol):
     def pause(self, broker: int, for_s: float) -> None:
         """Stop a broker's process for so many seconds, as SIGSTOP does."""
 
+    def expire_session(self, broker: int) -> bool:
+        """End a broker's session with the store while it lives; False if it has none."""
+
     def cut(self, source: str, target: str, for_s: float, *, both: bool = True) -> None:
         """Let no packet through from one machine to another for so many seconds."""
 
@@ -42,7 +45,10 @@ class ClusterControl(Protocol):
         """Return the broker that serves and names itself the controller."""
 
     def report(self) -> Iterator[str]:
-        """Say in what the brokers that serve contradict each other."""
+        """Say in what the brokers that serve contradict each other, or the store."""
+
+    def unsettled(self) -> Iterator[str]:
+        """Say which partitions have no leader, or a replica that has not caught up."""
 
 
 class SimulatedCluster:
@@ -71,6 +77,14 @@ class SimulatedCluster:
         if process is not None:
             process.freeze()
             self._world.scheduler.call_after(for_s, None, process.thaw)
+
+    def expire_session(self, broker: int) -> bool:
+        """See `ClusterControl`."""
+        process, store = self._world.nodes[broker].living, self._world.store
+        if process is None:
+            return False
+        ended = [store.expire(each.session_id) for each in store.of(process).sessions]
+        return any(ended)
 
     def cut(self, source: str, target: str, for_s: float, *, both: bool = True) -> None:
         """See `ClusterControl`."""
@@ -103,6 +117,14 @@ class SimulatedCluster:
 
     def report(self) -> Iterator[str]:
         """See `ClusterControl`. All name the same once nothing has changed for a while."""
+        for _, (broker_id, image) in self._serving().items():
+            for label, written in self._world.store.states.items():
+                named = image.partition(label.topic, label.partition)
+                if named is None or (named.leader_epoch, named.partition_epoch) != (
+                    written.leader_epoch,
+                    written.partition_epoch,
+                ):
+                    yield f"{label} is {named} to broker {broker_id}, the store has {written}"
         for (_, (one_id, one)), (_, (other_id, other)) in pairwise(self._serving().items()):
             for what in ("cluster_id", "controller_id", "brokers", "features", "group_configs"):
                 ours, theirs = getattr(one, what), getattr(other, what)
@@ -111,6 +133,25 @@ class SimulatedCluster:
             for name in sorted({*one.topics, *other.topics}):
                 if (ours := _named(one, name)) != (theirs := _named(other, name)):
                     yield f"{name} is {ours} to broker {one_id}, {theirs} to broker {other_id}"
+
+    def unsettled(self) -> Iterator[str]:
+        """See `ClusterControl`."""
+        for label, state in self._world.store.states.items():
+            if state.leader < 0:
+                yield f"{label} has no leader: {state}"
+            elif set(state.isr) != set(state.replicas):
+                yield f"{label} has no full ISR: {state}"
+            ends = {broker: self._ends(broker, label) for broker in state.replicas}
+            if len(set(ends.values())) > 1 or None in ends.values():
+                yield f"{label} has replicas with other ends: {ends}"
+
+    def _ends(self, index: int, label: TopicPartition) -> tuple[int, int] | None:
+        """Return a replica's high watermark and the end of its log."""
+        broker = self._world.nodes[index].broker
+        partition = None if broker is None else broker.partitions.get(*label)
+        if partition is None:
+            return None
+        return partition.state.high_watermark, partition.log.log_end_offset
 
     def _serving(self) -> dict[int, tuple[int, MetadataImage]]:
         return {
@@ -125,5 +166,8 @@ def _named(image: MetadataImage, name: str) -> object:
     topic = image.topic(name)
     if topic is None:
         return None
-    partitions = [(each.replicas, each.leader_epoch) for each in topic.partitions]
+    partitions = [
+        (each.replicas, each.leader, each.leader_epoch, each.partition_epoch, sorted(each.isr))
+        for each in topic.partitions
+    ]
     return topic.topic_id, dict(topic.config), partitions

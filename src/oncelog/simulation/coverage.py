@@ -62,6 +62,8 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "power-loss-at-read",
         "power-loss-of-minority",
         "power-loss-of-all",
+        "disk-loss",
+        "disk-put-back",
         "torn-write",
         "lost-name",
         "flip-bit",
@@ -84,8 +86,13 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "zombie-client",
         "zombie-broker",
         "rolling-restart",
+        "kill-controller",
+        "elect-leaders",
     ),
-    "store": ("store-away", "store-slow", "store-answer-lost"),
+    "store": (
+        *("store-away", "store-slow", "store-answer-lost", "store-lags", "cut-from-store"),
+        "expire-session",
+    ),
     "clock": ("wall-jump-forward", "wall-jump-back", "client-wall-jump", "drift"),
 }
 """The names of faults, by target. `Fault.kind` in a history is one of them.

@@ -110,6 +110,22 @@ class SimulatedDisk:
         self._device.start_again()
         return lose_power(self._device.tree, rng, draw_rate(rng) if rate is None else rate, spared)
 
+    def snapshot(self) -> Tree:
+        """Return a copy of all that there is, for `replace`."""
+        return self._device.tree.copy()
+
+    def replace(self, tree: Tree | None) -> None:
+        """Have another disk with these files, durable, or with none. No process may use this one.
+
+        The files are copies: they have other inodes than those that they were made from.
+        """
+        self._device.start_again()
+        self._device.tree = Tree() if tree is None else tree
+        self._device.tree.forget_changes()
+        for _, node in self._device.tree.walk():
+            if isinstance(node, File):
+                node.sync()
+
     def flip_bit(self, rng: random.Random, matches: Matches = any_path) -> str | None:
         """Flip a synced bit of one file; return where, None if there is no synced bit."""
         return self._damaged(disk_faults.flip_bit(self._device.tree, rng, matches))

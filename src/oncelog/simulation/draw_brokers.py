@@ -20,6 +20,8 @@ __all__ = ["SPREAD_TOPIC", "drawn_brokers", "several_brokers"]
 
 _CHANCES: Final = ((5, 0.03), (2, 0.06), (3, 0.2))
 """Brokers, and the share of runs with these or one listed before; all others have one."""
+_REPLICATED_CHANCE: Final = 0.6
+"""The share of runs of several brokers in which no topic has a single replica."""
 REPLICAS_COUNT_MAX: Final = 1
 """Replicas that a topic has at most."""
 SPREAD_TOPIC: Final = "spread"
@@ -45,14 +47,12 @@ def drawn_brokers(seed: int) -> int:
 def several_brokers(plan: Plan, count: int) -> Plan:
     """Return the plan with so many brokers, and topics that are spread over them."""
     rng = part_rng(plan.seed, "several brokers")
+    fewest = min(2, REPLICAS_COUNT_MAX) if rng.random() < _REPLICATED_CHANCE else 1
+    spread = PlannedTopic(SPREAD_TOPIC, rng.choice((2, 3, 4)))
     topics = [
-        replace(topic, replicas=_replicas(plan.seed, topic.name, count)) for topic in plan.topics
+        replace(topic, replicas=_replicas(plan.seed, topic.name, fewest, count))
+        for topic in (*plan.topics, spread)
     ]
-    topics.append(
-        PlannedTopic(
-            SPREAD_TOPIC, rng.choice((2, 3, 4)), {}, _replicas(plan.seed, SPREAD_TOPIC, count)
-        )
-    )
     clients = [
         _patient(
             _at_home(
@@ -64,11 +64,11 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         if client.role not in _LEFT_OUT
     ]
     faults = [_met(plan.seed, fault, count) for fault in plan.faults]
-    faults += draw_cluster_faults(plan, count)
+    faults += draw_cluster_faults(plan, count, is_replicated=fewest > 1)
     return replace(
         plan,
         brokers=count,
-        broker={**plan.broker, **_settings(rng, count)},
+        broker={**plan.broker, **_settings(rng, fewest, count)},
         racks=_racks(rng, count),
         topics=tuple(topics),
         clients=tuple(clients),
@@ -76,9 +76,9 @@ def several_brokers(plan: Plan, count: int) -> Plan:
     )
 
 
-def _replicas(seed: int, topic: str, count: int) -> int:
+def _replicas(seed: int, topic: str, fewest: int, count: int) -> int:
     drawn = part_rng(seed, f"replicas of {topic}").choice((1, 2, 3, 3, 3))
-    return min(drawn, count, REPLICAS_COUNT_MAX)
+    return max(fewest, min(drawn, count, REPLICAS_COUNT_MAX))
 
 
 def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
@@ -89,11 +89,15 @@ def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
     return tuple(names[index % len(names)] for index in range(count))
 
 
-def _settings(rng: random.Random, count: int) -> dict[str, str]:
+def _settings(rng: random.Random, fewest: int, count: int) -> dict[str, str]:
     """Draw the settings that decide about replicas, with times that fit a short run."""
     return {
-        "offsets.topic.replication.factor": str(min(rng.choice((1, 3, 3)), REPLICAS_COUNT_MAX)),
-        "default.replication.factor": str(min(rng.choice((1, 2, 3)), count, REPLICAS_COUNT_MAX)),
+        "offsets.topic.replication.factor": str(
+            max(fewest, min(rng.choice((1, 3, 3)), count, REPLICAS_COUNT_MAX))
+        ),
+        "default.replication.factor": str(
+            max(fewest, min(rng.choice((1, 2, 3)), count, REPLICAS_COUNT_MAX))
+        ),
         "min.insync.replicas": rng.choice(("1", "2", "2")),
         "replica.lag.time.max.ms": rng.choice(("400", "1000", "3000")),
         "replica.fetch.wait.max.ms": rng.choice(("50", "200", "400")),

@@ -18,17 +18,31 @@ __all__ = ["CLUSTER_FAULTS", "draw_cluster_faults"]
 Rates = Mapping[str, float]
 
 _NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8}
-_PROCESSES: Final[Rates] = {"zombie-broker": 0.8, "rolling-restart": 0.3}
-_POWER: Final[Rates] = {"power-loss-of-minority": 0.6, "power-loss-of-all": 0.6}
+_PROCESSES: Final[Rates] = {
+    "zombie-broker": 0.8,
+    "rolling-restart": 0.3,
+    "expire-session": 1.0,
+    "elect-leaders": 1.0,
+    "kill-controller": 0.5,
+}
+_STORE: Final[Rates] = {"cut-from-store": 1.0, "store-lags": 0.8, "expire-session": 1.0}
+_POWER: Final[Rates] = {
+    "power-loss-of-minority": 0.6,
+    "power-loss-of-all": 0.6,
+    "disk-loss": 0.3,
+    "disk-put-back": 0.3,
+}
 _BY_PROFILE: Final[Mapping[str, Rates]] = {
     "network": _NETWORK,
     "processes": _PROCESSES,
-    "crash-points": {"zombie-broker": 0.3},
+    "crash-points": {"zombie-broker": 0.3, "elect-leaders": 1.0, "kill-controller": 0.5},
+    "store": _STORE,
     "power": _POWER,
     "power-flushed": _POWER,
-    "everything": {**_NETWORK, **_PROCESSES, **_POWER},
+    "everything": {**_NETWORK, **_PROCESSES, **_STORE, **_POWER},
 }
 """How often each kind occurs per six seconds, where it is not left out."""
+_OF_DISKS: Final = ("disk-loss", "disk-put-back")
 _KEPT_CHANCE: Final = 0.5
 """The share of runs that keep a kind."""
 _EVERYTHING_SHARE: Final = 0.4
@@ -36,13 +50,16 @@ _EVERYTHING_SHARE: Final = 0.4
 CLUSTER_FAULTS: Final = tuple(dict.fromkeys(kind for each in _BY_PROFILE.values() for kind in each))
 
 
-def draw_cluster_faults(plan: Plan, brokers: int) -> list[PlannedFault]:
-    """Draw the faults of one run of so many brokers. Their ids depend on no other fault."""
+def draw_cluster_faults(plan: Plan, brokers: int, *, is_replicated: bool) -> list[PlannedFault]:
+    """Draw the faults of one run of so many brokers. Their ids depend on no other fault.
+
+    A disk is lost only where each partition `is_replicated`: others would be gone for good.
+    """
     found = []
     share = _EVERYTHING_SHARE if plan.profile == "everything" else 1.0
     for kind, rate in _BY_PROFILE.get(plan.profile, {}).items():
         rng = part_rng(plan.seed, f"cluster {kind}")
-        if rng.random() >= _KEPT_CHANCE:
+        if rng.random() >= _KEPT_CHANCE or (kind in _OF_DISKS and not is_replicated):
             continue
         for at_s in times(rng, rate * share, plan.duration_s):
             found.append((at_s, kind, _parameters(rng, kind, brokers)))
@@ -67,6 +84,8 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
     elif kind == "zombie-broker":
         # Longer than most sessions, so that it wakes up when others have gone on.
         parameters["for_s"] = rng.uniform(0.5, 6.0)
+    elif kind in ("cut-from-store", "store-lags", "disk-put-back"):
+        parameters["for_s"] = rng.uniform(0.2, 4.0)
     elif kind == "rolling-restart":
         parameters["pause_s"] = rng.choice((0.2, 1.0, 2.0))
     elif kind == "power-loss-of-minority":

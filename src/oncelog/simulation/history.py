@@ -439,6 +439,7 @@ class Watermarks(Event):
     high_watermark: int
     log_end_offset: int
     topic_id: str = ""
+    is_leader: bool = True
 
 
 @dataclass(frozen=True, slots=True)

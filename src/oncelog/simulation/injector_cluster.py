@@ -7,10 +7,15 @@ brokers notes each of them itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from oncelog.broker.broker import Broker
+from oncelog.controller.events import ElectLeaders
+from oncelog.core.errors import OncelogError
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.node import BrokerNode
+from oncelog.simulation.store import StoreConnection
 from oncelog.simulation.world import World
 
 __all__ = ["ClusterFaults"]
@@ -69,6 +74,74 @@ class ClusterFaults:
 
         stop_next(self._world.nodes)
 
+    def _kill_controller(self, _: Parameters) -> str | None:
+        index = self._cluster.controller()
+        if index is None:
+            return None
+        self._cluster.kill(index)
+        return self._of(index).name
+
+    def _elect_leaders(self, _: Parameters) -> str | None:
+        """Have the preferred replicas lead what they can, as an administrator does."""
+        index = self._cluster.controller()
+        broker = None if index is None else self._of(index).broker
+        process = None if index is None else self._of(index).living
+        if index is None or broker is None or process is None:
+            return None
+        process.spawn(_elect(broker))
+        return self._of(index).name
+
+    # --- the store
+
+    def _expire_session(self, parameters: Parameters) -> str | None:
+        return self._expired(int(parameters["broker"]))
+
+    def _expired(self, index: int) -> str | None:
+        return self._of(index).name if self._cluster.expire_session(index) else None
+
+    def _cut_from_store(self, parameters: Parameters) -> str | None:
+        connection = self._connection(parameters)
+        if connection is None:
+            return None
+        connection.cut()
+        self._end_later(parameters, connection)
+        return self._of(parameters["broker"]).name
+
+    def _store_lags(self, parameters: Parameters) -> str | None:
+        """Have the store show a broker less than there is."""
+        connection = self._connection(parameters)
+        if connection is None:
+            return None
+        connection.lag()
+        self._end_later(parameters, connection)
+        return self._of(parameters["broker"]).name
+
+    def _connection(self, parameters: Parameters) -> StoreConnection | None:
+        process = self._of(parameters["broker"]).living
+        return None if process is None else self._world.store.of(process)
+
+    def _end_later(self, parameters: Parameters, connection: StoreConnection) -> None:
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, connection.heal)
+
+    # --- power and disks
+
+    def _disk_loss(self, parameters: Parameters) -> str:
+        node = self._of(parameters["broker"])
+        node.lose_disk()
+        return node.name
+
+    def _disk_put_back(self, parameters: Parameters) -> None:
+        """Copy a broker's disk, and later put it back as it was."""
+        node = self._of(parameters["broker"])
+        earlier = node.disk.snapshot()
+
+        def put_back() -> None:
+            if not self._healed:
+                self._note("disk-put-back", node.name, parameters)
+                node.put_back(earlier)
+
+        self._world.scheduler.call_after(float(parameters["for_s"]), None, put_back)
+
     def _power_loss_of_minority(self, parameters: Parameters) -> None:
         for index in parameters["brokers"]:
             self._lose_power(index, "power-loss-of-minority", parameters)
@@ -88,3 +161,8 @@ class ClusterFaults:
 
     def _of(self, index: int) -> BrokerNode:
         return self._world.nodes[index]
+
+
+async def _elect(broker: Broker) -> None:
+    with suppress(OncelogError):
+        await broker.controller.submit(ElectLeaders(None, is_unclean=False))

@@ -13,8 +13,8 @@ from oncelog.simulation.plan import Plan, part_rng
 from oncelog.simulation.process import Process
 from oncelog.simulation.reach import Reach
 from oncelog.simulation.scheduler import Scheduler
-from oncelog.simulation.store import SimulatedStore
 from oncelog.simulation.trace import Trace
+from oncelog.simulation.watched_store import WatchedStore
 
 __all__ = ["Machines"]
 
@@ -35,7 +35,9 @@ class Machines:
         self.network.on_late.append(
             lambda client: self.record(LateRequest(self.now_s, client.name))
         )
-        self.store = SimulatedStore(plan.rng("store"), self.trace)
+        self.store = WatchedStore(
+            plan.rng("store"), self.trace, lambda: self.scheduler.now_s, self.record
+        )
         self.is_over = False
         """Whether all that is judged by the history has been seen."""
         self._processes: list[Process] = []

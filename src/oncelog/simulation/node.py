@@ -18,6 +18,7 @@ from oncelog.simulation.archive import Archive
 from oncelog.simulation.audit import Audit, Disagreeing
 from oncelog.simulation.audit_ending import Described, changed_by_a_restart, described, late
 from oncelog.simulation.disk import SimulatedDisk
+from oncelog.simulation.disk_nodes import Tree
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Disagreement, Watermarks
 from oncelog.simulation.machines import Machines
 from oncelog.simulation.observe import ObservedBroker
@@ -49,6 +50,8 @@ class BrokerNode:
         self._disagreed: set[tuple[TopicPartition, str]] = set()
         self._install()
         self.incarnation = -1
+        self.losses_count = 0
+        """How often its disk has lost anything."""
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.observed: ObservedBroker | None = None
@@ -122,10 +125,24 @@ class BrokerNode:
             self._lose_unsynced()
 
     def _lose_unsynced(self) -> None:
+        self.losses_count += 1
         lost = self.disk.lose_power(self._rng)
         self.world.coverage.add_losses(lost)
         for line in lost:
             self.world.trace.note("lost", line)
+
+    def lose_disk(self) -> None:
+        """Kill its process, and give it an empty disk."""
+        self.kill()
+        self.losses_count += 1
+        self.disk.replace(None)
+        self._install()
+
+    def put_back(self, earlier: Tree) -> None:
+        """Kill its process, and put back what its disk held earlier, copied file by file."""
+        self.kill()
+        self.losses_count += 1
+        self.disk.replace(earlier)
 
     def request_stop(self) -> None:
         """Ask for a clean stop."""
@@ -234,6 +251,7 @@ class BrokerNode:
                 state.high_watermark,
                 log.log_end_offset,
                 str(state.topic_id),
+                state.is_leader,
             )
             if self._seen.get(partition.topic_partition) != found:
                 self._seen[partition.topic_partition] = found

@@ -48,6 +48,8 @@ CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
 HEARD_S: Final = 0.05
 """Within this time all brokers have applied what changed last, in seconds."""
+CAUGHT_UP_S: Final = 30.0
+"""Longer than replicas need to catch up, and a broker to be told and to take part again."""
 LEFTOVER_S: Final = 4.0
 """Longer than any fetch of a client waits, in seconds."""
 RETENTION_CHECKS_S: Final = 2.0
@@ -152,10 +154,12 @@ class SimulationRun:
         self.world.scheduler.run_until(self.started_s + self.plan.duration_s)
         self._settle()
         self._dismiss()
+        self._await_replicas()
         self._look_for_leftovers()
         for index, kind in enumerate(self.plan.final_restarts):
             self._restart(kind, index % len(self.world.nodes))
         self._outlive_retention()
+        self._await_replicas()
         final = self._take_stock()
         self._outlive_ids()
         self._look_a_week_later()
@@ -199,6 +203,7 @@ class SimulationRun:
             )
             / 1000,
             retention=self._retained(),
+            unclean_elections=self.plan.broker.get("unclean.leader.election.enable") == "true",
         )
 
     def result(
@@ -280,7 +285,8 @@ class SimulationRun:
         world.run_until(lambda: node.is_serving, START_BOUND_S)
         node.compare_with(before)
         if named is not None and node.broker is not None:
-            found = differences(named, node.broker.image, was_stopped=kind == "stop")
+            image, is_lone = node.broker.image, len(world.nodes) == 1
+            found = differences(named, image, was_stopped=kind == "stop", is_lone=is_lone)
             node.find_fault("what a broker names after a restart", found)
 
     def _look_a_week_later(self) -> None:
@@ -314,6 +320,12 @@ class SimulationRun:
             world.scheduler.run_until(world.now_s + CHECKPOINTS_S)
             if before == [node.recovery_points() for node in world.nodes]:
                 return
+
+    def _await_replicas(self) -> None:
+        """Wait until every partition leads and all replicas have caught up, which they must."""
+        world, cluster = self.world, self.cluster
+        if not world.run_until(lambda: not any(cluster.unsettled()), CAUGHT_UP_S):
+            world.broker.find_fault("what replicas have at the end", cluster.unsettled())
 
     def _look_for_leftovers(self) -> None:
         """Let what clients have asked for come to its end, and see whether anything is left."""

@@ -150,7 +150,7 @@ class StoreConnection:
         self.is_cut = False
         """Whether no call of this process reaches the server, and no answer comes back."""
         self._server = server
-        self._sessions: list[SimulatedSession] = []
+        self.sessions: list[SimulatedSession] = []
         self._view: StoreState | None = None
 
     def cut(self) -> None:
@@ -185,7 +185,7 @@ class StoreConnection:
             try:
                 server.write_all(writes, checks, fence)
             except SessionExpired:
-                for session in self._sessions:
+                for session in self.sessions:
                     if not server.state.is_alive(session.session_id):
                         session.note_end()
                 raise
@@ -210,7 +210,7 @@ class StoreConnection:
         session = await self._call(
             lambda server: server.open_session(self, timeout_ms), writes=True
         )
-        self._sessions.append(session)
+        self.sessions.append(session)
         return session
 
     async def close(self) -> None:

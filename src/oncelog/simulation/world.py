@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from oncelog.simulation.context import ClientContext
-from oncelog.simulation.history import Logged
+from oncelog.simulation.history import Acked, Event, Logged
 from oncelog.simulation.machines import Machines
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process
+from oncelog.simulation.replica_audit import ReplicaAudit
 
 __all__ = ["HistoryLog", "World"]
 
@@ -30,6 +31,7 @@ class World(Machines):
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         super().__init__(plan, keep_trace=keep_trace)
+        self.replicas = ReplicaAudit()
         self.nodes = [BrokerNode(self, index, settings) for index, settings in _settings(plan)]
 
     @property
@@ -62,6 +64,17 @@ class World(Machines):
             settings=self.broker.settings,
         )
 
+    def _happened(self, event: Event) -> None:
+        super()._happened(event)
+        if isinstance(event, Acked):
+            self.replicas.acknowledged(event)
+
+    def look_at_replicas(self) -> None:
+        """Compare the logs of all replicas with what is committed."""
+        if len(self.nodes) > 1:
+            for differs in self.replicas.look(self.nodes, self.now_s):
+                self.record(differs)
+
     def start_probing(self) -> None:
         """Record the watermarks of all partitions at intervals."""
         if self.is_over:
@@ -69,12 +82,14 @@ class World(Machines):
         for node in self.nodes:
             node.probe()
             node.audit_all()
+        self.look_at_replicas()
         self.scheduler.call_after(PROBE_S, None, self.start_probing)
 
     def start_auditing(self, until_s: float) -> None:
         """Compare the brokers with their disks at short intervals."""
         for node in self.nodes:
             node.audit_all()
+        self.look_at_replicas()
         if self.now_s < until_s:
             self.scheduler.call_after(AUDIT_S, None, self.start_auditing, until_s)
 

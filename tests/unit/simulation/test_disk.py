@@ -399,6 +399,19 @@ def test_a_fork_goes_its_own_way() -> None:
     assert machine.disk.read("/f") == b"y" + b"x" * 9
 
 
+def test_a_disk_is_replaced_by_an_empty_one_or_by_what_it_was() -> None:
+    machine = Machine()
+    machine.disk.write_atomic("/f", b"earlier", sync=False)
+    earlier = machine.whole.snapshot()
+    machine.disk.write_atomic("/f", b"later", sync=True)
+    machine.process.kill("done")
+    machine.whole.replace(None)
+    assert machine.whole.files() == []
+    machine.whole.replace(earlier)
+    assert machine.whole.lose_power(random.Random(0), rate=0.0) == []
+    assert machine.whole.peek("/f") == b"earlier"
+
+
 def test_a_process_always_gets_the_same_view() -> None:
     machine = Machine()
     assert machine.whole.of(machine.process) is machine.disk

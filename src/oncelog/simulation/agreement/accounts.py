@@ -38,7 +38,8 @@ def accounts(broker: Broker) -> Iterator[str]:
 def leftovers(broker: Broker) -> Iterator[str]:
     """Say what is left of requests although every client has gone."""
     for partition in broker.partitions:
-        if partition.fetches:
+        # Those of followers are parked as long as nothing is written.
+        if len(partition.fetches) >= max(1, len(partition.state.replicas)):
             yield f"{partition.topic_partition} has {len(partition.fetches)} parked fetches"
     # Connections that are left are those of machines that have fallen silent.
     for connection in broker.server.connections:

@@ -9,16 +9,23 @@ from oncelog.controller.image import MetadataImage
 __all__ = ["differences"]
 
 
-def differences(before: MetadataImage, after: MetadataImage, *, was_stopped: bool) -> Iterator[str]:
+def differences(
+    before: MetadataImage, after: MetadataImage, *, was_stopped: bool, is_lone: bool
+) -> Iterator[str]:
     """Say what a restart has changed.
 
-    After a stop in order leader epochs are the same; else one more may have begun. The controller
-    is the broker that started last.
+    After a lone broker's stop in order leader epochs are the same; else one more may have begun. In
+    a cluster leaders and ISRs may have changed any number of times.
     """
-    if after.controller_id not in after.brokers:
+    if is_lone and after.controller_id not in after.brokers:
         yield f"{after.controller_id} is the controller and no broker"
     for what in ("cluster_id", "features", "group_configs", "brokers"):
         old, new = getattr(before, what), getattr(after, what)
+        if what == "brokers":
+            # Each life has a number of its own.
+            old, new = ({id_: (b.host, b.port) for id_, b in each.items()} for each in (old, new))
+            if not is_lone and new.items() <= old.items():
+                continue
         if old != new:
             yield f"{what} was {old}, is {new}"
     if after.revision < before.revision:
@@ -36,6 +43,9 @@ def differences(before: MetadataImage, after: MetadataImage, *, was_stopped: boo
         pairs = zip(old_topic.partitions, new_topic.partitions, strict=True)
         for index, (old_one, new_one) in enumerate(pairs):
             risen = new_one.leader_epoch - old_one.leader_epoch
-            is_same = (old_one.replicas, old_one.isr) == (new_one.replicas, new_one.isr)
-            if not is_same or risen not in ((0,) if was_stopped else (0, 1)):
+            is_same = old_one.replicas == new_one.replicas
+            if is_lone:
+                is_same = is_same and old_one.isr == new_one.isr
+                is_same = is_same and risen in ((0,) if was_stopped else (0, 1))
+            if not is_same or risen < 0:
                 yield f"{name}-{index} was {old_one}, is {new_one}"

@@ -1,7 +1,6 @@
 """Indexes the history and the final state of a run once, for all checkers.
 
-A `Tracked` is one record that a client sent, with its data: its acknowledgement, the polls that
-showed it, and its places in the final log and in its committed view.
+A `Tracked` is one record that a client sent, with its acknowledgement, its polls and its places.
 """
 
 from __future__ import annotations
@@ -40,6 +39,7 @@ from oncelog.simulation.history import (
     Value,
     Watermarks,
 )
+from oncelog.simulation.history_cluster import PartitionChanged
 
 E = TypeVar("E", bound=Event)
 
@@ -242,6 +242,7 @@ class Evidence:
         self.deleted: dict[TopicPartition, list[RecordsDeleted]] = defaultdict(list)
         self.watermarks: dict[TopicPartition, list[Watermarks]] = defaultdict(list)
         self.logs: dict[TopicPartition, FinalLog] = {}
+        self.replicated = {change.topic_partition for change in history.of(PartitionChanged)}
         self._events: dict[type[Event], list[Event]] = defaultdict(list)
         self._index_events()
         for record in self.tracked.values():
@@ -364,7 +365,9 @@ class Evidence:
 
     def _acked(self, event: Acked) -> None:
         record = self.tracked.get((event.value.client, event.value.number))
-        if record is not None and record.acked_s == NEVER and event.acks != 0:
+        # An acknowledgement by a leader alone says nothing about what the next one has.
+        is_kept = event.acks == -1 or event.topic_partition not in self.replicated
+        if record is not None and record.acked_s == NEVER and event.acks != 0 and is_kept:
             record.acked_s, record.acked_offset = event.at_s, event.offset
             record.acks = event.acks
             if record.topic_partition.partition < 0:

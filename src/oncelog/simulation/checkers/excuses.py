@@ -10,6 +10,9 @@
 - Damage may take records at or after the damaged place, when recovery finds it: at a start of the
   broker. If the fault names a folder, only that partition is excused.
 - With unclean elections a new leader epoch may begin without the tail of the one before.
+- Of a partition with several replicas a loss of power takes nothing as long as one member of its
+  ISR has lost nothing (`replicated`). A disk that is lost, or put back as it was, is such a loss,
+  whatever is flushed.
 """
 
 from __future__ import annotations
@@ -26,11 +29,14 @@ from oncelog.core.ids import (
     TopicPartition,
 )
 from oncelog.simulation.checkers.evidence import Evidence, FinalLog, Tracked
+from oncelog.simulation.checkers.replicated import ReplicatedPartitions
 from oncelog.simulation.checkers.topics import NEVER
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault
+from oncelog.simulation.history_cluster import PartitionChanged
 
 __all__ = ["Excuses"]
 
+LOST_DISKS = frozenset({"disk-loss", "disk-put-back"})
 _FOLDER = re.compile(r"(?:^|[/\s])([A-Za-z0-9._-]+-\d+)/")
 
 
@@ -67,7 +73,14 @@ class Excuses:
         for partition, looks in evidence.watermarks.items():
             for label in (partition, partition.topic):
                 self._leaders[label].update(look.who for look in looks)
+        for fault in faults:
+            if fault.kind in LOST_DISKS:
+                text = f"a disk was lost at {fault.at_s:.3f} s"
+                losses.append((fault.at_s, text, frozenset({fault.target})))
         self._losses = sorted(losses, key=itemgetter(0))
+        self._replicated = ReplicatedPartitions(
+            evidence.of(PartitionChanged), self._losses, evidence.watermarks
+        )
         self._starts = sorted((event.at_s, event.who) for event in evidence.of(BrokerStarted))
         self._known_from_s: dict[TopicPartition, list[float]] = {}
         self._damage = [(at_s, _folders(faults, at_s)) for at_s in sorted(promise.damage_s)]
@@ -83,10 +96,30 @@ class Excuses:
         `partitions` are those that would have to be damaged; a topic's name means all of its
         partitions.
         """
-        for _, text in self._losses_between(from_s, until_s, self._led_by(partitions)):
+        alone = [each for each in partitions if not self._is_replicated(each)]
+        for text in self._of_replicated(from_s, until_s, partitions):
             return text
+        if alone or not partitions:
+            for _, text in self._losses_between(from_s, until_s, self._led_by(alone)):
+                return text
         damage = self.damage(from_s, until_s, *partitions)
         return damage or self._election(from_s, until_s, partitions)
+
+    def _is_replicated(self, partition: TopicPartition | str) -> bool:
+        if isinstance(partition, str):
+            return bool(self._replicated.of_topic(partition))
+        return partition in self._replicated
+
+    def _of_replicated(
+        self, from_s: float, until_s: float, partitions: Iterable[TopicPartition | str]
+    ) -> Iterator[str]:
+        for each in partitions:
+            named = self._replicated.of_topic(each) if isinstance(each, str) else [each]
+            for partition in named:
+                if partition in self._replicated:
+                    text = self._replicated.may_lose(partition, from_s, until_s)
+                    if text:
+                        yield text
 
     def damage(self, from_s: float, until_s: float, *partitions: TopicPartition | str) -> str:
         """The same for damage alone: `partitions` were damaged, and a broker started on it."""
@@ -99,7 +132,10 @@ class Excuses:
 
     def loss_s(self, from_s: float, until_s: float, *partitions: TopicPartition) -> float:
         """Return when unsynced bytes were first lost between the two times; `from_s` if never."""
-        losses = self._losses_between(from_s, until_s, self._led_by(partitions))
+        if len(partitions) == 1 and partitions[0] in self._replicated:
+            losses = self._replicated.lossy_moments(partitions[0], from_s, until_s)
+        else:
+            losses = self._losses_between(from_s, until_s, self._led_by(partitions))
         return next((at_s for at_s, _ in losses), from_s)
 
     def _losses_between(

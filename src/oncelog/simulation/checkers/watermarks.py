@@ -69,10 +69,11 @@ def _steps_back(
             continue
         # A deletion without a response may take effect at any time; the topic id shows it.
         key = (look.who, look.incarnation, look.leader_epoch, incarnation, look.topic_id)
+        # What is below a follower's high watermark may be truncated only as `replicas` allows.
         before = latest.get(key, look)
-        if look.high_watermark < before.high_watermark:
+        if look.high_watermark < before.high_watermark and look.is_leader:
             yield _mark("the high watermark went back", look, before.high_watermark)
-        if look.last_stable_offset < before.last_stable_offset:
+        if look.last_stable_offset < before.last_stable_offset and look.is_leader:
             yield _mark("the last stable offset went back", look, before.last_stable_offset)
         if look.log_start_offset < before.log_start_offset:
             yield _mark("the log start went back", look, before.log_start_offset)

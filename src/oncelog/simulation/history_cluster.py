@@ -1,0 +1,57 @@
+"""Defines the events of a cluster's replicas: what the controller wrote, and how logs differ.
+
+Brokers are named by their ids, as in the store; `broker_name` is how a history names them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncelog.core.ids import TopicPartition
+from oncelog.simulation.history import Event
+
+__all__ = ["LogDiffers", "PartitionChanged", "broker_name"]
+
+
+def broker_name(broker_id: int) -> str:
+    """Return how the history names a broker."""
+    return f"broker-{broker_id}"
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChanged(Event):
+    """The state of a partition with several replicas, as it was written to the store.
+
+    `excluded` are the brokers that the rules keep out of an ISR at that moment: without a
+    registration, shutting down, or back with a log that may have lost its end.
+    """
+
+    topic_partition: TopicPartition
+    topic_id: str
+    replicas: tuple[int, ...]
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: tuple[int, ...]
+    eligible: tuple[int, ...] = ()
+    suspects: tuple[int, ...] = ()
+    excluded: tuple[int, ...] = ()
+
+    @property
+    def holders(self) -> frozenset[int]:
+        """The brokers that have every committed record, as far as the controller knows."""
+        return frozenset((*self.isr, *self.eligible)) or frozenset(self.suspects)
+
+
+@dataclass(frozen=True, slots=True)
+class LogDiffers(Event):
+    """The log of a broker's replica is not what is committed; `known_s`: since when it is.
+
+    `what` is one of the kinds in `replica_audit`.
+    """
+
+    topic_partition: TopicPartition
+    offset: int
+    what: str
+    particulars: str
+    known_s: float
