@@ -488,10 +488,11 @@ class PartitionManager:
 
     def close(self) -> None:
         """Answer all waiting operations. The owner of the logs closes them afterwards."""
+        note = self._upkeep.note_high_watermarks(is_last=True)
         for partition in self:
             partition.resign(ErrorCode.not_leader_or_follower)
         try:
-            self._upkeep.note_high_watermarks(is_last=True)()
+            note()
         except StorageFailure as failure:
             log.error("high watermarks were not written: %s", failure)
         self._partitions.clear()

@@ -236,6 +236,8 @@ class Partition:
                 return self._failed(failure)
             if result.error is not ErrorCode.none:
                 return result
+            if self.fetches:
+                self._grown(len(batches))
             self._follow_end()
         state = cast("FollowerState", self.state)
         if state.leader_high_watermark(high_watermark):

@@ -103,6 +103,8 @@ class ReplicaFetcher:
         """Partitions whose next question may be another one."""
         self._busy: set[Key] = set()
         """Partitions of the last answer whose log is being synced or cut."""
+        self._awaited: set[Key] = set()
+        """Partitions that say when their log is synced."""
         self._woken = asyncio.Event()
         self._session = FollowerSession()
         self._connection: Connection | None = None
@@ -205,11 +207,10 @@ class ReplicaFetcher:
             return None
         position = state.position(held_log(partition), now_ms)
         if position is None:
-            end = partition.log.log_end_offset
             if state.phase is Phase.ERRED:
                 self._loop.call_later((state.retry_ms - now_ms) / 1000, self.touch, key)
-            elif state.log_end_offset < end:
-                partition.on_synced(end, lambda _error: self.touch(key))
+            elif state.log_end_offset < partition.log.log_end_offset:
+                self._await_sync(key, partition)
             return None
         return FetchPartition(
             key[1],
@@ -345,6 +346,18 @@ class ReplicaFetcher:
             self._parts.following.has_all(partition)
         if partition.state.log_end_offset < end:
             self._busy.add(key)
+            self._await_sync(key, partition)
+
+    def _await_sync(self, key: Key, partition: Partition) -> None:
+        """Look at a partition again once all of its log counts as appended."""
+
+        def synced(_error: ErrorCode) -> None:
+            self._awaited.discard(key)
+            self.touch(key)
+
+        if key not in self._awaited:
+            self._awaited.add(key)
+            partition.on_synced(partition.log.log_end_offset, synced)
 
     def _pause(self, key: Key, partition: Partition, pause: Pause) -> None:
         """Leave a partition out until the backoff has passed, and say the reason once."""

@@ -1,0 +1,447 @@
+"""What a follower sends its leader, and what it does with the answers."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller.image import ImageDelta, TopicImage
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
+from oncelog.runtime.disk import StorageFailure
+from oncelog.storage.files import CAUGHT_UP_NAME
+from tests.unit.broker.replication.scripted_leader import (
+    BROKER_EPOCH,
+    LONG_MS,
+    OTHER,
+    SESSION,
+    bench,
+    following,
+    given,
+    records,
+)
+from tests.unit.broker.support import ME, apply
+
+LABEL = TopicPartition("t", 0)
+LATER = {"replica.fetch.backoff.ms": LONG_MS}
+
+
+async def test_the_first_fetch_says_who_asks_for_what(tmp_path: Path) -> None:
+    config = {
+        "replica.fetch.min.bytes": 3,
+        "replica.fetch.wait.max.ms": 4000,
+        "replica.fetch.max.bytes": 5000,
+        "replica.fetch.response.max.bytes": 6000,
+    }
+    async with bench(tmp_path, config) as broker:
+        await broker.begin(following(epoch=4))
+        asked = await broker.next()
+        request = asked.request
+        assert (request.replica_id, request.replica_epoch) == (ME, BROKER_EPOCH)
+        assert (request.min_bytes, request.max_wait_ms, request.max_bytes) == (3, 4000, 6000)
+        assert (request.session_id, request.session_epoch) == (0, 0)
+        wanted = asked.partitions[0]
+        assert (wanted.fetch_offset, wanted.partition_max_bytes) == (0, 5000)
+        assert (wanted.current_leader_epoch, wanted.last_fetched_epoch) == (4, -1)
+
+
+async def test_records_are_appended_and_the_next_fetch_says_so(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(), following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 3), high_watermark=2), given(1))
+        asked = await broker.next()
+        assert (asked.request.session_id, asked.request.session_epoch) == (SESSION, 1)
+        assert asked.offsets == {0: 3}
+        assert asked.partitions[0].last_fetched_epoch == 0
+        assert asked.partitions[0].high_watermark == 2
+        held = broker.partition()
+        assert (held.log.log_end_offset, held.state.high_watermark) == (3, 2)
+        asked.answer(given(0, high_watermark=3))
+        assert (await broker.next()).partitions[0].high_watermark == 3
+
+
+async def test_the_log_start_travels_along(tmp_path: Path) -> None:
+    """And stays below what this replica knows to be committed."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 9), high_watermark=9, start=4))
+        asked = await broker.next()
+        assert broker.partition().log.log_start_offset == 4
+        assert asked.partitions[0].log_start_offset == 4
+        asked.answer(given(0, high_watermark=9, start=2))
+        await broker.rest()
+        assert broker.partition().log.log_start_offset == 4
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.offset_out_of_range,
+    ],
+)
+async def test_a_partition_that_erred_leaves_the_session(tmp_path: Path, error: ErrorCode) -> None:
+    """Until its state changes: it never asks again and again by an old epoch (KIP-320)."""
+    async with bench(tmp_path, LATER) as broker:
+        await broker.begin(following(epoch=1), following(epoch=1))
+        asked = await broker.next()
+        asked.answer(given(0, error=error), given(1, records(0)))
+        asked = await broker.next()
+        assert asked.forgotten == {0}
+        assert asked.offsets == {1: 1}
+        asked.answer(given(1, records(1)))
+        asked = await broker.next()
+        assert asked.offsets == {1: 2}
+        await broker.change(following(epoch=2), following(epoch=1))
+        asked.answer(given(1, records(2)))
+        asked = await broker.next()
+        assert asked.offsets == {0: 0, 1: 3}
+        assert asked.partitions[0].current_leader_epoch == 2
+
+
+async def test_a_lone_partition_that_erred_asks_nothing_in_its_backoff(tmp_path: Path) -> None:
+    async with bench(tmp_path, LATER) as broker:
+        await broker.begin(following(epoch=1))
+        asked = await broker.next()
+        asked.answer(given(0, error=ErrorCode.fenced_leader_epoch))
+        await broker.rest()
+        assert broker.asked.empty()
+        await broker.change(following(epoch=1))
+        await broker.rest()
+        assert broker.asked.empty(), "the same state, told again"
+        await broker.change(following(epoch=2))
+        asked = await broker.next()
+        assert asked.partitions[0].current_leader_epoch == 2
+        assert asked.request.session_epoch == 1
+
+
+async def test_a_partition_that_erred_comes_back_after_the_backoff(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, error=ErrorCode.not_leader_or_follower))
+        asked = await broker.next()
+        assert asked.request.session_epoch == 1
+        assert asked.forgotten == set(), "the leader's session has it still, at the same offset"
+        asked.answer(given(0, records(0)))
+        assert (await broker.next()).offsets == {0: 1}
+
+
+async def test_a_diverging_log_is_cut_and_asked_for_again(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=3))
+        asked = await broker.next()
+        broker.append(records(0, 2, epoch=1), records(2, 2, epoch=2))
+        asked.answer(given(0))
+        asked = await broker.next()
+        assert asked.offsets == {0: 4}
+        asked.answer(given(0, diverging=(1, 9)))
+        asked = await broker.next()
+        assert asked.offsets == {0: 2}
+        assert asked.partitions[0].last_fetched_epoch == 1
+        asked.answer(given(0, diverging=(1, 1)))
+        asked = await broker.next()
+        assert asked.offsets == {0: 0}, "the batch goes whole"
+        assert asked.partitions[0].last_fetched_epoch == -1
+
+
+async def test_a_log_below_its_leaders_start_begins_again_there(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        broker.append(records(0, 4))
+        asked.answer(given(0))
+        asked = await broker.next()
+        asked.answer(given(0, error=ErrorCode.offset_out_of_range, start=50))
+        asked = await broker.next()
+        assert asked.offsets == {0: 50}
+        assert asked.partitions[0].last_fetched_epoch == -1
+        held = broker.partition()
+        assert (held.log.log_start_offset, held.log.log_end_offset) == (50, 50)
+        asked.answer(given(0, records(48, 4), high_watermark=52, start=50))
+        await broker.next()
+        assert (held.log.log_start_offset, held.log.log_end_offset) == (50, 52)
+
+
+async def test_a_role_given_while_the_log_is_cut_is_taken_after(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=3))
+        asked = await broker.next()
+        broker.append(records(0, 2, epoch=1), records(2, 2, epoch=2))
+        asked.answer(given(0))
+        asked = await broker.next()
+        broker.disk_moves.clear()
+        led: list[int] = []
+        broker.partitions.on_leading = lambda held: led.append(held.log.log_end_offset)
+        broker.partitions.on_late_role = lambda: led.append(-1)
+        asked.answer(given(0, diverging=(1, 2)))
+        await broker.rest()
+        await broker.change(following(epoch=4, leader=ME))
+        assert not broker.partition().state.is_leader
+        assert led == []
+        broker.disk_moves.set()
+        await broker.rest()
+        state = broker.partition().state
+        assert state.is_leader
+        assert (state.leader_epoch, state.log_end_offset) == (4, 2)
+        assert led == [2, -1]
+
+
+async def test_an_answer_for_an_older_role_is_dropped(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=1))
+        old = await broker.next()
+        await broker.change(following(epoch=2))
+        old.answer(given(0, records(0, 2, epoch=1)))
+        asked = await broker.next()
+        assert asked.offsets == {0: 0}
+        assert asked.partitions[0].current_leader_epoch == 2
+        assert broker.partition().log.log_end_offset == 0
+
+
+async def test_a_new_leader_is_asked_and_the_old_ones_answer_dropped(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=1), following(epoch=1))
+        old = await broker.next()
+        await broker.change(following(epoch=2, leader=OTHER), following(epoch=1))
+        asked = await broker.next()
+        assert asked.offsets == {0: 0}
+        asked.answer(given(0, records(0, 3, epoch=2)))
+        asked = await broker.next()
+        assert asked.offsets == {0: 3}
+        old.answer(given(0, records(0, 2, epoch=1)), given(1, records(0, 1, epoch=1)))
+        asked = await broker.next()
+        assert asked.forgotten == {0}
+        assert asked.offsets == {1: 1}
+        assert broker.partition(0).log.log_end_offset == 3
+
+
+async def test_who_leads_now_fetches_no_more(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=1))
+        asked = await broker.next()
+        await broker.change(following(epoch=2, leader=ME))
+        asked.answer(given(0, records(0, 2, epoch=1)))
+        await broker.rest()
+        assert broker.asked.empty()
+        assert broker.partition().log.log_end_offset == 0
+        assert broker.networks.transports[0].closed
+
+
+async def test_a_forgotten_session_is_begun_again_with_all_partitions(tmp_path: Path) -> None:
+    async with bench(tmp_path, LATER) as broker:
+        await broker.begin(following(), following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0)), given(1))
+        asked = await broker.next()
+        asked.answer(error=ErrorCode.fetch_session_id_not_found, session_id=0)
+        asked = await broker.next()
+        assert (asked.request.session_id, asked.request.session_epoch) == (0, 0)
+        assert asked.offsets == {0: 1, 1: 0}
+        asked.answer(error=ErrorCode.fetch_session_id_not_found, session_id=0)
+        await broker.rest()
+        assert broker.asked.empty(), "a leader that refuses every session is asked in a loop"
+
+
+async def test_a_leader_that_closes_is_asked_again_from_the_start(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0)))
+        asked = await broker.next()
+        asked.transport.cut()
+        asked = await broker.next()
+        assert asked.request.session_epoch == 0
+        assert asked.offsets == {0: 1}
+
+
+async def test_a_silent_leader_is_given_up_after_the_socket_timeout(tmp_path: Path) -> None:
+    config = {"replica.socket.timeout.ms": 30, "replica.fetch.wait.max.ms": 20}
+    async with bench(tmp_path, config) as broker:
+        await broker.begin(following())
+        first = await broker.next()
+        again = await broker.next()
+        assert again.transport is not first.transport
+        assert again.offsets == {0: 0}
+
+
+async def test_a_leader_is_sought_where_it_is_registered_now(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        gone = broker.brokers.pop(2)
+        await broker.begin(following())
+        await broker.rest()
+        assert broker.asked.empty()
+        broker.brokers[2] = gone
+        assert (await broker.next()).offsets == {0: 0}
+
+
+async def test_what_is_synced_first_is_fetched_on_after_the_sync(tmp_path: Path) -> None:
+    """A fetch offset is a promise: below it the leader commits (`flush.messages=1`)."""
+    async with bench(tmp_path, topic={"flush.messages": "1"}) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        broker.disk_moves.clear()
+        asked.answer(given(0, records(0, 3), high_watermark=3))
+        await broker.rest()
+        assert broker.asked.empty()
+        assert broker.partition().state.high_watermark == 0
+        broker.disk_moves.set()
+        asked = await broker.next()
+        assert asked.offsets == {0: 3}
+        assert broker.partition().log.recovery_point == 3
+
+
+async def test_a_disk_that_hangs_holds_up_its_own_partition_only(tmp_path: Path) -> None:
+    config = {"replica.fetch.wait.max.ms": 30}
+    async with bench(tmp_path, config, {"flush.messages": "2"}) as broker:
+        await broker.begin(following(), following())
+        asked = await broker.next()
+        broker.disk_moves.clear()
+        asked.answer(given(0, records(0, 3)), given(1, records(0, 1)))
+        asked = await broker.next()
+        assert asked.forgotten == {0}
+        assert asked.offsets == {1: 1}
+        broker.disk_moves.set()
+        await broker.rest()
+        asked.answer()
+        assert (await broker.next()).offsets == {0: 3}
+
+
+async def test_a_broken_batch_is_not_appended_and_said_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        broken = records(0)[:-1] + b"?"
+        for _ in range(3):
+            asked = await broker.next()
+            asked.answer(given(0, broken))
+        await broker.rest()
+        assert broker.partition().log.log_end_offset == 0
+    assert caplog.text.count("corrupt_message") == 1
+
+
+async def test_a_failed_write_takes_the_log_directory_off_line(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        failed: list[StorageFailure] = []
+        broker.partitions.folder_failed = failed.append  # type: ignore[assignment, method-assign]
+        held = broker.partition()
+        held.log.fail(StorageFailure("write", "x", "no space"))
+        held._on_failure = failed.append
+        asked = await broker.next()
+        asked.answer(given(0, records(0)))
+        await broker.rest()
+        assert [str(each) for each in failed] == ["cannot write x: no space"]
+
+
+async def test_a_topic_made_again_under_its_name_is_not_taken_for_the_old(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        again = TopicImage("t", UUID(int=9), (following(),))
+        await apply(broker.partitions, ImageDelta(deleted=(broker.topic,), created=(again,)))
+        asked.answer(given(0, records(0, 3)))
+        asked = await broker.next()
+        assert [topic.topic_id for topic in asked.request.topics] == [UUID(int=9)]
+        assert asked.forgotten == {0}
+        assert broker.partition().log.log_end_offset == 0
+        asked.answer(given(0, records(0, 3)))
+        asked.answer(given(0, records(0, 3)), topic_id=UUID(int=9))
+        await broker.rest()
+
+
+async def test_partitions_share_as_many_connections_as_configured(tmp_path: Path) -> None:
+    async with bench(tmp_path, {"num.replica.fetchers": 2}) as broker:
+        await broker.begin(*(following() for _ in range(8)))
+        both = [await broker.next(), await broker.next()]
+        assert len(broker.networks.transports) == 2
+        numbers = [set(each.offsets) for each in both]
+        assert set.union(*numbers) == set(range(8))
+        assert not set.intersection(*numbers)
+        for each in both:
+            each.answer(*(given(number, records(0)) for number in each.offsets))
+        assert {frozenset((await broker.next()).offsets) for _ in both} == set(
+            map(frozenset, numbers)
+        )
+
+
+async def test_fetchers_end_with_the_partitions(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        await broker.next()
+    assert broker.networks.transports[0].closed
+    tasks = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    assert tasks == []
+
+
+COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "3600000"}
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("away_ms", "isr", "start"),
+    [
+        pytest.param(HOUR_MS + 60_000, (2,), 2, id="longer than deletions are kept"),
+        pytest.param(None, (2,), 2, id="nothing tells"),
+        pytest.param(HOUR_MS - 60_000, (2,), 0, id="not so long"),
+        pytest.param(None, (2, ME), 0, id="in the ISR"),
+    ],
+)
+async def test_a_compacted_log_that_was_away_too_long_begins_again(
+    tmp_path: Path, away_ms: int | None, isr: tuple[int, ...], start: int
+) -> None:
+    """Over a restart: the time of its last contact is noted beside the high watermarks."""
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 3), high_watermark=3))
+        await broker.next()
+    folder = broker.logs.folders[0]
+    noted = folder.offsets.read_quietly(CAUGHT_UP_NAME)
+    assert abs(noted[LABEL] - broker.clock.now_ms()) < HOUR_MS / 2
+    changed = {} if away_ms is None else {LABEL: broker.clock.now_ms() - away_ms}
+    folder.offsets.write(CAUGHT_UP_NAME, changed)
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following(isr=isr))
+        asked = await broker.next()
+        assert asked.offsets == {0: 3}
+        asked.answer(given(0, high_watermark=9, start=start))
+        asked = await broker.next()
+        held = broker.partition().log
+        assert held.log_end_offset == asked.offsets.get(0, 3) == (start or 3)
+        assert held.log_start_offset == start
+
+
+async def test_only_compacted_logs_note_when_they_had_everything(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 3), high_watermark=3))
+        await broker.next()
+    assert broker.logs.folders[0].offsets.read_quietly(CAUGHT_UP_NAME) == {}
+
+
+async def test_a_copy_that_has_not_caught_up_notes_no_time(tmp_path: Path) -> None:
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 3), high_watermark=9))
+        await broker.next()
+    assert broker.logs.folders[0].offsets.read_quietly(CAUGHT_UP_NAME) == {}
+
+
+async def test_a_leader_of_others_notes_that_it_has_everything(tmp_path: Path) -> None:
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following(leader=ME))
+    noted = broker.logs.folders[0].offsets.read_quietly(CAUGHT_UP_NAME)
+    assert list(noted) == [LABEL]
