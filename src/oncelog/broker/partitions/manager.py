@@ -117,7 +117,7 @@ class PartitionManager:
         self.on_late_role: Callable[[], None] = lambda: None
         """Called when a partition has begun to lead after its log was cut, not with its step."""
         self.make_fetchers: Callable[[Following], ReplicaFetchers] | None = None
-        """Called with the first partition that has replicas on other brokers."""
+        """Called with the first partition that has other replicas."""
         self._following: Following | None = None
         self._tasks: asyncio.TaskGroup | None = None
 
@@ -399,9 +399,9 @@ class PartitionManager:
         self._follow_no_more(topic_partition)
         partition.resign(error)
 
-    def _follow_no_more(self, topic_partition: TopicPartition) -> None:
+    def _follow_no_more(self, label: TopicPartition) -> None:
         if self._following is not None:
-            self._following.forget(topic_partition)
+            self._following.forget(label)
 
     async def _delete(self, topic: TopicImage) -> None:
         """Rename the folders of a deleted topic as deleted. A move that is under way does its own.
@@ -423,10 +423,7 @@ class PartitionManager:
     # --- background work
 
     async def run(self) -> None:
-        """Run the upkeep of logs, removals and compaction, until cancelled.
-
-        Raises `StorageFailure` when the last log directory fails.
-        """
+        """Run all background work; raises `StorageFailure` when the last log directory fails."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
