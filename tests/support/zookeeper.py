@@ -9,6 +9,7 @@ the disk: a killed process loses nothing of what it wrote, and no test takes a m
 
 from __future__ import annotations
 
+import atexit
 import shutil
 import signal
 import socket
@@ -16,7 +17,9 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import cache
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -218,6 +221,22 @@ def one_server() -> Iterator[ZooKeeperServer]:
         finally:
             if server.process is not None and server.process.poll() is None:
                 server.stop()
+
+
+_shared = ExitStack()
+_numbers = count(1)
+
+
+@cache
+def shared_server() -> ZooKeeperServer:
+    """The one server of all tests of this process that break nothing of it."""
+    atexit.register(_shared.close)
+    return _shared.enter_context(one_server())
+
+
+def chroot() -> str:
+    """A ``host:port/chroot`` of the shared server that no other test has."""
+    return f"{shared_server().bootstrap_servers}/oncelog/{next(_numbers)}"
 
 
 @contextmanager

@@ -35,6 +35,7 @@ from oncelog.broker.coordination.verification import LocalCoordinators
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.life_notes import LifeNotes
 from oncelog.broker.membership.registration import register_address
+from oncelog.broker.membership.stores import open_store
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
@@ -72,8 +73,6 @@ if TYPE_CHECKING:
 __all__ = ["Broker"]
 
 log = logging.getLogger(__name__)
-
-METADATA_FILE = "metadata.sqlite"
 
 
 class Broker:
@@ -162,7 +161,7 @@ class Broker:
             exits.callback(self._own_disk.close)
         self.logs = await self.disk.run(self._take_folders)
         exits.push_async_callback(self._close_logs)
-        self.store = self._given_store or self._open_store()
+        self.store = self._given_store or open_store(self.config, self.disk, syncs=self._syncs)
         exits.push_async_callback(self.store.close)
         exits.callback(self._say, "closing the metadata")
         self.feed = MetadataFeed(self.store, self.broker_id, self._follow, self.clock, self.rng)
@@ -425,16 +424,6 @@ class Broker:
                     await self.controller.submit(DeletionsConfirmed(self.broker_id, sure))
             before = gone
             await self.clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
-
-    def _open_store(self) -> MetadataStore:
-        # Imported here because tests and the simulation never need SQLite.
-        from oncelog.metadata.sqlite import SqliteStore
-
-        path = self.config.get_str("oncelog.metadata.file")
-        if not path:
-            paths = [f"{directory}/{METADATA_FILE}" for directory in self.config.data_dirs]
-            path = next(filter(self.disk.exists, paths), paths[0])
-        return SqliteStore(path, syncs=self._syncs)
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""

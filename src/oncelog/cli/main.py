@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "perf": ("oncelog.cli.perf", "Measure how fast a cluster is."),
     "doctor": ("oncelog.cli.doctor", "Say what is installed, and try a cluster out."),
     "completion": ("oncelog.cli.completion", "Have the shell complete commands and topics."),
+    "cluster": ("oncelog.cli.cluster.entry", "Move a broker's metadata to ZooKeeper."),
     "log": ("oncelog.cli.log.entry", "Look into a log directory without a broker."),
     "simulate": ("oncelog.cli.simulate", "Search for defects under virtual time."),
     "demo": (

@@ -126,6 +126,9 @@ _BROKER: Final = (
     Definition("log.dir", _LIST, ("oncelog-data",), "The log directory, when log.dirs is not set. Kafka's default is in /tmp."),
     Definition("log.dirs", _LIST, None, "The log directories, separated by commas."),
     Definition("oncelog.metadata.file", _STRING, None, "The metadata's SQLite file, in a folder that exists, of this broker alone; unset: metadata.sqlite in the log directory that has one, else in the first. Kafka has no such key."),
+    Definition("zookeeper.connect", _STRING, None, "The ZooKeeper that holds the metadata, as HOST:PORT,HOST:PORT/CHROOT; unset: a SQLite file does."),
+    Definition("zookeeper.session.timeout.ms", _INT, 18_000, "A broker that ZooKeeper does not hear of for so long is dead to the others.", _at_least(1)),
+    Definition("zookeeper.connection.timeout.ms", _INT, None, "How long a start waits for ZooKeeper; unset: zookeeper.session.timeout.ms.", _at_least(1)),
     # --- connections
     Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),

@@ -91,8 +91,7 @@ PASSED_OVER: Final = (
     "group.streams.topology.description.plugin.class",
     *_names("errors.deadletterqueue.", "topic.name.prefix auto.create.topics.enable"),
     # ZooKeeper, and the secrets that were kept there.
-    *_names("zookeeper.", "connect connection.timeout.ms session.timeout.ms set.acl"),
-    *_names("zookeeper.", "max.in.flight.requests metadata.migration.enable"),
+    *_names("zookeeper.", "set.acl max.in.flight.requests metadata.migration.enable"),
     "zookeeper.metadata.migration.min.batch.size",
     *_names("zookeeper.ssl.", "cipher.suites client.enable crl.enable enabled.protocols"),
     *_names("zookeeper.ssl.", "endpoint.identification.algorithm ocsp.enable protocol"),
@@ -110,10 +109,6 @@ EXPLAINED: Final = {
         "coordinator, it does not ask again"
         for name in _names("add.partitions.to.txn.retry.backoff.", "ms max.ms")
     },
-    "zookeeper.connect": (
-        "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
-        "log directory; topics that are registered in that ZooKeeper are not taken over"
-    ),
 }
 """Keys without effect that are logged with an explanation, because users may rely on them."""
 

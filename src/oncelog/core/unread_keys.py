@@ -19,11 +19,6 @@ UNREAD_BROKER_KEYS: Final = frozenset(
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
         "min.insync.replicas",
-        "num.replica.fetchers",
-        "replica.fetch.backoff.ms",
-        "replica.fetch.max.bytes",
-        "replica.fetch.min.bytes",
-        "replica.fetch.response.max.bytes",
         "unclean.leader.election.enable",
     }
 )

@@ -20,6 +20,7 @@ from oncelog.broker.broker import Broker
 from oncelog.cli.serve import SWITCH_INTERVAL_S, gather, run, stop_aloud, stop_signals
 from oncelog.core.config import BrokerConfig
 from tests.support.stock_files import STOCK_FILES, properties
+from tests.support.zookeeper import chroot
 
 WAIT_S = 60
 
@@ -177,7 +178,10 @@ def test_the_stock_file_of_a_release_starts_a_broker(tmp_path: Path, release: st
     file = tmp_path / "server.properties"
     file.write_text(properties(release))
     folder = str(tmp_path / "data")
-    with ready("--config", str(file), "--data-dir", folder, "--listen", "127.0.0.1:0") as (_, line):
+    options = ["--config", str(file), "--data-dir", folder, "--listen", "127.0.0.1:0"]
+    if "zookeeper.connect" in STOCK_FILES[release]:
+        options += ["--set", f"zookeeper.connect={chroot()}"]
+    with ready(*options) as (_, line):
         assert line.startswith("oncelog: ready on 127.0.0.1:")
 
 

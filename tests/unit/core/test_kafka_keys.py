@@ -22,12 +22,12 @@ def test_the_stock_file_of_a_release_is_taken(release: str) -> None:
     assert len(config.warnings) <= 3
 
 
-def test_zookeeper_is_explained() -> None:
-    config = BrokerConfig({"zookeeper.connect": "zk:2181", "zookeeper.session.timeout.ms": "1"})
+def test_settings_of_zookeeper_are_taken_and_those_of_its_tls_passed_over() -> None:
+    config = BrokerConfig({"zookeeper.connect": "zk:2181/a", "zookeeper.ssl.client.enable": "true"})
+    assert config.get_str("zookeeper.connect") == "zk:2181/a"
+    assert config.get_int("zookeeper.session.timeout.ms") == 18_000
     assert config.warnings == [
-        "zookeeper.connect is ignored: the broker runs alone and keeps its metadata in its first "
-        "log directory; topics that are registered in that ZooKeeper are not taken over",
-        "1 setting has no effect on this broker: zookeeper.session.timeout.ms",
+        "1 setting has no effect on this broker: zookeeper.ssl.client.enable",
     ]
 
 

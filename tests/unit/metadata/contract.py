@@ -23,6 +23,7 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore, StoreConnection
 from oncelog.simulation.trace import Trace
+from tests.unit.metadata.zookeeper.parties import on_zookeeper
 
 Body = Callable[[MetadataStore], Coroutine[Any, Any, None]]
 
@@ -144,7 +145,7 @@ def on_simulated(body: Callable[[Parties], Coroutine[Any, Any, None]], folder: P
     task.result()
 
 
-KINDS: list[Kind] = [on_memory, on_sqlite, on_simulated]
+KINDS: list[Kind] = [on_memory, on_sqlite, on_simulated, on_zookeeper]
 
 
 def among_parties(

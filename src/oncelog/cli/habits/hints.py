@@ -11,7 +11,17 @@ from oncelog.core.spelling import nearest
 
 __all__ = ["did_you_mean", "for_command", "for_option"]
 
-GROUPS = ("topics", "groups", "transactions", "brokers", "configs", "features", "log", "perf")
+GROUPS = (
+    "topics",
+    "groups",
+    "transactions",
+    "brokers",
+    "configs",
+    "features",
+    "log",
+    "perf",
+    "cluster",
+)
 """The commands of `oncelog` that have commands, in the order in which these are suggested."""
 
 

@@ -55,7 +55,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, str | Either | Answer]]] = {
         "server-start": "serve",
         "server-stop": Answer("`oncelog serve` stops by Ctrl-C, or SIGTERM"),
         "broker-api-versions": Answer("`oncelog features describe` shows what brokers support"),
-        "cluster": Answer("`oncelog brokers list` shows the cluster's brokers"),
         "metadata-quorum": Answer("`oncelog brokers list` shows which broker is the controller"),
         "storage": Answer("`oncelog serve --data-dir DIR` makes its folder itself"),
         "acls": Answer("there are no ACLs to edit"),

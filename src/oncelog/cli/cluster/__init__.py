@@ -1,0 +1,1 @@
+"""``oncelog cluster``: work on a cluster as a whole. `entry` is the group."""
