@@ -20,3 +20,9 @@ FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 
 FETCH_CHANGES_COUNT_MAX = 10_000
 """Partitions that one fetch of a follower adds to its session, or takes out of it."""
+
+SQLITE_SESSIONS_COUNT_MAX = 1000
+"""Sessions at one time that one metadata file of SQLite can have."""
+
+SQLITE_BEATS_PER_TIMEOUT_COUNT = 4
+"""How often a session of SQLite shows within its timeout that it lives, and looks for others."""

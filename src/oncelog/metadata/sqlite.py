@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TypeVar
-from uuid import uuid4
 
-from oncelog.core.limits import METADATA_POLL_MS
 from oncelog.metadata import sqlite_tables
-from oncelog.metadata.sqlite_tables import SessionRow
+from oncelog.metadata.sqlite_sessions import Machine, SqliteSession, SqliteSessions
 from oncelog.metadata.store import (
     Changes,
     Check,
@@ -33,6 +33,8 @@ from oncelog.metadata.waiting import Waiters, wait_for
 
 __all__ = ["SqliteStore"]
 
+log = logging.getLogger(__name__)
+
 T = TypeVar("T")
 
 
@@ -45,13 +47,19 @@ class SqliteStore:
 
     write_limit = None
 
-    def __init__(self, path: str, *, syncs: bool = True) -> None:
+    def __init__(self, path: str, *, syncs: bool = True, machine: Machine | None = None) -> None:
         self._path = path
         self._syncs = syncs
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
         self._connection: sqlite3.Connection | None = None
         self._waiters = Waiters()
-        self._sessions: dict[SessionId, _SqliteSession] = {}
+        self._machine = machine or Machine()
+        self._sessions = SqliteSessions(path, self._machine)
+        self._polled_revision = 0
+        self._poller: asyncio.Task[None] | None = None
+        self._beats: asyncio.Task[None] | None = None
+        # Beside the other thread, which may wait for a sync or for another process's write.
+        self._beat_thread: ThreadPoolExecutor | None = None
         self._closed = False
 
     async def get(self, path: str) -> Stored | None:
@@ -68,9 +76,7 @@ class SqliteStore:
         """See `MetadataStore.write_all`."""
 
         def work(db: sqlite3.Connection) -> None:
-            named = {write.session for write in writes}
-            own = [self._sessions[one] for one in named if one in self._sessions]
-            new = [session for session in own if not session.is_noted]
+            new = self._sessions.new({write.session for write in writes})
             sqlite_tables.write_all(db, writes, checks, fence, [session.row for session in new])
             for session in new:
                 session.is_noted = True
@@ -78,7 +84,7 @@ class SqliteStore:
         try:
             await self._run(work)
         except SessionExpired:
-            await self._look_at_sessions()
+            await self.poll(looks=True)
             raise
         finally:
             self._waiters.wake()
@@ -93,52 +99,111 @@ class SqliteStore:
                 left_s = deadline_s - loop.time()
                 if found.revision > after_revision or left_s <= 0:
                     return found
-                # A write of another process wakes no caller here.
-                await wait_for(changed, min(left_s, METADATA_POLL_MS / 1000))
+                self._keep_polling()
+                await wait_for(changed, left_s)
 
     async def open_session(self, timeout_ms: int) -> Session:
-        """See `MetadataStore.open_session`. Nothing is written before the first bound value."""
-        session = _SqliteSession(self, SessionRow(SessionId(uuid4().hex), "", timeout_ms))
-        self._sessions[session.session_id] = session
+        """See `MetadataStore.open_session`. The file learns of it with its first bound value."""
+        session = await self._run(lambda db: self._sessions.open(db, timeout_ms, self._end_session))
+        self._keep_polling()
+        await self._keep_beating()
         return session
 
-    async def expire(self, session_id: SessionId) -> bool:
-        """End a session of any process: a fault. False: it has ended, or nothing is bound to it."""
-        has_ended = await self._run(lambda db: sqlite_tables.end_session(db, session_id))
-        await self._look_at_sessions()
-        self._waiters.wake()
-        return has_ended
-
-    async def end_session(self, session_id: SessionId) -> None:
-        """End a session of this store, as far as the file can be written."""
-        del self._sessions[session_id]
-        with contextlib.suppress(StoreFailure):
-            await self._run(lambda db: sqlite_tables.end_session(db, session_id))
-        self._waiters.wake()
-
-    async def _look_at_sessions(self) -> None:
-        """Find out which sessions of this store have been ended."""
-        noted = [session for session in self._sessions.values() if session.is_noted]
-
-        def ended(db: sqlite3.Connection) -> list[_SqliteSession]:
-            return [one for one in noted if not sqlite_tables.has_session(db, one.session_id)]
-
-        for session in await self._run(ended):
-            self._sessions.pop(session.session_id, None)
-            session.note_end()
+    async def expire(self, session_id: SessionId) -> None:
+        """End a session of any process, as if it had been silent: a fault for tests."""
+        await self._run(
+            lambda db: sqlite_tables.end_sessions(db, lambda row: row.session_id == session_id)
+        )
+        await self.poll(looks=True)
 
     async def close(self) -> None:
         """See `MetadataStore.close`."""
         if self._closed:
             return
         self._closed = True
+        for task in (self._poller, self._beats):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
 
-        def work() -> None:
+        def work() -> list[SqliteSession]:
             if self._connection is not None:
                 self._connection.close()
+            return self._sessions.release()
 
-        await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        for session in await asyncio.get_running_loop().run_in_executor(self._thread, work):
+            session.note_end()
         self._thread.shutdown()
+        if self._beat_thread is not None:
+            self._beat_thread.shutdown()
+
+    async def poll(self, *, looks: bool = False) -> None:
+        """Find out what other processes wrote, and with company, or `looks`, who of them is dead.
+
+        A task does it again and again while a session is open or a caller waits for changes.
+        """
+
+        def work(db: sqlite3.Connection) -> tuple[int, list[SqliteSession]]:
+            revision = sqlite_tables.newest_revision(db)
+            has_moved = revision != self._polled_revision
+            if not (looks or has_moved or self._sessions.has_company):
+                return revision, []
+            ended = self._sessions.look(db)
+            return sqlite_tables.newest_revision(db), ended
+
+        revision, ended = await self._run(work)
+        for session in ended:
+            session.note_end()
+        if revision != self._polled_revision:
+            self._polled_revision = revision
+            self._waiters.wake()
+        await self._keep_beating()
+
+    async def beat(self) -> None:
+        """Show other processes that the sessions of this store live. A task does it in company."""
+        now_ns = self._machine.now_ns()
+        if self._beat_thread is None:
+            self._beat_thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-session")
+        for session in self._sessions.own:
+            if session.is_alive:
+                beat = partial(session.beat, now_ns)
+                try:
+                    await asyncio.get_running_loop().run_in_executor(self._beat_thread, beat)
+                except OSError as error:
+                    log.warning("%s: a session cannot show that it lives: %s", self._path, error)
+
+    async def _end_session(self, session: SqliteSession) -> None:
+        # Without the file its values are deleted by the process that finds it unlocked.
+        with contextlib.suppress(StoreFailure):
+            await self._run(lambda db: self._sessions.end(db, session))
+        self._waiters.wake()
+
+    def _keep_polling(self) -> None:
+        """Poll from now on. Raises what ended the task that does."""
+        if self._poller is None:
+            self._poller = asyncio.create_task(self._poll_on())
+            self._poller.add_done_callback(lambda _: self._waiters.wake())
+        elif self._poller.done():
+            self._poller.result()
+
+    async def _poll_on(self) -> None:
+        while True:
+            await self._machine.sleep(self._sessions.pause_s)
+            try:
+                await self.poll()
+            except StoreFailure:
+                self._waiters.wake()  # Each finds out for itself, and tells its caller.
+
+    async def _keep_beating(self) -> None:
+        """Beat now and from now on, if there is company."""
+        if self._beats is None and self._sessions.has_company and self._sessions.own:
+            self._beats = asyncio.create_task(self._beat_on())
+            await self.beat()
+
+    async def _beat_on(self) -> None:
+        while True:
+            await self._machine.sleep(self._sessions.pause_s)
+            await self.beat()
 
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def on_thread() -> T:
@@ -152,34 +217,3 @@ class SqliteStore:
         if self._closed:
             raise StoreFailure(f"metadata store {self._path} is closed")
         return await asyncio.get_running_loop().run_in_executor(self._thread, on_thread)
-
-
-class _SqliteSession:
-    """A session of this process; see `Session`."""
-
-    def __init__(self, store: SqliteStore, row: SessionRow) -> None:
-        self.session_id = row.session_id
-        self.row = row
-        self.is_noted = False
-        """Whether the file notes it. The store's thread sets this."""
-        self._store = store
-        self._ended = asyncio.Event()
-
-    @property
-    def is_alive(self) -> bool:
-        """See `Session.is_alive`."""
-        return not self._ended.is_set()
-
-    def note_end(self) -> None:
-        """Let the owner know that it has ended."""
-        self._ended.set()
-
-    async def wait_ended(self) -> None:
-        """See `Session.wait_ended`."""
-        await self._ended.wait()
-
-    async def close(self) -> None:
-        """See `Session.close`."""
-        if self.is_alive:
-            self.note_end()
-            await self._store.end_session(self.session_id)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple
@@ -28,11 +28,12 @@ from oncelog.metadata.store import (
 __all__ = [
     "SessionRow",
     "changes",
-    "end_session",
-    "has_session",
+    "end_sessions",
     "list_values",
+    "newest_revision",
     "open_database",
     "read",
+    "sessions",
     "write_all",
 ]
 
@@ -45,11 +46,13 @@ CREATE TABLE node (
 _NODE_BY_REVISION = "CREATE INDEX node_by_revision ON node (revision)"
 _SESSION = """
 CREATE TABLE session (
-    id TEXT PRIMARY KEY, boot_id TEXT NOT NULL, timeout_ms INTEGER NOT NULL
+    id TEXT PRIMARY KEY, slot INTEGER NOT NULL, boot_id TEXT NOT NULL, timeout_ms INTEGER NOT NULL
 ) WITHOUT ROWID
 """
 _SCHEMA_VERSION = 2
 """2: an Oncelog of version 1 does not know the paths, and would set every log aside."""
+_SYNCED_AT_CHECKPOINTS = 1
+"""`PRAGMA synchronous=NORMAL`: a loss of power may take the newest transactions, never a part."""
 _SCHEMA_STEPS = {
     0: (_NODE, _NODE_BY_REVISION, _SESSION),
     1: ("ALTER TABLE node ADD COLUMN session TEXT", _SESSION),
@@ -60,6 +63,8 @@ class SessionRow(NamedTuple):
     """A session that has not ended, as the file notes it with the first value bound to it."""
 
     session_id: SessionId
+    slot: int
+    """The number of its file; see `oncelog.metadata.session_file`."""
     boot_id: str
     timeout_ms: int
 
@@ -182,8 +187,8 @@ def write_all(
 ) -> None:
     """See `MetadataStore.write_all`. Notes `new_sessions`, of which nothing was bound before."""
     with _transaction(db):
-        db.executemany("INSERT INTO session VALUES (?, ?, ?)", new_sessions)
-        check_sessions(partial(has_session, db), writes)
+        db.executemany("INSERT INTO session VALUES (?, ?, ?, ?)", new_sessions)
+        check_sessions(partial(_has_session, db), writes)
         check_versions(partial(_version_of, db), writes, checks, fence)
         revision = _next_revision(db)
         db.executemany(
@@ -198,22 +203,46 @@ def write_all(
         )
 
 
-def has_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
-    """Whether a session that was noted has not ended."""
+def newest_revision(db: sqlite3.Connection) -> int:
+    """Return the revision of the newest write; 0: there was none."""
+    return _next_revision(db) - 1
+
+
+def sessions(db: sqlite3.Connection) -> list[SessionRow]:
+    """Return the sessions that were noted, and have not ended."""
+    return [SessionRow(*row) for row in db.execute("SELECT * FROM session ORDER BY id")]
+
+
+def end_sessions(db: sqlite3.Connection, has_ended: Callable[[SessionRow], bool]) -> None:
+    """End the sessions of which that is true, and delete what is bound to them.
+
+    It is asked when no other process writes. Nothing is synced: a session whose end a loss of power
+    takes back ends again, as its process is dead.
+    """
+    with _without_sync(db), _transaction(db):
+        ended = [(row.session_id,) for row in sessions(db) if has_ended(row)]
+        db.executemany("DELETE FROM session WHERE id = ?", ended)
+        revision = _next_revision(db)
+        db.executemany(
+            f"UPDATE node SET value = NULL, version = 0, session = NULL, revision = {revision} "
+            "WHERE session = ?",
+            ended,
+        )
+
+
+@contextmanager
+def _without_sync(db: sqlite3.Connection) -> Iterator[None]:
+    (mode,) = db.execute("PRAGMA synchronous").fetchone()
+    db.execute(f"PRAGMA synchronous={min(mode, _SYNCED_AT_CHECKPOINTS)}")
+    try:
+        yield
+    finally:
+        db.execute(f"PRAGMA synchronous={mode}")
+
+
+def _has_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
     row = db.execute("SELECT 1 FROM session WHERE id = ?", (session_id,)).fetchone()
     return row is not None
-
-
-def end_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
-    """End a session, and delete what is bound to it. False: it has ended, or was never noted."""
-    with _transaction(db):
-        ended = db.execute("DELETE FROM session WHERE id = ?", (session_id,)).rowcount > 0
-        db.execute(
-            "UPDATE node SET value = NULL, version = 0, session = NULL, revision = ? "
-            "WHERE session = ?",
-            (_next_revision(db), session_id),
-        )
-    return ended
 
 
 def _version_of(db: sqlite3.Connection, path: str) -> int:

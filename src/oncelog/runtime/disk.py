@@ -21,7 +21,6 @@ Rules that keep INV-9:
 import asyncio
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import threading
@@ -34,6 +33,7 @@ from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
 from oncelog.runtime.file_place import FilePlace, system_place
 from oncelog.runtime.open_files import OpenFiles, log_files_count_max
+from oncelog.runtime.process_lock import ProcessLock
 
 __all__ = [
     "Disk",
@@ -314,20 +314,6 @@ class _SystemFile:
             self._descriptor = -1
 
 
-class _SystemLock:
-    __slots__ = ("_descriptor",)
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        if self._descriptor >= 0:
-            # A child that was forked has the descriptor too: closing ours would not unlock.
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
-            os.close(self._descriptor)
-            self._descriptor = -1
-
-
 class SystemDisk:
     """The machine's file system, with a small pool of threads per lane for blocking work.
 
@@ -458,18 +444,12 @@ class SystemDisk:
 
     def lock(self, path: str) -> DiskLock:
         """An advisory lock that the kernel drops when the process ends, however it ends."""
-        with _failing("open", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            os.close(descriptor)
+        with _failing("lock", path):
+            lock = ProcessLock.take(path)
+        if lock is None:
             folder = os.path.dirname(path) or "."
-            raise FolderInUse(f"the log directory {folder} is in use by another broker") from error
-        except OSError as error:
-            os.close(descriptor)
-            raise StorageFailure("lock", path, error) from error
-        return _SystemLock(descriptor)
+            raise FolderInUse(f"the log directory {folder} is in use by another broker")
+        return lock
 
     async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work in this disk's threads."""

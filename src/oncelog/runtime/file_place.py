@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Final, NamedTuple
 
-__all__ = ["FilePlace", "system_place"]
+__all__ = ["FilePlace", "boot_id", "system_place"]
 
 _BOOT_ID_PATH: Final = "/proc/sys/kernel/random/boot_id"
 _MOUNTS_PATH: Final = "/proc/self/mountinfo"
@@ -35,6 +35,11 @@ class FilePlace(NamedTuple):
         return bool(self.boot_id) and here == there
 
 
+def boot_id() -> str:
+    """Return the id of the running system, another after each restart; empty where it has none."""
+    return _read(_BOOT_ID_PATH).strip()
+
+
 def system_place(path: str) -> FilePlace | None:
     """Return the place of a file of this machine; None where there is none. Raises `OSError`."""
     try:
@@ -42,7 +47,7 @@ def system_place(path: str) -> FilePlace | None:
     except FileNotFoundError:
         return None
     is_local = _file_system(os.path.realpath(path)) in LOCAL_FILE_SYSTEMS
-    return FilePlace(_read(_BOOT_ID_PATH).strip(), status.st_dev, status.st_ino, is_local)
+    return FilePlace(boot_id(), status.st_dev, status.st_ino, is_local)
 
 
 def _file_system(path: str) -> str:

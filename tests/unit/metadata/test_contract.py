@@ -132,7 +132,7 @@ async def test_several_writes_take_effect_together_or_not_at_all(store: Metadata
     await store.write_all([Write("/c", b"1", 0), Write("/a", None, 1), Write("/b", b"2", 1)])
     assert await store.list("/") == {"/b": Stored(b"2", 2), "/c": Stored(b"1", 1)}
     changes = await store.changes(seen)
-    assert changes.revision == seen + 1
+    assert changes.revision > seen
     assert changes.entries == (Change("/a", None, 0), Change("/b", b"2", 2), Change("/c", b"1", 1))
     for hopeless in (Write("/a", b"3", 1), Write("/b", b"3", 1), Write("/c", b"3", 0)):
         with pytest.raises(Conflict):

@@ -34,6 +34,30 @@ async def test_a_closed_session_leaves_only_what_was_not_bound(parties: Parties)
 
 
 @among_parties
+async def test_what_a_killed_party_had_bound_is_deleted(parties: Parties) -> None:
+    mine, other = await parties.join(), await parties.join()
+    await other.open_session(parties.session_ms)
+    session = await mine.open_session(parties.session_ms)
+    await put(mine, "/a", b"1", session=session)
+    seen = (await other.changes(0)).revision
+    await parties.kill(mine)
+    await deleted(other, "/a", seen)
+    assert await other.get("/a") is None
+
+
+@among_parties
+async def test_the_owner_of_an_expired_session_hears_of_it(parties: Parties) -> None:
+    mine, other = await parties.join(), await parties.join()
+    session = await mine.open_session(parties.session_ms)
+    await put(mine, "/a", b"1", session=session)
+    await parties.expire(session)
+    await session.wait_ended()
+    assert not session.is_alive
+    await deleted(other, "/a")
+    await session.close()
+
+
+@among_parties
 async def test_a_write_bound_to_an_ended_session_changes_nothing(parties: Parties) -> None:
     mine = await parties.join()
     ended = [await mine.open_session(parties.session_ms) for _ in range(2)]

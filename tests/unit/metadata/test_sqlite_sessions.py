@@ -1,0 +1,301 @@
+"""How sessions of brokers that share one SQLite file end: by lock, by beat, by boot, by hand."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from oncelog.metadata import MetadataStore, Session, SessionExpired, StoreFailure
+from oncelog.metadata.sqlite import SqliteStore
+from oncelog.metadata.sqlite_sessions import Machine
+from tests.unit.metadata.contract import put, version_of
+
+TIMEOUT_MS = 60_000
+
+
+class Party:
+    """A broker's store on a clock that the test moves, which polls and beats when told to."""
+
+    def __init__(self, name: str, path: Path, machine: Machine) -> None:
+        self.name = name
+        self.store = SqliteStore(str(path), machine=machine)
+        self.session: Session
+
+    async def register(self) -> None:
+        """Open a session, and bind a value of that name to it."""
+        self.session = await self.store.open_session(TIMEOUT_MS)
+        await put(self.store, f"/{self.name}", b"1", session=self.session)
+
+    async def beat(self) -> None:
+        """Do what the store's tasks do from time to time."""
+        await self.store.beat()
+        await self.store.poll()
+
+    async def die(self) -> None:
+        """Leave the file as the death of the process does."""
+        await self.store.close()
+
+
+async def never(_delay_s: float) -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+class Brokers:
+    """Parties on one file of one machine."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.now_ms = 1_000_000
+        self.boot_id = "first boot"
+        self._parties: list[Party] = []
+
+    def party(self, name: str) -> Party:
+        machine = Machine(lambda: self.boot_id, lambda: self.now_ms * 1_000_000, never)
+        self._parties.append(Party(name, self.path, machine))
+        return self._parties[-1]
+
+    async def registered(self, *names: str) -> list[Party]:
+        parties = [self.party(name) for name in names]
+        for party in parties:
+            await party.register()
+        return parties
+
+    def file(self, slot: int) -> Path:
+        return Path(f"{self.path}-session-{slot}")
+
+    async def close(self) -> None:
+        for party in self._parties:
+            await party.store.close()
+
+
+@asynccontextmanager
+async def brokers(folder: Path) -> AsyncIterator[Brokers]:
+    found = Brokers(folder / "m.sqlite")
+    try:
+        yield found
+    finally:
+        await found.close()
+
+
+async def names(store: MetadataStore) -> list[str]:
+    """Who is registered."""
+    return [path.removeprefix("/") for path in await store.list("/")]
+
+
+async def test_a_lone_session_does_not_beat(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        (a,) = await c.registered("a")
+        before = c.file(0).read_bytes()
+        c.now_ms += 10 * TIMEOUT_MS
+        await a.store.poll()
+        assert c.file(0).read_bytes() == before
+        assert a.session.is_alive
+
+
+async def test_beats_begin_with_the_second_session(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        alone = c.file(0).read_bytes()
+        await a.beat()
+        assert c.file(0).read_bytes() != alone
+        for _ in range(5):
+            c.now_ms += TIMEOUT_MS
+            await a.store.beat()
+            await b.store.beat()
+            await a.store.poll()
+            await b.store.poll()
+        assert a.session.is_alive
+        assert b.session.is_alive
+        assert await names(a.store) == ["a", "b"]
+
+
+async def test_a_session_whose_beat_is_late_is_ended_by_who_polls(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.beat()
+        c.now_ms += TIMEOUT_MS
+        await b.beat()
+        assert await names(b.store) == ["a", "b"]
+        c.now_ms += 1
+        await b.store.poll()
+        assert await names(b.store) == ["b"]
+        assert b.session.is_alive
+
+
+async def test_a_hung_owner_that_wakes_up_knows_that_its_session_ended(tmp_path: Path) -> None:
+    """Also where nobody has ended it yet: somebody may at any moment."""
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.beat()
+        c.now_ms += TIMEOUT_MS + 1
+        beaten = c.file(0).read_bytes()
+        with pytest.raises(SessionExpired):
+            await put(a.store, "/a", b"2", 1, session=a.session)
+        assert not a.session.is_alive
+        await a.session.wait_ended()
+        await a.store.beat()
+        assert c.file(0).read_bytes() == beaten
+        await a.store.poll()
+        assert await names(b.store) == []
+
+
+async def test_a_late_owner_whose_session_was_ended_cannot_write(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.beat()
+        c.now_ms += TIMEOUT_MS + 1
+        await b.beat()
+        c.now_ms -= TIMEOUT_MS  # As where it beat just before it was stopped.
+        with pytest.raises(SessionExpired):
+            await put(a.store, "/more", b"1", session=a.session)
+        await a.store.poll()
+        assert not a.session.is_alive
+        assert await b.store.get("/more") is None
+
+
+async def test_a_silent_session_is_late_after_its_timeout_in_company(tmp_path: Path) -> None:
+    """A lone broker may have been stopped before the second one came, and beats no more."""
+    async with brokers(tmp_path) as c:
+        await c.registered("a")
+        c.now_ms += 10 * TIMEOUT_MS
+        (b,) = await c.registered("b")
+        await b.beat()
+        c.now_ms += TIMEOUT_MS
+        await b.beat()
+        assert await names(b.store) == ["a", "b"]
+        c.now_ms += 1
+        await b.beat()
+        assert await names(b.store) == ["b"]
+
+
+async def test_who_has_bound_nothing_takes_nobody_for_late(tmp_path: Path) -> None:
+    """The other cannot know that it has company."""
+    async with brokers(tmp_path) as c:
+        (a,) = await c.registered("a")
+        b = c.party("b")
+        await b.store.open_session(TIMEOUT_MS)
+        reader = c.party("reader")
+        for _ in range(3):
+            c.now_ms += TIMEOUT_MS
+            await b.beat()
+            await reader.store.poll(looks=True)
+        assert await names(b.store) == ["a"]
+        await a.store.poll()
+        assert a.session.is_alive
+
+
+async def test_the_session_of_a_dead_process_is_ended_by_who_polls(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.die()
+        assert not a.session.is_alive
+        assert await names(b.store) == ["a", "b"]
+        await b.store.poll()
+        assert await names(b.store) == ["b"]
+
+
+async def test_a_newcomer_ends_the_session_of_the_life_before(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        for _ in range(3):
+            (a,) = await c.registered("a")
+            assert await version_of(a.store, "/a") == 1
+            await a.die()
+        assert not c.file(1).exists()
+
+
+async def test_a_restart_of_the_machine_ends_all_sessions(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        await c.registered("a", "b")
+        c.boot_id = "second boot"
+        (d,) = await c.registered("d")
+        assert await names(d.store) == ["d"]
+
+
+async def test_an_expired_session_is_known_to_its_owner_at_the_next_poll(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await b.store.expire(a.session.session_id)
+        assert await names(b.store) == ["b"]
+        await a.store.poll()
+        assert not a.session.is_alive
+
+
+def damaged(content: bytes) -> bytes:
+    return content[:40] + bytes([content[40] ^ 1]) + content[41:]
+
+
+@pytest.mark.parametrize("damage", [damaged, lambda _: b"", lambda _: b"\xff" * 200])
+async def test_a_beat_that_cannot_be_read_is_replaced_by_the_next(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.beat()
+        c.file(0).write_bytes(damage(c.file(0).read_bytes()))
+        c.now_ms += TIMEOUT_MS
+        await b.beat()
+        await a.store.beat()
+        c.now_ms += 1
+        await b.beat()
+        assert await names(b.store) == ["a", "b"]
+        c.file(0).write_bytes(damage(c.file(0).read_bytes()))
+        await b.beat()
+        c.now_ms += TIMEOUT_MS
+        await b.beat()
+        assert await names(b.store) == ["a", "b"]
+        c.now_ms += 1
+        await b.beat()
+        assert await names(b.store) == ["b"]
+
+
+async def test_a_session_that_lost_its_file_is_ended_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        c.file(0).unlink()
+        await b.store.poll()
+        assert await names(b.store) == ["b"]
+        assert f"session {a.session.session_id} has lost its file" in caplog.text
+        await a.store.poll()
+        assert not a.session.is_alive
+
+
+async def test_a_slot_is_taken_by_the_next_session(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.die()
+        (d,) = await c.registered("d")
+        assert await names(b.store) == ["b", "d"]
+        await b.store.poll()
+        assert d.session.is_alive
+        assert b.session.is_alive
+        assert not c.file(2).exists()
+
+
+async def test_where_files_cannot_be_locked_no_session_is_opened(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        c.file(0).mkdir()
+        with pytest.raises(StoreFailure, match=r"session-0 cannot be locked .* \(flock\)"):
+            await c.registered("a")
+
+
+async def test_the_end_of_a_session_is_not_synced(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        modes: list[int] = []
+
+        def noted(statement: str) -> None:
+            if statement.startswith("DELETE FROM session"):
+                modes.append(-1)
+            elif statement.startswith("PRAGMA synchronous="):
+                modes.append(int(statement[-1]))
+
+        await b.store._run(lambda db: db.set_trace_callback(noted))
+        await a.die()
+        await b.store.poll()
+        assert modes == [1, -1, 2]
