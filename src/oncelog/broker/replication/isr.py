@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
@@ -94,13 +95,16 @@ class IsrKeeper:
         """The lives of brokers of which a loss of records was said."""
         self._sending: asyncio.Task[None] | None = None
         self._timers: dict[Callable[[], None], asyncio.TimerHandle] = {}
+        self._look_ms = clock.monotonic_ms()
+        """When it is to look who lags."""
+        self._spares_until_ms = 0.0
 
     def lead(self, partition: Partition) -> None:
         """Keep the ISR of a partition, which has just taken a state."""
         partition.follower_watch = self
         self._led[partition] = None
         self._held_back_ms.pop(partition, None)
-        self._call_later(self._lag_max_ms / 2, self._look_who_lags)
+        self._look_later()
         if partition.state.asked:
             # Asked before the role was given up, for a move: what became of it is not known.
             self._due[partition] = None
@@ -155,7 +159,22 @@ class IsrKeeper:
         if self._led:
             self._due |= self._led
             self._ask()
+            self._look_later()
+
+    def _look_later(self) -> None:
+        if self._look_who_lags not in self._timers:
+            self._look_ms = self._clock.monotonic_ms() + self._lag_max_ms / 2
             self._call_later(self._lag_max_ms / 2, self._look_who_lags)
+
+    def _lag_ms(self, now_ms: float) -> float:
+        """Return after how long a follower lags.
+
+        Where this process was stopped or blocked, what followers sent meanwhile is not read yet:
+        no follower lags then for as long as it takes to look again.
+        """
+        if now_ms > self._look_ms + self._lag_max_ms / 4:
+            self._spares_until_ms = now_ms + self._lag_max_ms / 2
+        return math.inf if now_ms < self._spares_until_ms else self._lag_max_ms
 
     def _ask(self) -> None:
         """Send what is wished, unless a request is on its way."""
@@ -166,6 +185,7 @@ class IsrKeeper:
     def _wanted(self) -> Iterator[_Asked]:
         """Take what is to be asked from what is due, and count it from now on."""
         now_ms = self._clock.monotonic_ms()
+        lag_ms = self._lag_ms(now_ms)
         epoch = self._broker_epoch()
         for partition in tuple(self._due):
             state = partition.state
@@ -178,7 +198,7 @@ class IsrKeeper:
             wishes = self._wishes.pop(partition, {})
             if not isinstance(state, LeaderState):
                 continue
-            members = state.wanted_isr(epoch, wishes, now_ms, self._lag_max_ms)
+            members = state.wanted_isr(epoch, wishes, now_ms, lag_ms)
             if members is not None:
                 state.ask(members)
                 yield _Asked(partition, state, members)

@@ -206,6 +206,23 @@ async def test_who_lags_leaves_the_isr_within_one_and_a_half_times_the_lag(bench
 
 
 @led_by(ALL)
+async def test_who_was_stopped_blames_no_follower_for_it(bench: Bench) -> None:
+    """A breakpoint, or SIGSTOP: what the followers sent meanwhile is not read yet."""
+    bench.append()
+    bench.fetch(SECOND)
+    bench.loop._virtual_selector.slept_s += 2 * LAG_MS / 1000
+    bench.fetch(SECOND)
+    await bench.turn(LAG_MS / 4)
+    bench.fetch(THIRD)
+    await bench.turn(LAG_MS / 2)
+    assert bench.controller.events == []
+    for _ in range(6):
+        bench.fetch(SECOND)
+        await bench.turn(LAG_MS / 4)
+    assert bench.isr == {ME, SECOND}
+
+
+@led_by(ALL)
 async def test_who_has_lost_records_leaves_the_isr_at_once(bench: Bench) -> None:
     bench.append(4)
     bench.fetch(SECOND)
