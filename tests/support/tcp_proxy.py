@@ -21,9 +21,10 @@ class TcpProxy:
         self.port = 0
         self.connections_count = 0
         """Of all times."""
+        self.has_lost = False
+        """Whether an answer was dropped."""
         self._is_fatal: Callable[[bytes], bool] = _never
         self._loses_answers = False
-        self._has_lost = asyncio.Event()
         self._writers: set[asyncio.StreamWriter] = set()
         self._accepts = asyncio.Event()
         self._accepts.set()
@@ -38,20 +39,18 @@ class TcpProxy:
         self._accepts.clear()
         self.drop()
 
-    async def lose_answer(self, is_fatal: Callable[[bytes], bool]) -> None:
+    def lose_answer_to(self, is_fatal: Callable[[bytes], bool]) -> None:
         """Drop the answer to the next request that `is_fatal`, and close all connections.
 
-        Returns when it was dropped; no connection is accepted from then on.
+        No connection is accepted from then on.
         """
         self._is_fatal = is_fatal
-        await self._has_lost.wait()
-        self.cut()
 
     def mend(self) -> None:
         """Accept connections again, and lose nothing."""
         self._is_fatal = _never
         self._loses_answers = False
-        self._has_lost.clear()
+        self.has_lost = False
         self._accepts.set()
 
     def drop(self) -> None:
@@ -93,8 +92,9 @@ class TcpProxy:
     ) -> None:
         while data := await reader.read(CHUNK_BYTES):
             if is_answer and self._loses_answers:
-                self._has_lost.set()
-                continue
+                self.has_lost = True
+                self.cut()
+                return
             if not is_answer and self._is_fatal(data):
                 self._loses_answers = True
             writer.write(data)

@@ -23,22 +23,12 @@ from tests.support.tcp_proxy import tcp_proxy
 from tests.support.zookeeper import chroot, one_server, shared_server
 from tests.unit.metadata.contract import put
 from tests.unit.metadata.zookeeper import suspended
-from tests.unit.metadata.zookeeper.stores import stores
+from tests.unit.metadata.zookeeper.stores import stores, through, transaction_number
 
 pytestmark = pytest.mark.slow
 
 T = TypeVar("T")
 WAIT_MS = 60_000
-
-
-def through(port: int, connect: str) -> str:
-    """The same chroot by way of a proxy."""
-    return f"127.0.0.1:{port}/{connect.partition('/')[2]}"
-
-
-def is_transaction(request: bytes) -> bool:
-    """Whether a client's packet begins with a transaction: length, number, type 14."""
-    return request[8:12] == b"\0\0\0\x0e"
 
 
 async def reached(call: Callable[[], Awaitable[T]]) -> T:
@@ -55,10 +45,10 @@ async def test_a_step_whose_answer_is_lost_may_have_been_written() -> None:
         store = opened(through(proxy.port, connect))
         await put(store, "/a", b"1")
         seen = await store.changes(0)
-        writing = asyncio.create_task(put(store, "/a", b"2", 1))
-        await proxy.lose_answer(is_transaction)
+        proxy.lose_answer_to(transaction_number(1))
         with pytest.raises(StoreFailure, match="the connection was lost"):
-            await writing
+            await put(store, "/a", b"2", 1)
+        assert proxy.has_lost
         proxy.mend()
         changes = await store.changes(seen.revision, wait_ms=WAIT_MS)
         assert changes.entries == (Change("/a", b"2", 2),)
