@@ -65,7 +65,12 @@ from oncelog.controller.states import (
     election_notices,
     state_writes,
 )
-from oncelog.controller.topics import CreationDefaults, TopicOutcome, decide_creations
+from oncelog.controller.topics import (
+    CreationDefaults,
+    TopicOutcome,
+    decide_creations,
+    few_replicas_warning,
+)
 from oncelog.controller.writes import group_config_writes, topic_writes
 from oncelog.core.config import topic_warnings
 from oncelog.core.errors import ErrorCode
@@ -130,6 +135,8 @@ def _create_topics(
         writes += topic_writes(None, topic, image.controller_epoch)
         if not topic.is_internal:
             notices += _config_warnings(topic)
+        elif (warning := few_replicas_warning(topic, config, len(image.brokers))) is not None:
+            notices.append(ControllerNotice(warning, is_warning=True))
         count = len(topic.partitions)
         notices.append(
             ControllerNotice(f"created topic {topic.name} ({topic.topic_id}), {count} partitions")

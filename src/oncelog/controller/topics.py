@@ -28,6 +28,7 @@ __all__ = [
     "TopicToCreate",
     "decide_creation",
     "decide_creations",
+    "few_replicas_warning",
     "name_problem",
     "new_internal_topic",
     "partition_count_problem",
@@ -37,6 +38,8 @@ _PARTITION_COUNT_KEYS: Final = {
     TRANSACTION_STATE_TOPIC: "transaction.state.log.num.partitions",
     CONSUMER_OFFSETS_TOPIC: "offsets.topic.num.partitions",
 }
+
+OFFSETS_MIN_ISR: Final = 2
 
 _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _DEFAULT = -1
@@ -82,19 +85,32 @@ def new_internal_topic(name: str, config: BrokerConfig, brokers_count: int) -> T
         "compression.type": "producer",
         "segment.bytes": str(max(config.get_int(f"{prefix}.segment.bytes"), 1024 * 1024)),
     }
+    # D9: a lone broker has only one replica, and must start without further configs.
+    factor = min(config.get_int(f"{prefix}.replication.factor"), brokers_count)
     if name == TRANSACTION_STATE_TOPIC:
-        min_isr = min(config.get_int(f"{prefix}.min.isr"), brokers_count)
         settings |= {
             "compression.type": "uncompressed",
-            "min.insync.replicas": str(min_isr),
+            "min.insync.replicas": str(min(config.get_int(f"{prefix}.min.isr"), factor)),
             "unclean.leader.election.enable": "false",
         }
-    return TopicToCreate(
-        name,
-        config.get_int(f"{prefix}.num.partitions"),
-        # D9: a lone broker has only one replica, and must start without further configs.
-        min(config.get_int(f"{prefix}.replication.factor"), brokers_count),
-        config=settings,
+    elif factor > 1:
+        # Kafka has no key for it, and takes the cluster's: an offset that only one broker has would
+        # be lost with it.
+        settings["min.insync.replicas"] = str(min(OFFSETS_MIN_ISR, factor))
+    count = config.get_int(f"{prefix}.num.partitions")
+    return TopicToCreate(name, count, factor, config=settings)
+
+
+def few_replicas_warning(topic: TopicImage, config: BrokerConfig, brokers_count: int) -> str | None:
+    """Return a sentence on an internal topic of a cluster with fewer replicas than configured."""
+    prefix = "offsets.topic" if topic.name == CONSUMER_OFFSETS_TOPIC else "transaction.state.log"
+    wanted = config.get_int(f"{prefix}.replication.factor")
+    count = len(topic.partitions[0].replicas)
+    if brokers_count == 1 or count >= wanted:
+        return None
+    return (
+        f"{topic.name} has {count} replicas, not {wanted} ({prefix}.replication.factor): only "
+        f"{brokers_count} brokers were registered when it was first used"
     )
 
 

@@ -56,6 +56,7 @@ class ConfigSource(Enum):
     """
 
     DYNAMIC_TOPIC = 1
+    DYNAMIC_DEFAULT_BROKER = 3
     STATIC_BROKER = 4
     DEFAULT = 5
     GROUP = 8

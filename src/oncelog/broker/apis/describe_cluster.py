@@ -1,7 +1,7 @@
 """Handles DescribeCluster (60), versions 0-2: returns the cluster id, brokers and controller.
 
-Only brokers can be requested (endpoint type 1): there are no separate controllers. No live broker
-is ever fenced. Gap: none known.
+Only brokers can be requested (endpoint type 1): there are no separate controllers. Those that are
+registered are returned; none of them is fenced. Gap: none known.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.metadata import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED
+from oncelog.broker.apis.responses import by_id
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.describe_cluster import (
@@ -52,7 +53,7 @@ def handle(context: Context, request: Request[DescribeClusterRequest]) -> Descri
                 port=member.port,
                 rack=member.rack,
             )
-            for member in image.brokers.values()
+            for member in by_id(image)
         ),
         cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED,
     )

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import each_once
 from oncelog.broker.net.request import Request
+from oncelog.controller.cluster_config import CLUSTER_KEYS
 from oncelog.controller.topics import name_problem
 from oncelog.core.config import ConfigSource, SynonymValue
 from oncelog.core.config_definition import (
@@ -92,16 +93,19 @@ def _configs(
             raise ProtocolError(
                 ErrorCode.unknown_topic_or_partition, "This server does not host this topic."
             )
-        return [
-            _entry(
-                request,
-                TOPIC_KEYS[key][0],
+        entries = []
+        for key in _chosen(TOPIC_KEYS, keys):
+            value, synonyms = (
                 config.topic_value(topic.config, key),
                 config.topic_synonyms(topic.config, key),
-                read_only=False,
             )
-            for key in _chosen(TOPIC_KEYS, keys)
-        ]
+            ours = _of_cluster(context, key)
+            if ours is not None:
+                synonyms = tuple(s for s in synonyms if s.source is ConfigSource.DYNAMIC_TOPIC)
+                synonyms = (*synonyms, ours, *config.topic_synonyms({}, key)[-1:])
+                value = TOPIC_KEYS[key][0].parse(synonyms[0].value or "")
+            entries.append(_entry(request, TOPIC_KEYS[key][0], value, synonyms, read_only=False))
+        return entries
     if resource.resource_type == BROKER_RESOURCE:
         if name == "":
             return []
@@ -111,18 +115,17 @@ def _configs(
                 f"Unexpected broker id, expected {context.broker_id} or empty string, "
                 f"but received {name}",
             )
-        return [
-            _entry(
-                request,
-                BROKER_KEYS[key],
-                config.get(key),
-                config.broker_synonyms(key),
-                read_only=True,
-            )
-            for key in _chosen(BROKER_KEYS, keys)
-            if BROKER_KEYS[key].support is not ConfigSupport.NO_EFFECT
-            or config.get(key) is not None
-        ]
+        entries = []
+        for key in _chosen(BROKER_KEYS, keys):
+            value, synonyms = config.get(key), config.broker_synonyms(key)
+            if BROKER_KEYS[key].support is ConfigSupport.NO_EFFECT and value is None:
+                continue
+            ours = _of_cluster(context, key)
+            if ours is not None:
+                synonyms = (ours, *synonyms)
+                value = BROKER_KEYS[key].parse(ours.value or "")
+            entries.append(_entry(request, BROKER_KEYS[key], value, synonyms, read_only=True))
+        return entries
     if resource.resource_type == CLIENT_METRICS_RESOURCE:
         # There are none; Kafka's tools request them nevertheless.
         _require_name(name, "Client metrics subscription")
@@ -132,6 +135,17 @@ def _configs(
         return _group_configs(context, request, resource)
     text = f"Unsupported resource type: {resource.resource_type}"
     raise ProtocolError(ErrorCode.invalid_request, text)
+
+
+def _of_cluster(context: Context, key: str) -> SynonymValue | None:
+    """Return the cluster's value of a config that is not each broker's own.
+
+    None for other configs, and where this broker is alone: then it is the value of its file.
+    """
+    text = context.image.cluster_config.get(key) if key in CLUSTER_KEYS else None
+    if text is None or len(context.image.brokers) == 1:
+        return None
+    return SynonymValue(key, text, ConfigSource.DYNAMIC_DEFAULT_BROKER)
 
 
 def _require_name(name: str, kind: str) -> None:

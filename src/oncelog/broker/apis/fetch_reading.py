@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from oncelog.broker.apis.fetch_answers import diverging, not_led, out_of_range
 from oncelog.broker.apis.fetch_cold import ColdPartition, ColdRead, read_cold
-from oncelog.broker.apis.responses import absent
+from oncelog.broker.apis.responses import absent, leader_endpoints
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
 from oncelog.broker.partitions.fetch_sessions import FetchContext
@@ -274,6 +274,7 @@ class Reading:
     def encode(self) -> Buffers:
         """Return the reply's buffers; records are referred to, not copied."""
         request = self._request
+        has_errors = False
         if self._bytes or self._ends_wait or self._unknown:
             # Inlined: this is the hot path.
             meters = self._context.partitions.meters.by_topic
@@ -282,10 +283,14 @@ class Reading:
                 for given in topic.partitions:
                     if given.error:
                         self._tell(topic.partitions, given)
+                        has_errors = True
                     elif given.records and meter is not None and not self.is_follower:
                         meter.bytes_out += len(given.records)
+        nodes = leader_endpoints(self._context.image, self._topics) if has_errors else ()
         if self._session is None:
-            return encode_fetch_response(request.version, request.correlation_id, self._topics)
+            return encode_fetch_response(
+                request.version, request.correlation_id, self._topics, node_endpoints=nodes
+            )
         answer = self._session.answer(self._topics, self._context.clock.now_ms())
         if answer.error:
             request.meter.told(answer.error)
@@ -295,6 +300,7 @@ class Reading:
             answer.topics,
             error=answer.error,
             session_id=answer.session_id,
+            node_endpoints=nodes,
         )
 
     def _tell(

@@ -4,16 +4,17 @@
 not exist is created where the client allows it and `auto.create.topics.enable` is set; the same
 reply lists its leaders. Topics requested by id (version 12 on) are never created. All operations
 are authorized, as in Kafka without an authorizer; versions 8 to 10 can request those of the cluster
-(KIP-430). Gap: none known.
+(KIP-430). A partition whose leader is not registered has none. Version 0 has no offline replicas:
+they are left out there, with REPLICA_NOT_AVAILABLE. Gap: none known.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oncelog.broker.apis.responses import each_once
+from oncelog.broker.apis.responses import by_id, each_once, offline_replicas, registered_leader
 from oncelog.broker.net.request import Request
-from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX
@@ -47,8 +48,9 @@ def handle(
     body = request.body
     wanted = body.topics
     if wanted is None or (request.version == 0 and not wanted):
-        topics = [_topic(request, topic) for _, topic in sorted(context.image.topics.items())]
-        return _response(context.image, request, topics)
+        image = context.image
+        topics = [_topic(image, request, topic) for _, topic in sorted(image.topics.items())]
+        return _response(image, request, topics)
     if body.allow_auto_topic_creation and context.config.get_bool("auto.create.topics.enable"):
         image = context.image
         missing = [
@@ -86,7 +88,7 @@ def _wanted(
             topic = image.topic(name)
             missing = errors.get(name) or _unknown(name)
         if topic is not None:
-            found.append(_topic(request, topic))
+            found.append(_topic(image, request, topic))
         else:
             found.append(
                 MetadataResponseTopic(
@@ -114,27 +116,46 @@ def _operations(request: Request[MetadataRequest]) -> int:
     return TOPIC_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED
 
 
-def _topic(request: Request[MetadataRequest], topic: TopicImage) -> MetadataResponseTopic:
+def _topic(
+    image: MetadataImage, request: Request[MetadataRequest], topic: TopicImage
+) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
         name=topic.name,
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=tuple(
-            MetadataResponsePartition(
-                error_code=(
-                    ErrorCode.none if partition.leader >= 0 else ErrorCode.leader_not_available
-                ),
-                partition_index=index,
-                leader_id=partition.leader,
-                leader_epoch=partition.leader_epoch,
-                replica_nodes=partition.replicas,
-                isr_nodes=partition.isr,
-                offline_replicas=partition.offline_replicas,
-            )
+            _partition(image, request, index, partition)
             for index, partition in enumerate(topic.partitions)
         ),
         topic_authorized_operations=_operations(request),
+    )
+
+
+def _partition(
+    image: MetadataImage,
+    request: Request[MetadataRequest],
+    index: int,
+    partition: PartitionImage,
+) -> MetadataResponsePartition:
+    leader = registered_leader(image, partition)
+    error = ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available
+    offline = offline_replicas(image, partition)
+    replicas, isr = partition.replicas, partition.isr
+    if request.version == 0 and offline:
+        replicas, isr = (
+            tuple(each for each in some if each in image.brokers) for some in (replicas, isr)
+        )
+        if len(replicas) < len(partition.replicas) and error is ErrorCode.none:
+            error = ErrorCode.replica_not_available
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=offline,
     )
 
 
@@ -150,7 +171,7 @@ def _response(
                 port=broker.port,
                 rack=broker.rack,
             )
-            for broker in image.brokers.values()
+            for broker in by_id(image)
         ),
         cluster_id=image.cluster_id,
         controller_id=image.controller_id,

@@ -12,10 +12,10 @@ reply names the records at fault (KIP-467). Known gaps: none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
-from oncelog.broker.apis.responses import absent
+from oncelog.broker.apis.responses import absent, leader_endpoints
 from oncelog.broker.coordination.verification import TransactionSupportedOperation, verify_and
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.delayed import DelayedProduce, OnReached
@@ -25,6 +25,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.protocol.batch import CODEC_MASK, BatchHeader, read_header
 from oncelog.protocol.produce import (
+    NodeEndpoint,
     ProducePartitionResponse,
     ProduceRequest,
     ProduceTopicResponse,
@@ -196,7 +197,11 @@ def _append(
             request.connection.fail("a produce with acks=0 failed")
         return None
     if waiting is None:
-        return encode_produce_response(request.version, request.correlation_id, topics)
+        version, correlation_id = request.version, request.correlation_id
+        if failed:
+            nodes = leader_endpoints(context.image, topics)
+            return encode_produce_response(version, correlation_id, topics, node_endpoints=nodes)
+        return encode_produce_response(version, correlation_id, topics)
     return _wait(context, request, produce.timeout_ms, topics, waiting)
 
 
@@ -283,15 +288,20 @@ def _wait(
     """Reply when every append is synced or replicated, or the client's timeout has passed."""
 
     def response(outcomes: dict[int, ErrorCode]) -> Buffers:
+        nodes: Sequence[NodeEndpoint] = ()
         for key, error in outcomes.items():
             if error is not ErrorCode.none:
                 place = waiting[key]
                 told = request.meter.told(error)
-                outcome_list = topics[place.topic_slot].partitions
-                assert isinstance(outcome_list, list)
-                index = outcome_list[place.slot].index
-                outcome_list[place.slot] = ProducePartitionResponse(index, told)
-        return encode_produce_response(request.version, request.correlation_id, topics)
+                topic = topics[place.topic_slot]
+                assert isinstance(topic.partitions, list)
+                name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
+                refusal = _refusal(context, name, topic.partitions[place.slot].index, error)
+                topic.partitions[place.slot] = refusal._replace(error=told)
+                nodes = leader_endpoints(context.image, topics)
+        return encode_produce_response(
+            request.version, request.correlation_id, topics, node_endpoints=nodes
+        )
 
     # The records are in the log: waiting for replicas must not retain the frame.
     request.body = memoryview(b"")

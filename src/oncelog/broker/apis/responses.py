@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Final, TypeVar
 
-from oncelog.controller.image import MetadataImage
+from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage
 from oncelog.core.errors import ErrorCode
+from oncelog.protocol.fetch import FetchTopicResponse
+from oncelog.protocol.produce import NodeEndpoint, ProduceTopicResponse
 
-__all__ = ["absent", "each_once"]
+__all__ = [
+    "absent",
+    "by_id",
+    "each_once",
+    "leader_endpoints",
+    "offline_replicas",
+    "registered_leader",
+]
 
 T = TypeVar("T")
 
@@ -25,6 +34,42 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
     for item in items:
         first.setdefault(key(item), item)
     return tuple(first.values())
+
+
+def by_id(image: MetadataImage) -> list[BrokerImage]:
+    """Return the registered brokers in the order of their ids, whoever is asked."""
+    return [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
+
+
+def registered_leader(image: MetadataImage, partition: PartitionImage) -> int:
+    """Return the leader of a partition; -1 for none, and for one that is not registered."""
+    return partition.leader if partition.leader in image.brokers else -1
+
+
+def leader_endpoints(
+    image: MetadataImage, topics: Iterable[ProduceTopicResponse | FetchTopicResponse]
+) -> list[NodeEndpoint]:
+    """Return the addresses of the leaders that a response of Produce or Fetch names (KIP-951)."""
+    leaders = {
+        partition.current_leader[0]
+        for topic in topics
+        for partition in topic.partitions
+        if partition.current_leader is not None
+    }
+    return [
+        NodeEndpoint(each, broker.host, broker.port, broker.rack)
+        for each in sorted(leaders)
+        if (broker := image.brokers.get(each)) is not None
+    ]
+
+
+def offline_replicas(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
+    """Return the replicas whose broker is not registered, or whose log directory is off line."""
+    return tuple(
+        replica
+        for replica in partition.replicas
+        if replica not in image.brokers or replica in partition.offline_replicas
+    )
 
 
 def absent(image: MetadataImage, broker_id: int, topic: str, index: int) -> ErrorCode:

@@ -31,9 +31,11 @@ class VerificationMeter:
         self.buckets[elapsed_ms.bit_length()] += 1
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CoordinatorMeters:
     """What one broker counts for its coordinators, since its start."""
 
     groups: GroupMeter = field(default_factory=GroupMeter)
     verifications: VerificationMeter = field(default_factory=VerificationMeter)
+    transactions_refused_count: int = 0
+    """The transactional ids that were refused because several brokers are registered."""

@@ -1,0 +1,279 @@
+"""What clients see of several brokers: whoever is asked, the answer is the same."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from oncelog.broker.controller.shell import ControllerShell
+from oncelog.client import Admin, Consumer, Producer
+from oncelog.controller import layout
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.errors import ErrorCode
+from oncelog.metadata.changes import change_value
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.fetch import parse_fetch_response
+from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
+from oncelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsTopic
+from oncelog.protocol.messages.metadata import MetadataRequestTopic
+from oncelog.protocol.produce import parse_produce_response
+from tests.support.members import Cluster, members
+from tests.unit.broker.context import Client
+from tests.unit.broker.raw import send_fetch, send_produce
+from tests.unit.broker.support import batch
+
+IDS = (1, 2, 3)
+REFUSAL = ErrorCode.transactional_id_authorization_failed
+
+
+@asynccontextmanager
+async def asked(cluster: Cluster, broker_id: int) -> AsyncIterator[Client]:
+    """A connection to one broker."""
+    host, _, port = cluster[broker_id].broker.bootstrap_servers.rpartition(":")
+    client = Client(*await asyncio.open_connection(host, int(port)))
+    try:
+        yield client
+    finally:
+        client.writer.close()
+
+
+async def ask_each(cluster: Cluster, api: ApiKey, version: int | None = None, **fields: Any) -> Any:
+    """Ask every broker that runs, check that all say the same, and return that."""
+    await cluster.agreed()
+    answers = []
+    for member in cluster:
+        async with asked(cluster, member.broker_id) as client:
+            answers.append(await client.ask(api, version, **fields))
+    assert all(answer == answers[0] for answer in answers), answers
+    return answers[0]
+
+
+def controller_of(cluster: Cluster) -> ControllerShell:
+    """The broker that holds the office."""
+    return cluster[next(iter(cluster)).broker.image.controller_id].broker.controller
+
+
+async def create(cluster: Cluster, name: str, replicas: int | tuple[int, ...]) -> None:
+    new = TopicToCreate(name, 1, replicas) if isinstance(replicas, int) else None
+    if new is None:
+        assert not isinstance(replicas, int)
+        new = TopicToCreate(name, assignment={0: replicas})
+    (outcome,) = await controller_of(cluster).create_topics([new])
+    assert outcome.error is ErrorCode.none, outcome
+    await cluster.agreed()
+
+
+async def rewrite(cluster: Cluster, name: str, **fields: Any) -> None:
+    """Write another state of a topic's partition into the store, as a controller would."""
+    image = next(iter(cluster)).broker.image
+    topic = image.topics[name]
+    epoch = topic.partitions[0].partition_epoch + 1
+    topic = replace(
+        topic, partitions=(replace(topic.partitions[0], partition_epoch=epoch, **fields),)
+    )
+    state = layout.encode_state(topic.partitions[0], image.controller_epoch)
+    await change_value(cluster.store, layout.topic_path(name), lambda _: layout.encode_topic(topic))
+    await change_value(cluster.store, layout.state_path(name, 0), lambda _: state)
+    await cluster.agreed()
+
+
+async def partition_of(cluster: Cluster, name: str, version: int | None = None) -> Any:
+    topics = (MetadataRequestTopic(name=name),)
+    answer = await ask_each(cluster, ApiKey.METADATA, version, topics=topics)
+    ((partition,),) = [topic.partitions for topic in answer.topics]
+    return partition
+
+
+async def test_every_broker_names_all_brokers_with_their_racks() -> None:
+    async with members(3, starts=False) as cluster:
+        for broker_id in reversed(IDS):
+            cluster[broker_id].config["broker.rack"] = f"rack-{broker_id}"
+            await cluster.start(broker_id)
+        for version in (1, ADVERTISED[ApiKey.METADATA].max):
+            answer = await ask_each(cluster, ApiKey.METADATA, version, topics=None)
+            found = [(each.node_id, each.port, each.rack) for each in answer.brokers]
+            assert found == [(each, cluster[each].port, f"rack-{each}") for each in IDS]
+            assert answer.controller_id in IDS
+        described = await ask_each(cluster, ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
+        assert [(each.broker_id, each.port, each.rack) for each in described.brokers] == found
+        assert described.controller_id == answer.controller_id
+
+
+async def test_a_replica_that_is_not_registered_is_off_line() -> None:
+    async with members(1) as cluster:
+        await create(cluster, "t", 1)
+        await rewrite(cluster, "t", replicas=(1, 9), isr=(1, 9))
+        for version in (5, ADVERTISED[ApiKey.METADATA].max):
+            found = await partition_of(cluster, "t", version)
+            assert (found.leader_id, found.error_code) == (1, ErrorCode.none)
+            assert (found.replica_nodes, found.offline_replicas) == ((1, 9), (9,))
+        found = await partition_of(cluster, "t", 0)
+        assert (found.leader_id, found.error_code) == (1, ErrorCode.replica_not_available)
+        assert (found.replica_nodes, found.isr_nodes) == ((1,), (1,))
+
+
+async def test_a_leader_that_is_not_registered_is_none() -> None:
+    async with members(1) as cluster:
+        await create(cluster, "t", 1)
+        await rewrite(cluster, "t", leader=9, leader_epoch=1, replicas=(9,), isr=(9,))
+        for version in range(ADVERTISED[ApiKey.METADATA].max + 1):
+            found = await partition_of(cluster, "t", version)
+            assert (found.leader_id, found.error_code) == (-1, ErrorCode.leader_not_available)
+        answer = await ask_each(
+            cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            topics=(DescribeTopicPartitionsTopic(name="t"),),
+        )
+        ((found,),) = [topic.partitions for topic in answer.topics]
+        assert (found.leader_id, found.error_code) == (-1, ErrorCode.leader_not_available)
+        assert found.offline_replicas == (9,)
+
+
+async def test_eligible_and_last_known_replicas_are_described() -> None:
+    async with members(3) as cluster:
+        await create(cluster, "t", (1, 2, 3))
+        suspects = MappingProxyType({3: (0, 5)})
+        await rewrite(cluster, "t", isr=(1,), eligible=(2,), suspects=suspects)
+        answer = await ask_each(
+            cluster,
+            ApiKey.DESCRIBE_TOPIC_PARTITIONS,
+            topics=(DescribeTopicPartitionsTopic(name="t"),),
+        )
+        ((found,),) = [topic.partitions for topic in answer.topics]
+        assert (found.eligible_leader_replicas, found.last_known_elr) == ((2,), (3,))
+
+
+async def test_an_election_asked_of_any_broker_brings_the_preferred_leader() -> None:
+    async with members(3) as cluster:
+        await create(cluster, "t", (2, 1, 3))
+        await rewrite(cluster, "t", leader=1, leader_epoch=1)
+        assert (await partition_of(cluster, "t")).leader_id == 1
+        async with asked(cluster, 3) as client:
+            answer = await client.ask(ApiKey.ELECT_LEADERS, election_type=0, topic_partitions=None)
+            assert answer.error_code is ErrorCode.none
+            ((result,),) = [one.partition_result for one in answer.replica_election_results]
+            assert (result.partition_id, result.error_code) == (0, ErrorCode.none)
+        assert (await partition_of(cluster, "t")).leader_id == 2
+
+
+@pytest.mark.parametrize("resource", [(2, "t"), (4, None)])
+async def test_the_clusters_configs_are_described_with_their_source(
+    resource: tuple[int, str | None],
+) -> None:
+    """KAFKA-16540: what a broker's own file says has no effect."""
+    kind, name = resource
+    async with members(2, {"min.insync.replicas": 2}, starts=False) as cluster:
+        await cluster.start(1)
+        cluster[2].config["min.insync.replicas"] = 1
+        await cluster.start(2)
+        await create(cluster, "t", 2)
+        for broker_id in (1, 2):
+            async with asked(cluster, broker_id) as client:
+                wanted = DescribeConfigsResource(
+                    resource_type=kind,
+                    resource_name=name or str(broker_id),
+                    configuration_keys=("min.insync.replicas",),
+                )
+                answer = await client.ask(
+                    ApiKey.DESCRIBE_CONFIGS, resources=(wanted,), include_synonyms=True
+                )
+                ((found,),) = [result.configs for result in answer.results]
+                assert (found.value, found.config_source) == ("2", 3)
+                assert (found.synonyms[0].value, found.synonyms[0].source) == ("2", 3)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+async def test_internal_topics_have_the_replicas_that_there_are_brokers_for(
+    count: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with members(count) as cluster:
+        topic = await controller_of(cluster).internal_topic("__consumer_offsets")
+        await cluster.agreed()
+        assert {len(one.replicas) for one in topic.partitions} == {count}
+        assert topic.config.get("min.insync.replicas") == (None if count == 1 else "2")
+    lines = [r for r in caplog.records if "__consumer_offsets has" in r.getMessage()]
+    assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
+
+
+async def test_transactions_are_refused_by_name_on_several_brokers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with members(2) as cluster:
+        for version in range(1, ADVERTISED[ApiKey.FIND_COORDINATOR].max + 1):
+            answer = await ask_each(
+                cluster,
+                ApiKey.FIND_COORDINATOR,
+                version,
+                coordinator_keys=("tx",),
+                key_type=1,
+            )
+            (found,) = answer.coordinators
+            assert found.error_code is REFUSAL
+            assert "need the next release" in found.error_message
+        fields = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
+        async with asked(cluster, 1) as client:
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, transactional_id="tx", **fields)
+            assert (answer.error_code, answer.producer_id) == (REFUSAL, -1)
+            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, **fields)
+            assert answer.error_code is ErrorCode.none
+    lines = [r for r in caplog.records if "a transactional id is refused" in r.getMessage()]
+    assert [line.levelno for line in lines] == [logging.WARNING] * 2  # One of each broker.
+
+
+@pytest.mark.parametrize("is_replica", [True, False])
+async def test_who_does_not_lead_names_the_leader_and_its_address(is_replica: bool) -> None:
+    """KIP-951."""
+    async with members(3) as cluster:
+        await create(cluster, "t", (2, 1) if is_replica else (2, 3))
+        address = (2, "127.0.0.1", cluster[2].port, None)
+        topic_id = cluster[1].broker.image.topics["t"].topic_id
+        async with asked(cluster, 1) as client:
+            await send_produce(client, 12, batch(1))
+            frame = await client.receive()
+            assert frame is not None
+            produced = parse_produce_response(memoryview(frame), 12, 5)
+            ((given,),) = [topic.partitions for topic in produced.topics]
+            assert given.error == ErrorCode.not_leader_or_follower
+            assert given.current_leader == (2, 0)
+            assert [tuple(node) for node in produced.node_endpoints] == [address]
+            await send_fetch(client, 16, topic_id=topic_id)
+            frame = await client.receive()
+            assert frame is not None
+            fetched = parse_fetch_response(memoryview(frame), 16, 5)
+            ((read,),) = [topic.partitions for topic in fetched.topics]
+            assert (read.error, read.current_leader) == (ErrorCode.not_leader_or_follower, (2, 0))
+            assert [tuple(node) for node in fetched.node_endpoints] == [address]
+
+
+async def test_a_group_works_whoever_is_asked_first() -> None:
+    async with members(3) as cluster:
+        await create(cluster, "t", 3)
+        await controller_of(cluster).internal_topic("__consumer_offsets")
+        await cluster.agreed()
+        servers = [cluster[each].broker.bootstrap_servers for each in IDS]
+        async with Producer(servers[0]) as producer:
+            for value in range(9):
+                await producer.send("t", b"%d" % value)
+            await producer.flush()
+        read = 0
+        for start, server in enumerate(servers, 1):
+            async with Consumer(server, group_id="g", auto_offset_reset="earliest") as consumer:
+                consumer.subscribe(["t"])
+                while read < 3 * start:
+                    read += len(await consumer.poll(1_000, max_records=3 * start - read))
+                await consumer.commit()
+        found = await ask_each(
+            cluster, ApiKey.FIND_COORDINATOR, coordinator_keys=("g",), key_type=0
+        )
+        (coordinator,) = found.coordinators
+        assert coordinator.node_id == cluster.leader_of("__consumer_offsets", 0)
+        async with Admin(servers[2]) as admin:
+            groups = await admin.list_groups()
+        assert [group.group_id for group in groups] == ["g"]
