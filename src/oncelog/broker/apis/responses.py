@@ -37,7 +37,7 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
 
 
 def by_id(image: MetadataImage) -> list[BrokerImage]:
-    """Return the registered brokers in the order of their ids, whoever is asked."""
+    """Return the registered brokers in the order of their ids: each of them answers the same."""
     return [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
 
 
