@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -51,6 +52,8 @@ CREATE TABLE session (
 """
 _SCHEMA_VERSION = 2
 """2: an Oncelog of version 1 does not know the paths, and would set every log aside."""
+_PRIMARY_CODE = 0xFF
+_OPEN_RETRY_S = 0.01
 _SYNCED_AT_CHECKPOINTS = 1
 """`PRAGMA synchronous=NORMAL`: a loss of power may take the newest transactions, never a part."""
 _SCHEMA_STEPS = {
@@ -70,7 +73,23 @@ class SessionRow(NamedTuple):
 
 
 def open_database(path: str, syncs: bool) -> sqlite3.Connection:
-    """Open the file, and make or upgrade its tables. Raises `StoreFailure` and `sqlite3.Error`."""
+    """Open the file, and make or upgrade its tables. Raises `StoreFailure` and `sqlite3.Error`.
+
+    Of processes that open a new file at once SQLite refuses some without the wait that it has for
+    other locks: those try again.
+    """
+    deadline_s = time.monotonic() + SQLITE_BUSY_TIMEOUT_MS / 1000
+    while True:
+        try:
+            return _open(path, syncs)
+        except sqlite3.OperationalError as error:
+            is_busy = error.sqlite_errorcode & _PRIMARY_CODE == sqlite3.SQLITE_BUSY
+            if not is_busy or time.monotonic() >= deadline_s:
+                raise
+        time.sleep(_OPEN_RETRY_S)
+
+
+def _open(path: str, syncs: bool) -> sqlite3.Connection:
     db = sqlite3.connect(
         os.path.abspath(path),  # A name like ":memory:" would mean something else.
         timeout=SQLITE_BUSY_TIMEOUT_MS / 1000,

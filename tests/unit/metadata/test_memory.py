@@ -4,7 +4,9 @@ import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from oncelog.metadata import Conflict, MemoryStore
+import pytest
+
+from oncelog.metadata import Conflict, MemoryStore, SessionId, Stored, StoreFailure
 from tests.unit.metadata.contract import put
 
 BROKERS_COUNT = 4
@@ -54,3 +56,78 @@ def test_a_follower_whose_loop_has_ended_stops_no_writer() -> None:
     loop.close()
     asyncio.run(put(store, "/a", b"1"))
     assert not following.done()
+
+
+async def test_a_connection_that_is_cut_fails_and_loses_its_sessions() -> None:
+    store = MemoryStore()
+    mine, other = store.connection(), store.connection()
+    session = await mine.open_session(1)
+    await put(mine, "/a", b"1", session=session)
+    waiting = asyncio.create_task(mine.changes(1, wait_ms=600_000))
+    await asyncio.sleep(0)
+    mine.cut()
+    with pytest.raises(StoreFailure, match="out of reach"):
+        await waiting
+    with pytest.raises(StoreFailure, match="out of reach"):
+        await mine.open_session(1)
+    assert await other.list("/") == {}
+    known = [session.is_alive]  # Its owner cannot know.
+    mine.heal()
+    await session.wait_ended()
+    known.append(session.is_alive)
+    mine.cut()
+    assert [*known, session.is_alive] == [True, False, False]
+
+
+async def test_a_short_cut_ends_no_session() -> None:
+    connection = MemoryStore().connection()
+    session = await connection.open_session(1)
+    await put(connection, "/a", b"1", session=session)
+    connection.cut(ends_sessions=False)
+    connection.heal()
+    assert session.is_alive
+    assert await connection.get("/a") is not None
+
+
+async def test_an_answer_that_comes_after_a_cut_is_lost() -> None:
+    store = MemoryStore()
+
+    class Cut(MemoryStore):
+        async def get(self, path: str) -> Stored | None:
+            connection.cut()
+            return await store.get(path)
+
+    connection = Cut().connection()
+    with pytest.raises(StoreFailure, match="out of reach"):
+        await connection.get("/a")
+
+
+async def test_a_closed_connection_ends_its_sessions_and_no_others() -> None:
+    store = MemoryStore()
+    mine, other = store.connection(), store.connection()
+    for connection, path in ((mine, "/mine"), (other, "/other")):
+        await put(connection, path, b"1", session=await connection.open_session(1))
+    await mine.close()
+    assert list(await other.list("/")) == ["/other"]
+    with pytest.raises(StoreFailure, match="closed"):
+        await mine.get("/other")
+
+
+def test_a_session_is_ended_by_a_thread_without_an_event_loop() -> None:
+    store = MemoryStore()
+    opened = threading.Event()
+    sessions: list[SessionId] = []
+
+    async def own() -> None:
+        session = await store.open_session(1)
+        sessions.append(session.session_id)
+        asyncio.get_running_loop().call_soon(opened.set)
+        async with asyncio.timeout(60):
+            await session.wait_ended()
+
+    with ThreadPoolExecutor(1) as thread:
+        done = thread.submit(asyncio.run, own())
+        opened.wait()
+        assert store.expire(sessions[0])
+        assert not store.expire(sessions[0])
+        done.result()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from pathlib import Path
 from typing import Any
@@ -118,4 +119,19 @@ async def test_a_full_disk_refuses_a_write_and_leaves_the_store_of_use(tmp_path:
         await put(store, "/b", bytes(100_000))
     await put(store, "/a", b"2", 1)
     assert await store.list("/") == {"/a": Stored(b"2", 2)}
+    await store.close()
+
+
+async def test_a_new_file_that_another_broker_makes_at_once_is_waited_for(tmp_path: Path) -> None:
+    """SQLite refuses to change a file's mode while another process does, and does not wait."""
+    path = str(tmp_path / "m.sqlite")
+    other = sqlite3.connect(path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    store = SqliteStore(path)
+    opening = asyncio.create_task(store.get("/a"))
+    await asyncio.wait([opening], timeout=0.1)
+    assert not opening.done()
+    other.execute("COMMIT")
+    other.close()
+    assert await opening is None
     await store.close()
