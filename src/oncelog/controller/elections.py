@@ -240,6 +240,8 @@ def _settled(
         return _alone(state, best), Manner.SUSPECT
     if rules.allows_unclean and able:
         return _alone(state, _most(state, able)), Manner.UNCLEAN
+    if state.leader == -1:
+        return state, Manner.CLEAN
     return replace(state, leader=-1), Manner.CLEAN
 
 
@@ -297,7 +299,15 @@ def _moved(
     if len(isr) < min(rules.min_insync_replicas, len(state.replicas)):
         have_all = {*state.eligible, *state.isr} - {*isr, *state.offline_replicas}
         eligible = tuple(broker for broker in state.replicas if broker in have_all)
-    return replace(state, leader=leader, isr=isr, eligible=eligible, suspects={})
+    return PartitionImage(
+        leader,
+        state.leader_epoch,
+        isr,
+        state.replicas,
+        state.offline_replicas,
+        state.partition_epoch,
+        eligible,
+    )
 
 
 def _doubted(state: PartitionImage, life: Life, others: LiveBrokers) -> PartitionImage:
@@ -333,10 +343,21 @@ def _numbered(
     `renews` says that a leader which stays leads in a new life. The epoch of `after` is the largest
     that is known: the next one is above it.
     """
-    # A damaged batch may have the largest epoch there is: it stays.
-    epoch = min(after.leader_epoch + 1, INT32_MAX)
     if after.leader == before.leader and not renews:
         epoch = before.leader_epoch
-        if replace(after, leader_epoch=epoch) == before:
+        same = after if after.leader_epoch == epoch else replace(after, leader_epoch=epoch)
+        if same == before:
             return before
-    return replace(after, leader_epoch=epoch, partition_epoch=before.partition_epoch + 1)
+    else:
+        # A damaged batch may have the largest epoch there is: it stays.
+        epoch = min(after.leader_epoch + 1, INT32_MAX)
+    return PartitionImage(
+        after.leader,
+        epoch,
+        after.isr,
+        after.replicas,
+        after.offline_replicas,
+        before.partition_epoch + 1,
+        after.eligible,
+        after.suspects,
+    )

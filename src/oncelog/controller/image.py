@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from oncelog.controller.features import all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
+from oncelog.core.values import value
 
 __all__ = [
     "BrokerImage",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
+
+
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
     """One registered broker: its address for clients, and this life of it."""
@@ -38,7 +42,7 @@ class BrokerImage:
     rack: str | None = None
     broker_epoch: int = 0
     """The number of this life; each registration of the broker has a larger one."""
-    levels: Mapping[str, tuple[int, int]] = field(default_factory=lambda: MappingProxyType({}))
+    levels: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NOTHING)
     """The lowest and the highest level that it supports, by feature."""
     is_clean: bool = True
     """False while it may have lost records, and the controller has not decided on that yet.
@@ -50,7 +54,7 @@ class BrokerImage:
     """An id of the process that registered; no other life has it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class PartitionImage:
     """One partition's replicas; `leader` is -1 while it has no leader.
 
@@ -67,9 +71,7 @@ class PartitionImage:
     partition_epoch: int = 0
     eligible: tuple[int, ...] = ()
     """Brokers outside the ISR that have every committed record all the same (KIP-966)."""
-    suspects: Mapping[int, tuple[int, int] | None] = field(
-        default_factory=lambda: MappingProxyType({})
-    )
+    suspects: Mapping[int, tuple[int, int] | None] = field(default_factory=lambda: _NOTHING)
     """Brokers of the last ISR that came back and may have lost the end of their logs.
 
     Each with the last leader epoch in its log, and the log's end; None before it could say so.
@@ -87,7 +89,7 @@ class TopicImage:
     name: str
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
-    config: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    config: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
 
     @property
     def is_internal(self) -> bool:

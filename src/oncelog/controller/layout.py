@@ -30,7 +30,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import Final, NamedTuple, NotRequired, TypedDict
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -253,8 +253,11 @@ def _log_of(value: Sequence[int] | None) -> tuple[int, int] | None:
     return last_epoch, log_end_offset
 
 
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
+
+
 def _json(value: object) -> bytes:
-    return json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
+    return _ENCODER.encode(value).encode()
 
 
 def deleted_path(name: str) -> str:
