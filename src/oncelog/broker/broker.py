@@ -41,7 +41,13 @@ from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import FolderWork, PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import confirmable, off_line, report_logs, sort_out
+from oncelog.broker.partitions.strays import (
+    confirmable,
+    miss_directories,
+    off_line,
+    report_logs,
+    sort_out,
+)
 from oncelog.controller.cluster_config import CLUSTER_KEYS
 from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
@@ -182,24 +188,7 @@ class Broker:
         noted = self.image.directories.get(self.broker_id, frozenset())
         self.logs.missing = noted - self.logs.directory_ids
         await self.disk.run(self._open_logs)
-        self._miss_directories()
-
-    def _miss_directories(self) -> None:
-        """Say which log directories are missing; one without partitions may be removed.
-
-        A partition of a missing directory must not be created again in another.
-        """
-        missing = self.logs.missing
-        absent = off_line(self.logs, self.image, self.broker_id)
-        if missing and not self.logs.lost and not absent:
-            self.logs.missing = missing = frozenset()
-        for directory_id in sorted(missing):
-            log.error(
-                "the log directory with directory.id=%s is not in log.dirs: %d partitions are off "
-                "line until it is, or their topics are deleted",
-                directory_id,
-                len(absent),
-            )
+        miss_directories(self.logs, self.image, self.broker_id)
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """Start the parts that use the logs and follow the image."""

@@ -193,6 +193,12 @@ class LogManager:
         return is_given and all(folder.off_line is None for folder in self.folders)
 
     @property
+    def has_replacements(self) -> bool:
+        """Whether as many folders are new as are missing, so that a disk was exchanged."""
+        new_count = sum(folder.life.is_new for folder in self.folders)
+        return not self.off_line_directories and new_count >= len(self.missing)
+
+    @property
     def unread_count(self) -> int:
         """The count of logs that have another format."""
         return sum(len(folder.unread) for folder in self.folders)

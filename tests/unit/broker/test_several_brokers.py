@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -277,3 +278,24 @@ async def test_a_group_works_whoever_is_asked_first() -> None:
         async with Admin(servers[2]) as admin:
             groups = await admin.list_groups()
         assert [group.group_id for group in groups] == ["g"]
+
+
+async def test_a_broker_whose_disk_was_exchanged_has_its_replicas_again() -> None:
+    """What no other has stays off line: an empty log in its place would lead."""
+    async with members(2) as cluster:
+        for name, replicas in (("t", 2), ("alone", (2,))):
+            await create(cluster, name, replicas)
+        async with Producer(cluster[1].broker.bootstrap_servers) as producer:
+            for value in range(5):
+                await producer.send("t", b"%d" % value)
+            await producer.flush()
+        await cluster.stop(2)
+        shutil.rmtree(cluster[2].folder)
+        broker = await cluster[2].start()
+
+        def has_all() -> bool:
+            partition = broker.partitions.get("t", 0)
+            return partition is not None and partition.log.log_end_offset == 5
+
+        await cluster.until(has_all)
+        assert broker.image.topics["alone"].partitions[0].leader == -1

@@ -19,7 +19,7 @@ from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["LogReport", "confirmable", "off_line", "report_logs", "sort_out"]
+__all__ = ["LogReport", "confirmable", "miss_directories", "off_line", "report_logs", "sort_out"]
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ def report_logs(
             if broker_id not in partition.replicas:
                 continue
             held = logs.get(label)
-            if held is None and (logs.is_unread(label) or not logs.has_all):
+            if held is None and _is_away(logs, label, partition, broker_id):
                 continue
             latest = held.latest_epoch if held is not None else NO_LEADER_EPOCH
             end = latest, held.log_end_offset if held is not None else 0
@@ -137,16 +137,43 @@ def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[Top
 
     They may be in a log directory that is off line, or their log has another format.
     """
-    has_all = logs.has_all
-    if has_all and not logs.unread_count:
+    if logs.has_all and not logs.unread_count:
         return []
     found = []
     for topic in image.topics.values():
         for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True):
             is_here = broker_id in partition.replicas
-            if is_here and logs.get(label) is None and (logs.is_unread(label) or not has_all):
+            if is_here and logs.get(label) is None and _is_away(logs, label, partition, broker_id):
                 found.append(label)
     return found
+
+
+def _is_away(
+    logs: LogManager, label: TopicPartition, partition: PartitionImage, broker_id: int
+) -> bool:
+    """Whether a partition without a log here may have one, so that it must not be made again.
+
+    One whose disk was exchanged is made again where others of the ISR have its records.
+    """
+    if logs.is_unread(label) or logs.has_all:
+        return logs.is_unread(label)
+    return not logs.has_replacements or not {*partition.isr} - {broker_id}
+
+
+def miss_directories(logs: LogManager, image: MetadataImage, broker_id: int) -> None:
+    """Say which log directories are missing; one without partitions may be removed.
+
+    A partition of a missing directory must not be created again in another.
+    """
+    absent = off_line(logs, image, broker_id)
+    if logs.missing and not logs.lost and not absent:
+        logs.missing = frozenset()
+    for directory_id in sorted(logs.missing):
+        log.error(
+            "the log directory with directory.id=%s is not in log.dirs: %d partitions are off "
+            "line until it is, or their topics are deleted",
+            *(directory_id, len(absent)),
+        )
 
 
 def _stray_reason(
