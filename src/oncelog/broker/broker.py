@@ -48,7 +48,7 @@ from oncelog.broker.partitions.strays import (
     report_logs,
     sort_out,
 )
-from oncelog.controller.cluster_config import CLUSTER_KEYS
+from oncelog.controller.cluster_config import cluster_values
 from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
 from oncelog.controller.features import TRANSACTION_VERSION
 from oncelog.controller.group_configs import group_config_warnings
@@ -56,7 +56,7 @@ from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import as_int, format_value
+from oncelog.core.config_definition import as_int
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
@@ -277,7 +277,7 @@ class Broker:
             report.unclean_because is None,
             report.uncertain,
             {} if level is None else {TRANSACTION_VERSION: as_int(level)},
-            {key: format_value(self.config.topic_value({}, key)) or "" for key in CLUSTER_KEYS},
+            cluster_values(self.config),
             frozenset(off_line(self.logs, self.image, self.broker_id)),
         )
 

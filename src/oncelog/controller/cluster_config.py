@@ -11,13 +11,15 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.controller.elections import ElectionRules
-from oncelog.core.config_definition import as_bool
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import as_bool, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
 
 __all__ = [
     "CLUSTER_KEYS",
     "MIN_INSYNC_REPLICAS",
     "UNCLEAN_ELECTION",
+    "cluster_values",
     "election_rules",
     "min_insync_replicas",
 ]
@@ -25,6 +27,15 @@ __all__ = [
 MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 UNCLEAN_ELECTION: Final = "unclean.leader.election.enable"
 CLUSTER_KEYS: Final = (MIN_INSYNC_REPLICAS, UNCLEAN_ELECTION)
+
+
+def cluster_values(broker: BrokerConfig) -> dict[str, str]:
+    """Return a broker's values of the configs that are the cluster's."""
+    allows_unclean = broker.topic_value({}, UNCLEAN_ELECTION)
+    return {
+        MIN_INSYNC_REPLICAS: str(broker.topic_int({}, MIN_INSYNC_REPLICAS)),
+        UNCLEAN_ELECTION: format_value(allows_unclean) or "",
+    }
 
 
 def min_insync_replicas(topic: Mapping[str, str], cluster: Mapping[str, str]) -> int:

@@ -173,7 +173,7 @@ class BrokerRegistered(ControllerEvent[ChangeOutcome]):
     levels: Mapping[str, int]
     """The levels of features that its configs demand."""
     cluster_config: Mapping[str, str]
-    """Its values of the configs that are the cluster's: `CLUSTER_KEYS`."""
+    """Its values of the configs that are the cluster's: `cluster_values`."""
     off_line: frozenset[TopicPartition] = frozenset()
     """Its replicas in log directories that are away, or whose log cannot be read."""
 

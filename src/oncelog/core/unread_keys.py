@@ -18,14 +18,10 @@ UNREAD_BROKER_KEYS: Final = frozenset(
         "controller.socket.timeout.ms",
         "leader.imbalance.check.interval.seconds",
         "leader.imbalance.per.broker.percentage",
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
     }
 )
 
 UNREAD_TOPIC_KEYS: Final = frozenset(
     {
-        "min.insync.replicas",
-        "unclean.leader.election.enable",
     }
 )
