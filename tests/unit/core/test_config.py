@@ -14,6 +14,7 @@ from oncelog.core.config import (
 )
 from oncelog.core.config_definition import ConfigError, format_value
 from oncelog.core.config_keys import TOPIC_KEYS
+from oncelog.core.unread_keys import UNREAD_BROKER_KEYS
 
 HOUR_MS = 60 * 60 * 1000
 
