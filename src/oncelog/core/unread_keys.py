@@ -21,7 +21,4 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     }
 )
 
-UNREAD_TOPIC_KEYS: Final = frozenset(
-    {
-    }
-)
+UNREAD_TOPIC_KEYS: Final = frozenset({})
