@@ -32,15 +32,9 @@ from typing import Final
 
 __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
-UNREAD_BROKER_KEYS: Final = frozenset(
-    {
-%s    }
-)
+UNREAD_BROKER_KEYS: Final[frozenset[str]] = frozenset(%s)
 
-UNREAD_TOPIC_KEYS: Final = frozenset(
-    {
-%s    }
-)
+UNREAD_TOPIC_KEYS: Final[frozenset[str]] = frozenset(%s)
 '''
 
 HEAD = """\
@@ -141,9 +135,12 @@ def unread_module() -> str:
         BROKER_KEYS.keys() - broker - passed_over_keys() - refused_keys(),
         TOPIC_KEYS.keys() - topic - refused_keys(),
     )
-    return UNREAD_TEXT % tuple(
-        "".join(f'        "{name}",\n' for name in sorted(names)) for names in unread
-    )
+    return UNREAD_TEXT % tuple(_as_set(sorted(names)) for names in unread)
+
+
+def _as_set(names: list[str]) -> str:
+    lines = "".join(f'        "{name}",\n' for name in names)
+    return f"\n    {{\n{lines}    }}\n" if names else ""
 
 
 def document() -> str:

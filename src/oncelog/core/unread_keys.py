@@ -7,7 +7,7 @@ from typing import Final
 
 __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 
-UNREAD_BROKER_KEYS: Final = frozenset(
+UNREAD_BROKER_KEYS: Final[frozenset[str]] = frozenset(
     {
         "auto.leader.rebalance.enable",
         "broker.heartbeat.interval.ms",
@@ -21,4 +21,4 @@ UNREAD_BROKER_KEYS: Final = frozenset(
     }
 )
 
-UNREAD_TOPIC_KEYS: Final = frozenset({})
+UNREAD_TOPIC_KEYS: Final[frozenset[str]] = frozenset()
