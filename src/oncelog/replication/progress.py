@@ -66,6 +66,10 @@ class FollowerProgress:
         self._due_offset = leader_end_offset
         return has_lost
 
+    def seen_at_end(self, now_ms: float) -> None:
+        """Record one more fetch at the leader's end, which is where it was at the last one."""
+        self.caught_up_ms = self._fetched_ms = now_ms
+
     def diverged(self) -> None:
         """Record that it was told to truncate its log: it has less than before, and lost nothing.
 

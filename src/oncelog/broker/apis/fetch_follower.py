@@ -6,19 +6,31 @@ broker stops. An older version carries no broker epoch, and is read as a consume
 
 What it says is recorded before it is answered: the high watermark moves, and produces that waited
 complete. Where its log diverges from the leader's it is told so, and nothing is recorded (KIP-595).
+
+A follower fetches all that it follows in one session, of which most has nothing new most of the
+time. A partition where it has everything is *quiet* in its session until anything changes there;
+then it costs a comparison instead of a read, and still counts as fetched.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
+from uuid import UUID
 
-from oncelog.broker.apis.fetch_reading import Reading
-from oncelog.broker.net.request import Request
-from oncelog.broker.partitions.fetch_sessions import FetchContext
+from oncelog.broker.apis.fetch_reading import Reading, name_of
+from oncelog.broker.net.request import Buffers, Request
+from oncelog.broker.partitions.fetch_sessions import FetchContext, Key, SessionPartition
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.fetch import FetchPartition, FetchRequest
+from oncelog.core.ids import TopicPartition
+from oncelog.protocol.fetch import (
+    FetchPartition,
+    FetchPartitionResponse,
+    FetchRequest,
+    FetchTopic,
+)
 from oncelog.replication.leader import LeaderState
+from oncelog.replication.progress import FollowerProgress
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -26,10 +38,21 @@ if TYPE_CHECKING:
 __all__ = ["FollowerReading"]
 
 
+class QuietPartition(NamedTuple):
+    """A partition of which a follower in the ISR has been told all, as it was then."""
+
+    partition: Partition
+    state: LeaderState
+    follower: FollowerProgress
+    log_end_offset: int
+    high_watermark: int
+    log_start_offset: int
+
+
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_unregistered")
+    __slots__ = ("_fetched_ms", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -43,6 +66,90 @@ class FollowerReading(Reading):
         super().__init__(context, request, fetch, session)
         self._fetched_ms = context.clock.monotonic_ms()
         self._unregistered = _unregistered(context, fetch)
+        held = {} if session is None else session.partitions
+        self._quiet = [(key, each) for key, each in held.items() if each.quiet is not None]
+        """The partitions of the session that are passed over as long as nothing happens there."""
+
+    @property
+    def waits_for_nothing(self) -> bool:
+        """Whether nothing can wake it."""
+        return not self._quiet and super().waits_for_nothing
+
+    def read(self) -> None:
+        """Read all that is not quiet, or is no more."""
+        if self._quiet:
+            self._pass_over()
+        super().read()
+
+    def _pass_over(self) -> None:
+        """Pass over what is still quiet; it counts as fetched when the request comes."""
+        has_come = self._reply is None
+        now_ms, life = self._fetched_ms, self._fetch.replica_epoch
+        is_registered = self._unregistered is ErrorCode.none
+        still: list[tuple[Key, SessionPartition]] = []
+        stirred: list[FetchTopic] = []
+        for one in self._quiet:
+            partition, state, follower, end, high_watermark, start = one[1].quiet
+            if (
+                partition.state is state
+                and partition.log.log_end_offset == end
+                and state.high_watermark == high_watermark
+                and partition.log.log_start_offset == start
+                and follower.broker_epoch == life
+                and is_registered
+                and not partition.start_waiters
+            ):
+                still.append(one)
+                if has_come:
+                    follower.seen_at_end(now_ms)
+            else:
+                (topic, _), held = one
+                assert isinstance(topic, UUID)
+                held.quiet = None
+                self._resolved.append(name_of(self._context, topic))
+                stirred.append(FetchTopic(None, topic, [held.asked]))
+        self._quiet = still
+        if stirred:
+            self._fetch = self._fetch._replace(topics=[*self._fetch.topics, *stirred])
+
+    def _parked_at(self) -> dict[TopicPartition, Partition]:
+        partitions = super()._parked_at()
+        for _, held in self._quiet:
+            partition = held.quiet.partition
+            partitions[partition.topic_partition] = partition
+        return partitions
+
+    def encode(self) -> Buffers:
+        """Return the reply's buffers, and note which partitions are quiet from now on."""
+        buffers = super().encode()
+        held = {} if self._session is None else self._session.partitions
+        if held:
+            for topic, answered, name in zip(
+                self._fetch.topics, self._topics, self._resolved, strict=True
+            ):
+                pairs = zip(topic.partitions, answered.partitions, strict=True)
+                for wanted, answer in pairs:
+                    one = held.get((topic.topic_id, wanted.partition))
+                    if one is not None and name is not None:
+                        one.quiet = self._quiet_one(name, wanted, answer)
+        return buffers
+
+    def _quiet_one(
+        self, name: str, wanted: FetchPartition, answer: FetchPartitionResponse
+    ) -> QuietPartition | None:
+        """Return a partition as it was answered, if the follower has all of it and counts."""
+        partition = self._context.partitions.get(name, wanted.partition)
+        if partition is None or answer.error or answer.diverging_epoch is not None:
+            return None
+        state, end = partition.state, partition.log.log_end_offset
+        if not isinstance(state, LeaderState) or self._fetch.replica_id not in state.isr:
+            return None
+        follower = state.followers[self._fetch.replica_id]
+        is_led = wanted.current_leader_epoch == state.leader_epoch
+        if wanted.fetch_offset != end or not is_led or follower.has_lost_records:
+            return None
+        told = answer.high_watermark, answer.log_start_offset
+        return QuietPartition(partition, state, follower, end, *told)
 
     def _refusal(self, partition: Partition, wanted: FetchPartition) -> ErrorCode:
         """Return why it is no follower; without the leader's epoch it could be another leader's."""

@@ -18,6 +18,7 @@ from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
 from oncelog.broker.partitions.fetch_sessions import FetchContext
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import CROWDED_FETCH_BYTES_MAX, UNREAD_REPLIES_BYTES_HIGH
 from oncelog.core.pending import Pending
 from oncelog.protocol.batch import iter_headers
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.apis.context import Context
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "name_of"]
 
 _READ_COMMITTED = 1
 
@@ -93,7 +94,7 @@ class Reading:
         self._deadline_s = 0.0
         self._reply: Pending[Buffers] | None = None
         self._resolved = [
-            topic.name if topic.name is not None else _name_of(context, topic.topic_id)
+            topic.name if topic.name is not None else name_of(context, topic.topic_id)
             for topic in fetch.topics
         ]
 
@@ -330,7 +331,8 @@ class Reading:
             raise bug
         return self.encode()
 
-    def _park(self, reply: Pending[Buffers], wait_ms: float) -> None:
+    def _parked_at(self) -> dict[TopicPartition, Partition]:
+        """The partitions that can wake it, where it waits."""
         partitions = {}
         for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
             for wanted in topic.partitions:
@@ -339,9 +341,12 @@ class Reading:
                 )
                 if partition is not None:
                     partitions[partition.topic_partition] = partition
+        return partitions
+
+    def _park(self, reply: Pending[Buffers], wait_ms: float) -> None:
         delayed = DelayedFetch(
             self._attempt,
-            partitions.values(),
+            self._parked_at().values(),
             isolation=self._isolation,
             missing_bytes=self._fetch.min_bytes - self._bytes,
             wants_high_watermark=self.is_follower and self._context.partitions.selects_by_rack,
@@ -421,6 +426,7 @@ class Reading:
         return self._answer(partition, cold.wanted, cold.end, records)
 
 
-def _name_of(context: Context, topic_id: UUID | None) -> str | None:
+def name_of(context: Context, topic_id: UUID | None) -> str | None:
+    """Return the name of the topic with this id; None if there is none."""
     topic = context.image.topic_by_id(topic_id)
     return None if topic is None else topic.name

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
@@ -47,7 +47,9 @@ __all__ = [
     "FetchContext",
     "FetchSession",
     "FetchSessions",
+    "Key",
     "SessionAnswer",
+    "SessionPartition",
 ]
 
 NO_SESSION: Final = 0
@@ -69,10 +71,12 @@ class SessionAnswer(NamedTuple):
 class SessionPartition:
     """One partition of a session: the request for it, and the last answer about it."""
 
-    __slots__ = ("asked", "high_watermark", "log_start_offset")
+    __slots__ = ("asked", "high_watermark", "log_start_offset", "quiet")
 
     def __init__(self, asked: FetchPartition) -> None:
         self.asked = asked
+        self.quiet: Any = None
+        """What its reader notes where it need not be read as long as nothing happens there."""
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -121,16 +125,22 @@ class FetchSession:
                 partitions[key] = SessionPartition(asked)
             else:
                 held.asked = asked
+                held.quiet = None
         for topic in fetch.forgotten_topics:
             for index in topic.partitions:
                 partitions.pop((_topic_key(topic), index), None)
 
     def topics(self) -> list[FetchTopic]:
-        """All partitions in the form of a full request; a topic may occur more than once."""
+        """All partitions in the form of a full request; a topic may occur more than once.
+
+        Without those that are quiet.
+        """
         found: list[FetchTopic] = []
         run: list[FetchPartition] = []
         last: object = self
         for (topic, _), held in self.partitions.items():
+            if held.quiet is not None:
+                continue
             if topic != last:
                 last = topic
                 run = []
@@ -179,6 +189,11 @@ class FetchContext:
         self._session = session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
         self.topics: Sequence[FetchTopic] = fetch.topics if session is None else session.topics()
+
+    @property
+    def partitions(self) -> dict[Key, SessionPartition]:
+        """The partitions of the session; none in the request that opens it."""
+        return {} if self._session is None else self._session.partitions
 
     def answer(self, topics: Sequence[FetchTopicResponse], now_ms: int) -> SessionAnswer:
         """Turn the answers into the response; called once, when it is sent."""

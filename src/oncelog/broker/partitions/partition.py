@@ -71,7 +71,6 @@ class Partition:
         "_on_failure",
         "_purgatory",
         "_replication_waiters",
-        "_start_waiters",
         "_sync_waiters",
         "_syncs",
         "fetches",
@@ -84,6 +83,7 @@ class Partition:
         "meter",
         "on_marker",
         "role_given",
+        "start_waiters",
         "state",
         "topic_partition",
     )
@@ -117,7 +117,8 @@ class Partition:
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
         self._replication_waiters: CommitWaiters | None = None
-        self._start_waiters: list[tuple[Alive, int, CommitCallback]] = []
+        self.start_waiters: list[tuple[Alive, int, CommitCallback]] = []
+        """Those who wait until records are deleted on all live replicas."""
         self.follower_watch: FollowerWatch | None = None
         self.is_syncing = False
         """Whether a part of the log has to be synced before it counts."""
@@ -303,7 +304,7 @@ class Partition:
 
     def on_started(self, alive: Alive, offset: int, callback: CommitCallback) -> None:
         """Call back when the logs of all live replicas start at `offset` or above."""
-        self._start_waiters.append((alive, offset, callback))
+        self.start_waiters.append((alive, offset, callback))
         self._look_at_starts()
 
     def low_watermark(self, alive: Alive) -> int:
@@ -332,7 +333,7 @@ class Partition:
         )
         if state.high_watermark > before:
             self._advanced()
-        if self._start_waiters:
+        if self.start_waiters:
             self._look_at_starts()
         if self.follower_watch is not None and error is ErrorCode.none:
             self.follower_watch.fetched(self, broker_id)
@@ -450,18 +451,18 @@ class Partition:
     def _fail_waiters(self, error: ErrorCode) -> None:
         for waiters in self._waiters():
             waiters.fail(error)
-        deletions, self._start_waiters = self._start_waiters, []
+        deletions, self.start_waiters = self.start_waiters, []
         for _, _, callback in deletions:
             callback(error)
 
     def _look_at_starts(self) -> None:
         """Release those who wait for the log starts of the replicas, as far as these have moved."""
-        waiting, self._start_waiters = self._start_waiters, []
+        waiting, self.start_waiters = self.start_waiters, []
         for alive, offset, callback in waiting:
             if self.low_watermark(alive) >= offset:
                 callback(ErrorCode.none)
             else:
-                self._start_waiters.append((alive, offset, callback))
+                self.start_waiters.append((alive, offset, callback))
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the log directory off line (D12): the write may be torn and is not acknowledged."""

@@ -113,7 +113,8 @@ class IsrKeeper:
     def fetched(self, partition: Partition, follower: int) -> None:
         """See whether a follower that has just fetched is to join the ISR, or to leave it."""
         state = partition.state
-        assert isinstance(state, LeaderState)
+        if not isinstance(state, LeaderState):
+            return  # What was committed by this fetch has ended the role: a disk has failed.
         progress = state.followers[follower]
         if progress.has_lost_records:
             self._say_lost(partition, follower, progress.broker_epoch, progress.end_offset)

@@ -141,7 +141,7 @@ async def test_records_are_deleted_once_the_live_replicas_have_deleted_them(
     partition.follower_fetched(FOLLOWER, 3, 0, log_start_offset=0)
     deleting = asyncio.create_task(delete(client, -1))
     await until(lambda: partition.log.log_start_offset == 3)
-    await until(lambda: bool(partition._start_waiters))
+    await until(lambda: bool(partition.start_waiters))
     partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=2)
     partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=3)
     assert await deleting == (ErrorCode.none, 3)
