@@ -125,7 +125,7 @@ _BROKER: Final = (
     Definition("process.roles", _LIST, ("broker",), "The roles of a KRaft server; broker must be among them.", _each_of("broker", "controller")),
     Definition("log.dir", _LIST, ("oncelog-data",), "The log directory, when log.dirs is not set. Kafka's default is in /tmp."),
     Definition("log.dirs", _LIST, None, "The log directories, separated by commas."),
-    Definition("oncelog.metadata.file", _STRING, None, "The metadata's SQLite file, in a folder that exists, of this broker alone; unset: metadata.sqlite in the log directory that has one, else in the first. Kafka has no such key."),
+    Definition("oncelog.metadata.file", _STRING, None, "The metadata's SQLite file, in a folder that exists, of this broker, or of all brokers of its machine together; unset: metadata.sqlite in the log directory that has one, else in the first. Kafka has no such key."),
     Definition("zookeeper.connect", _STRING, None, "The ZooKeeper that holds the metadata, as HOST:PORT,HOST:PORT/CHROOT; unset: a SQLite file does."),
     Definition("zookeeper.session.timeout.ms", _INT, 18_000, "A broker that ZooKeeper does not hear of for so long is dead to the others.", _at_least(1)),
     Definition("zookeeper.connection.timeout.ms", _INT, None, "How long a start waits for ZooKeeper; unset: zookeeper.session.timeout.ms.", _at_least(1)),
