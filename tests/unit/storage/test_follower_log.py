@@ -230,8 +230,7 @@ def test_a_broken_answer_of_a_leader_changes_nothing(harm: str) -> None:
 def test_a_follower_judges_no_sequence_and_no_epoch_of_a_producer() -> None:
     """Its leader has decided; where it restarted with less state, a second opinion would differ."""
     follower, leader = followed(1)
-    leader.copy(leader.end)
-    for sequence, epoch in ((7, 3), (2, 3)):
+    for sequence, epoch in ((7, 3), (2, 3), (0, 1)):
         leader._add(
             build_batch(
                 [Record(0, NOW_MS, b"k", b"v")],
@@ -240,7 +239,8 @@ def test_a_follower_judges_no_sequence_and_no_epoch_of_a_producer() -> None:
                 base_sequence=sequence,
             )
         )
-    follower.take(leader.batches[1:])
+    for data in leader.batches[1:]:
+        follower.take([data])
     assert read_all(follower.log) == b"".join(leader.batches)
 
 
