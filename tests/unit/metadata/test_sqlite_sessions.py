@@ -40,21 +40,31 @@ class Party:
         await self.store.close()
 
 
-async def never(_delay_s: float) -> None:
-    await asyncio.get_running_loop().create_future()
-
-
 class Brokers:
-    """Parties on one file of one machine."""
+    """Parties on one file of one machine. Their tasks pause until `let_pass`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.now_ms = 1_000_000
         self.boot_id = "first boot"
         self._parties: list[Party] = []
+        self._pausing: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
+
+    async def sleep(self, _delay_s: float) -> None:
+        future = asyncio.get_running_loop().create_future()
+        self._pausing.put_nowait(future)
+        await future
+
+    async def let_pass(self, time_ms: int, tasks_count: int) -> None:
+        """Move the clock while so many tasks pause, and let each of them work once."""
+        async with asyncio.timeout(60):
+            pausing = [await self._pausing.get() for _ in range(tasks_count)]
+        self.now_ms += time_ms
+        for future in pausing:
+            future.set_result(None)
 
     def party(self, name: str) -> Party:
-        machine = Machine(lambda: self.boot_id, lambda: self.now_ms * 1_000_000, never)
+        machine = Machine(lambda: self.boot_id, lambda: self.now_ms * 1_000_000, self.sleep)
         self._parties.append(Party(name, self.path, machine))
         return self._parties[-1]
 
@@ -108,6 +118,18 @@ async def test_beats_begin_with_the_second_session(tmp_path: Path) -> None:
             await b.store.beat()
             await a.store.poll()
             await b.store.poll()
+        assert a.session.is_alive
+        assert b.session.is_alive
+        assert await names(a.store) == ["a", "b"]
+
+
+async def test_brokers_that_do_nothing_keep_their_sessions(tmp_path: Path) -> None:
+    """A task of each store beats, and one looks at the other."""
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await c.let_pass(TIMEOUT_MS // 4, 3)  # The first has no company yet, and only looks.
+        for _ in range(20):
+            await c.let_pass(TIMEOUT_MS // 4, 4)
         assert a.session.is_alive
         assert b.session.is_alive
         assert await names(a.store) == ["a", "b"]
