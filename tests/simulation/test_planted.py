@@ -8,6 +8,7 @@ import pytest
 from rich.console import Console
 
 from oncelog.simulation.checkers import CHECKERS
+from tests.simulation import planted_units
 from tests.simulation.planted import (
     FOLDER,
     ROOT,
@@ -60,6 +61,14 @@ def test_a_planted_bug_fits_the_code(name: str) -> None:
     for file, text in patched(name, bug.edits, ROOT).items():
         compile(text, file, "exec")
     assert set(bug.caught_by) <= set(CHECKERS)
+
+
+@pytest.mark.parametrize("name", planted_units.names())
+def test_a_bug_for_unit_tests_fits_the_code_and_names_tests(name: str) -> None:
+    bug = planted_units.load(name)
+    for file, text in patched(name, bug.edits, ROOT).items():
+        compile(text, file, "exec")
+    assert bug.tests
 
 
 def test_every_checker_is_expected_to_find_something() -> None:

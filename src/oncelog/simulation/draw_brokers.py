@@ -24,6 +24,9 @@ _REPLICATED_CHANCE: Final = 0.6
 """The share of runs of several brokers in which no topic has a single replica."""
 REPLICAS_COUNT_MAX: Final = 1
 """Replicas that a topic has at most."""
+_OBSERVER_CHANCE: Final = 0.5
+_LOSSLESS: Final = frozenset({"calm", "network", "processes", "crash-points", "clocks", "store"})
+"""In these nothing that was committed may be lost, unless an unclean election is allowed."""
 SPREAD_TOPIC: Final = "spread"
 SESSION_MS_PER_BROKER: Final = 1_500
 """The shortest timeouts of a member, for each broker that it fetches from."""
@@ -63,12 +66,16 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         for client in plan.clients
         if client.role not in _LEFT_OUT
     ]
+    settings = _settings(rng, fewest, count)
+    observer = _observer(plan, topics, settings)
+    if observer is not None:
+        clients.append(_at_home(plan.seed, observer, count))
     faults = [_met(plan.seed, fault, count) for fault in plan.faults]
     faults += draw_cluster_faults(plan, count, is_replicated=fewest > 1)
     return replace(
         plan,
         brokers=count,
-        broker={**plan.broker, **_settings(rng, fewest, count)},
+        broker={**plan.broker, **settings},
         racks=_racks(rng, count),
         topics=tuple(topics),
         clients=tuple(clients),
@@ -137,6 +144,23 @@ def _without_transactions(client: PlannedClient, topics: list[PlannedTopic]) -> 
         parameters = {key: value for key, value in given.items() if key not in unused}
         return replace(client, role="member", parameters=parameters)
     return client
+
+
+def _observer(
+    plan: Plan, topics: list[PlannedTopic], settings: Mapping[str, str]
+) -> PlannedClient | None:
+    """Return a client that watches what brokers say of replicas, in half of the runs."""
+    rng = part_rng(plan.seed, "observer")
+    is_clean = settings["unclean.leader.election.enable"] == "false"
+    if rng.random() >= _OBSERVER_CHANCE:
+        return None
+    parameters = {
+        "topics": [topic.name for topic in topics],
+        "strict": plan.profile in _LOSSLESS and is_clean,
+        "pace_ms": rng.choice((50, 150)),
+    }
+    number = 1 + max((int(client.id[1:]) for client in plan.clients), default=-1)
+    return PlannedClient(f"c{number}", "peer-replicas", rng.uniform(0.0, 0.5), parameters)
 
 
 def _with_spread(client: PlannedClient, spread: PlannedTopic) -> PlannedClient:

@@ -435,6 +435,7 @@ class ObservedBroker(Broker):
         archive: Archive | None = None,
     ) -> None:
         self.coverage = coverage
+        self._is_open = False
         self.watch = BrokerWatch(archive)
         watched = WatchedDisk(disk or SystemDisk(), self.watch)
         super().__init__(config, clock=clock, disk=watched, network=network, store=store, rng=rng)
@@ -452,10 +453,11 @@ class ObservedBroker(Broker):
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         await super()._start_serving(exits)
         self.dispatcher.serve_by(find_watched)
+        self._is_open = True
 
     async def _follow(self, delta: ImageDelta) -> FolderTask | None:
-        # Before it listens, no client is answered.
-        if self.server.port:
+        # Before it accepts connections, no client is answered.
+        if self._is_open:
             warn_of_unserved(self.image, self.partitions, self.broker_id)
         return await super()._follow(delta)
 

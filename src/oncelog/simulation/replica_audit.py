@@ -14,7 +14,7 @@ from typing import Final
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.history import Acked
+from oncelog.simulation.history import Acked, Sent, Value
 from oncelog.simulation.history_cluster import LogDiffers
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.oracle.batches import RawBatch, RawRecord
@@ -80,12 +80,19 @@ class ReplicaAudit:
         self._committed: dict[_Label, _Committed] = {}
         self._replicas: dict[tuple[str, _Label], _SeenReplica] = {}
         self._led: set[tuple[_Label, str, int, int]] = set()
-        self._acked: dict[TopicPartition, dict[int, Acked]] = {}
+        self._acked: dict[TopicPartition, dict[int, tuple[Value, float]]] = {}
+        self._sent_s: dict[Value, float] = {}
+
+    def sent(self, event: Sent) -> None:
+        """Note when a record was sent: a frozen client gets its answer late."""
+        self._sent_s.setdefault(event.value, event.at_s)
 
     def acknowledged(self, event: Acked) -> None:
         """Note a record that was acknowledged with acks=all."""
         if event.acks == -1 and event.offset >= 0:
-            self._acked.setdefault(event.topic_partition, {})[event.offset] = event
+            sent_s = self._sent_s.get(event.value, event.at_s)
+            of_partition = self._acked.setdefault(event.topic_partition, {})
+            of_partition[event.offset] = event.value, sent_s
 
     def look(self, nodes: list[BrokerNode], now_s: float) -> Iterator[LogDiffers]:
         """Yield how the logs of these brokers differ from what is committed."""
@@ -158,10 +165,10 @@ class ReplicaAudit:
         if not acked or is_thinned or was_made_again:
             return
         values = {r.offset: r.value for batch in batches for r in batch.records()}
-        for offset, event in list(acked.items()):
-            if offset >= start and values.get(offset) != event.value.encode():
-                text = f"{event.value} at {offset}, there is {values.get(offset)!r}"
-                yield say.that(FORGOTTEN, offset, text, event.at_s)
+        for offset, (value, sent_s) in list(acked.items()):
+            if offset >= start and values.get(offset) != value.encode():
+                text = f"{value} at {offset}, there is {values.get(offset)!r}"
+                yield say.that(FORGOTTEN, offset, text, sent_s)
                 # A later leader cannot have it either.
                 del acked[offset]
 

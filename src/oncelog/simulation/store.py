@@ -119,7 +119,8 @@ class SimulatedStore:
         if self.state.is_late(session_id, now_ms):
             self.expire(session_id)
         has_ended = not self.state.is_alive(session_id)
-        if has_ended and session.is_in_touch and not self.is_away:
+        if has_ended and session.is_connected and not self.is_away:
+            # A frozen process gets to know it when it wakes up.
             scheduler.call_after(self.delay_s(), session.connection.process, session.note_end)
         elif not has_ended or session.waits_for_end:
             scheduler.call_after(interval_s, None, self._watch, session, interval_s)
@@ -263,8 +264,12 @@ class SimulatedSession:
     @property
     def is_in_touch(self) -> bool:
         """Whether the process tells the server, when that can be reached, that it lives."""
-        process = self.connection.process
-        return self.waits_for_end and not process.frozen and not self.connection.is_cut
+        return self.is_connected and not self.connection.process.frozen
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the process, which may be frozen, would get what the server sends."""
+        return self.waits_for_end and not self.connection.is_cut
 
     def note_end(self) -> None:
         """Let the process know that the session has ended."""

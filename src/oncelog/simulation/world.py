@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 from oncelog.simulation.context import ClientContext
-from oncelog.simulation.history import Acked, Event, Logged
+from oncelog.simulation.history import Acked, Event, Logged, Sent
 from oncelog.simulation.machines import Machines
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.plan import Plan
@@ -68,6 +68,8 @@ class World(Machines):
         super()._happened(event)
         if isinstance(event, Acked):
             self.replicas.acknowledged(event)
+        elif isinstance(event, Sent):
+            self.replicas.sent(event)
 
     def look_at_replicas(self) -> None:
         """Compare the logs of all replicas with what is committed."""

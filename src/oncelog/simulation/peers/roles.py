@@ -21,6 +21,7 @@ from oncelog.simulation.peers import (
     member,
     probe,
     producer,
+    replicas,
     transactions,
 )
 
@@ -44,5 +45,6 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "exact-wire": exact_wire.run,
         "auditor": auditor.run,
         "coordinated": coordinated.run,
+        "replicas": replicas.run,
     }
 )
