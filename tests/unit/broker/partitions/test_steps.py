@@ -17,6 +17,7 @@ from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, Top
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.replication.leader import LeaderState
 from oncelog.runtime import Lane
 from oncelog.runtime.disk import StorageFailure
 from tests.support.folders import open_logs
@@ -222,4 +223,27 @@ async def test_a_move_keeps_the_high_watermark_through_a_checkpoint(bench: Bench
     again = bench.partitions.get("t", 0)
     assert again is not None
     assert again is not held
+    assert again.state.high_watermark == 1
+
+
+async def test_a_move_keeps_what_was_asked_for_the_isr(bench: Bench) -> None:
+    """INV-1: the controller may still add the follower, which lacks what is committed without."""
+    alone = replace(TOPIC, partitions=(PartitionImage(ME, 0, (ME,), (ME, OTHER)),))
+    await apply(bench.partitions, ImageDelta(created=(alone,)))
+    held = bench.partitions.get("t", 0)
+    assert held is not None
+    state = held.state
+    assert isinstance(state, LeaderState)
+    state.ask(((ME, 1), (OTHER, 1)))
+    bench.partitions.leave(held.topic_partition)
+    bench.partitions.rejoin(held.topic_partition)
+    await apply(bench.partitions, ImageDelta(changed=(TopicDelta(alone, (0,)),)))
+    again = bench.partitions.get("t", 0)
+    assert again is not None
+    assert again is not held
+    again.append(batch(), now_ms=NOW_MS)
+    assert again.state.high_watermark == 0
+    newer = PartitionImage(ME, 0, (ME,), (ME, OTHER), partition_epoch=1)
+    settled = replace(TOPIC, partitions=(newer,))
+    await apply(bench.partitions, ImageDelta(changed=(TopicDelta(settled, (0,)),)))
     assert again.state.high_watermark == 1
