@@ -150,6 +150,7 @@ class ZooKeeperStore:
     async def open_session(self, timeout_ms: int) -> Session:
         """See `MetadataStore.open_session`; the server may grant another timeout."""
         connection = await self._connected()
+        await connection.sync()  # So that it has a session, if the last one has expired.
         if connection.session_id in self._given or connection.timeout_ms != timeout_ms:
             connection = await self._connect(timeout_ms)
             self._others.append(connection)
