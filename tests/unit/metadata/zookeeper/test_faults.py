@@ -14,11 +14,13 @@ from typing import TypeVar
 import pytest
 
 from oncelog.core.zookeeper_limits import (
+    ZOOKEEPER_IN_FLIGHT_COUNT_MAX,
     ZOOKEEPER_RING_STEPS_COUNT_MAX,
     ZOOKEEPER_WRITES_COUNT_MAX,
 )
 from oncelog.metadata.store import Change, SessionExpired, StoreFailure, Write
 from oncelog.metadata.zookeeper import ZooKeeperStore
+from oncelog.metadata.zookeeper.operations import Create
 from tests.support.tcp_proxy import tcp_proxy
 from tests.support.zookeeper import chroot, one_server, shared_server
 from tests.unit.metadata.contract import put
@@ -175,6 +177,27 @@ async def test_a_session_ends_when_the_server_says_so_and_not_before() -> None:
             changes = await store.changes(seen.revision)
             assert changes.entries == (Change("/a", b"2", 1),)
             assert changes.revision > ended.revision
+
+
+async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
+    """kazoo's thread begins the next session while the write waits for its turn."""
+    async with stores() as opened:
+        store = opened(chroot())
+        session = await store.open_session(18_000)
+        connection = store._main
+        assert connection is not None
+        for _ in range(ZOOKEEPER_IN_FLIGHT_COUNT_MAX):
+            await connection._slots.acquire()
+        create = Create("/a", b"1", is_bound=True)
+        writing = asyncio.create_task(connection.transact([create], session.session_id))
+        await asyncio.sleep(0)
+        connection._kazoo_session_id = "0x1"
+        for _ in range(ZOOKEEPER_IN_FLIGHT_COUNT_MAX):
+            connection._slots.release()
+        with pytest.raises(SessionExpired):
+            await writing
+        connection._kazoo_session_id = session.session_id
+        assert await store.get("/a") is None
 
 
 async def test_a_restart_of_the_server_ends_no_session() -> None:
