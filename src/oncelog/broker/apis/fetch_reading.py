@@ -217,7 +217,8 @@ class Reading:
     def _reads_follower(self, partition: Partition, error: ErrorCode) -> bool:
         """Whether a consumer may read from this replica, though it does not lead (KIP-392)."""
         is_other = error is ErrorCode.not_leader_or_follower and partition.state.is_follower
-        return is_other and bool(self._rack_id)
+        # While its log is being cut, a read would wait for the disk.
+        return is_other and bool(self._rack_id) and not partition.is_being_cut
 
     def _preferred(
         self, partition: Partition, wanted: FetchPartition

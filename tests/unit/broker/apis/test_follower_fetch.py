@@ -405,6 +405,9 @@ async def test_a_follower_serves_consumers_below_its_own_high_watermark(racks: R
     assert values(found.records) == [b"value"]
     assert error_of(await consume(client, "east", 9)) is ErrorCode.offset_out_of_range
     assert error_of(await consume(client, "")) is ErrorCode.not_leader_or_follower
+    partition.is_being_cut = True
+    assert error_of(await consume(client, "east")) is ErrorCode.not_leader_or_follower
+    partition.is_being_cut = False
     assert error_of(await fetch(client, leader_epoch=EPOCH)) is ErrorCode.fenced_leader_epoch
     partition.resign(ErrorCode.not_leader_or_follower)
     assert error_of(await consume(client, "east")) is ErrorCode.not_leader_or_follower
