@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker import apis
 from oncelog.broker.apis.context import Context
+from oncelog.broker.controller.balance import balance_leaders
 from oncelog.broker.controller.cluster import find_cluster
 from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.coordinators import (
@@ -419,6 +420,7 @@ class Broker:
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.life.run())
+                tasks.create_task(self._balance_leaders())
                 tasks.create_task(self.partitions.run())
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())
@@ -431,6 +433,9 @@ class Broker:
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
             self.stop_because(failures.exceptions[0])
+
+    async def _balance_leaders(self) -> None:
+        await balance_leaders(self.broker_id, self.config, self.feed, self.controller, self.clock)
 
     def stop_because(self, error: BaseException) -> None:
         """Ask the owner to stop: no request may be acknowledged any more.

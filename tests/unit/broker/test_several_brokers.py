@@ -299,3 +299,11 @@ async def test_a_broker_whose_disk_was_exchanged_has_its_replicas_again() -> Non
 
         await cluster.until(has_all)
         assert broker.image.topics["alone"].partitions[0].leader == -1
+
+
+@pytest.mark.slow
+async def test_the_controller_brings_leaderships_back_by_itself() -> None:
+    async with members(2, {"leader.imbalance.check.interval.seconds": 1}) as cluster:
+        await create(cluster, "t", (2, 1))
+        await rewrite(cluster, "t", leader=1, leader_epoch=1)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 2)
