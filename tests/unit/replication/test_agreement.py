@@ -1,8 +1,8 @@
 """Replicas that lead by turns, and follow each other by answers alone, agree in the end.
 
-A log is the list of the epochs of its records. Who leads writes, also as a leader that does not know
-that it was replaced; who follows asks and cuts its log until the leader answers with records. Then
-its log is a beginning of the leader's, and no record was cut that both had.
+A log is the list of the epochs of its records. Who leads writes, also as a leader that does not
+know that it was replaced; who follows asks and cuts its log until the leader answers with records.
+Then its log is a beginning of the leader's, and no record was cut that both had.
 """
 
 from __future__ import annotations
