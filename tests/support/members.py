@@ -16,20 +16,15 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import (
-    Changes,
-    Check,
-    MetadataStore,
-    Session,
-    Stored,
-    StoreFailure,
-    Write,
-)
+from oncelog.metadata.store import Changes, Check, Session, Stored, StoreFailure, Write
+from oncelog.storage.files import LIFE_NAME
+from oncelog.storage.lives import parse_note
 from tests.support.scratch import scratch_folder
 
 __all__ = ["Cluster", "Member", "StoreLink", "members"]
@@ -49,8 +44,10 @@ class StoreLink:
 
     write_limit = None
 
-    def __init__(self, store: MetadataStore) -> None:
+    def __init__(self, store: MemoryStore) -> None:
         self._store = store
+        self.sessions: list[_LinkSession] = []
+        """All that this life has opened; the last one may be alive."""
         self.is_cut = False
         """Whether every call fails."""
         self.is_open = asyncio.Event()
@@ -84,8 +81,14 @@ class StoreLink:
         return await self._call(self._store.changes(after_revision, wait_ms=wait_ms))
 
     async def open_session(self, timeout_ms: int) -> Session:
-        """See `MetadataStore.open_session`."""
-        return await self._call(self._store.open_session(timeout_ms))
+        """See `MetadataStore.open_session`. No time ends the session."""
+        session = _LinkSession(self, await self._call(self._store.open_session(timeout_ms)))
+        self.sessions.append(session)
+        return session
+
+    def expire(self) -> None:
+        """End the session, as the store does that has not heard of the broker for a while."""
+        self._store.expire(self.sessions[-1].session_id)
 
     async def close(self) -> None:
         """Do nothing: the other brokers use the store."""
@@ -93,18 +96,50 @@ class StoreLink:
     async def _call(self, call: Coroutine[Any, Any, T]) -> T:
         try:
             await self.is_open.wait()
-            self._fail_if_cut()
+            self.fail_if_cut()
         except BaseException:
             call.close()
             raise
         answer = await call
         await self.is_open.wait()
-        self._fail_if_cut()
+        self.fail_if_cut()
         return answer
 
-    def _fail_if_cut(self) -> None:
+    def fail_if_cut(self) -> None:
+        """Raise `StoreFailure` while the link is cut."""
         if self.is_cut:
             raise StoreFailure("no route to the store")
+
+
+class _LinkSession:
+    """A session, of whose end its owner hears over the link."""
+
+    def __init__(self, link: StoreLink, session: Session) -> None:
+        self.session_id = session.session_id
+        self._link = link
+        self._session = session
+        self._has_ended = False
+
+    @property
+    def is_alive(self) -> bool:
+        """See `Session.is_alive`."""
+        hears = self._link.is_open.is_set() and not self._link.is_cut
+        if hears and not self._session.is_alive:
+            self._has_ended = True
+        return not self._has_ended
+
+    async def wait_ended(self) -> None:
+        """See `Session.wait_ended`."""
+        await self._session.wait_ended()
+        while self.is_alive:
+            await self._link.is_open.wait()
+            await asyncio.sleep(0.001)  # A cut has no event of its own.
+
+    async def close(self) -> None:
+        """See `Session.close`."""
+        self._link.fail_if_cut()
+        await self._session.close()
+        self._has_ended = True
 
 
 class Member:
@@ -155,12 +190,22 @@ class Member:
         await broker.stop()
 
     async def kill(self) -> None:
-        """End the life as SIGKILL does; the store is not told."""
+        """End the life as SIGKILL does; the store is not told.
+
+        Its folders say already which life it is: else the next one waits for the session to end.
+        """
+        while not self._is_noted():  # noqa: ASYNC110 - a file has no event
+            await asyncio.sleep(0.001)
         broker, self._broker = self.broker, None
         self.link.is_cut = True
         self.link.is_open.set()
         broker.kill()
         await broker.stop()
+
+    def _is_noted(self) -> bool:
+        file = Path(self.folder, LIFE_NAME)
+        note = parse_note(file.read_bytes()) if file.exists() else None
+        return note is not None and note.broker_epoch == self.broker.membership.broker_epoch
 
 
 class Cluster:
@@ -200,6 +245,10 @@ class Cluster:
     async def kill(self, broker_id: int) -> None:
         """End a broker as SIGKILL does. The store is not told."""
         await self[broker_id].kill()
+
+    def expire(self, broker_id: int) -> None:
+        """End the session of a broker; of one that was killed, too. It hears of it if it lives."""
+        self[broker_id].link.expire()
 
     async def restart(self, broker_id: int) -> Broker:
         """Begin the next life of a broker; one that runs is stopped in order before."""

@@ -3,9 +3,10 @@
 It constructs the packages' objects and owns their start and stop. It must not know any API, nor
 decide anything that a pure package decides.
 
-Order of the start: folders locked, metadata read, logs recovered, partitions led, coordinators
-loading, socket open. The stop is the reverse (one stack of exits), so no request is acknowledged
-after its log has closed.
+Order of the start: folders locked, metadata read, logs recovered, address bound, registered and
+decided on by the controller, partitions led, coordinators loading, socket open. The stop is the
+reverse (one stack of exits), so no request is acknowledged after its log has closed; before it
+other brokers take over what this one leads.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.coordinators import (
     group_coordinator,
     import_machines,
-    still_named,
     transaction_coordinator,
 )
 from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
@@ -33,41 +33,33 @@ from oncelog.broker.coordination.metadata import metadata_of
 from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.verification import LocalCoordinators
+from oncelog.broker.deletions import DeletionsWatch
+from oncelog.broker.folders import close_logs, open_logs, registration
+from oncelog.broker.member import ClusterMember
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.life_notes import LifeNotes
-from oncelog.broker.membership.registration import register_address
+from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.broker.membership.stores import open_store
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
-from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.manager import FolderWork, PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import (
-    confirmable,
-    miss_directories,
-    off_line,
-    report_logs,
-    sort_out,
-)
-from oncelog.controller.cluster_config import cluster_values
-from oncelog.controller.events import BrokerRegistered, DeletionsConfirmed, DirectoryFailed
-from oncelog.controller.features import TRANSACTION_VERSION
+from oncelog.broker.partitions.strays import off_line
+from oncelog.controller.events import BrokerRegistered, DirectoryFailed
+from oncelog.controller.features import FEATURES
 from oncelog.controller.group_configs import group_config_warnings
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import as_int
 from oncelog.core.errors import OncelogError
-from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS, DISK_EXECUTOR_THREAD_COUNT
+from oncelog.core.ids import TopicPartition
 from oncelog.core.listeners import Endpoint
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock, stopwatch
-from oncelog.runtime.disk import Disk, Lane, StorageFailure, SystemDisk
+from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.ids import fresh_kafka_uuid
 from oncelog.runtime.network import Network, SystemNetwork
-from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
@@ -91,9 +83,12 @@ class Broker:
     logs: LogManager
     store: MetadataStore
     feed: MetadataFeed
+    member: ClusterMember
+    membership: ClusterMembership
     controller: ControllerShell
     partitions: PartitionManager
     mover: PartitionMover
+    deletions: DeletionsWatch
     producer_ids: ProducerIds
     transactions: TransactionRuntime
     groups: GroupRuntime
@@ -125,6 +120,7 @@ class Broker:
         self.stopping = "ending requests"
         self._isr: IsrKeeper | None = None
         self._is_killed = False
+        self._incarnation = fresh_kafka_uuid(self.rng)
         self._closed_cleanly = False
         self._given_store = store
         self._stop_requested = asyncio.Event()
@@ -172,7 +168,19 @@ class Broker:
         exits.push_async_callback(self.store.close)
         exits.callback(self._say, "closing the metadata")
         self.feed = MetadataFeed(self.store, self.broker_id, self._follow, self.clock, self.rng)
-        self.controller = ControllerShell(self.config, self.store, self.feed, self.rng)
+        self.member = ClusterMember(
+            self.config,
+            self.store,
+            self.feed,
+            self.network,
+            self.clock,
+            self.rng,
+            self.logs.may_take_over,
+            self.stop_because,
+        )
+        exits.push_async_callback(self._end_session)
+        self.membership = self.member.membership
+        self.controller = self.member.controller
         cluster_id = await find_cluster(
             self.store,
             self.logs.cluster_id,
@@ -186,10 +194,8 @@ class Broker:
         )
         if problem is not None:
             raise OncelogError(problem)
-        noted = self.image.directories.get(self.broker_id, frozenset())
-        self.logs.missing = noted - self.logs.directory_ids
-        await self.disk.run(self._open_logs)
-        miss_directories(self.logs, self.image, self.broker_id)
+        now_ms = self.clock.now_ms()
+        await self.disk.run(partial(open_logs, self.logs, self.image, self.config, now_ms))
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """Start the parts that use the logs and follow the image."""
@@ -217,22 +223,32 @@ class Broker:
             self.meters.groups,
         )
         exits.callback(self.groups.close)
+        self.deletions = DeletionsWatch(
+            self.broker_id,
+            self.logs,
+            self.partitions,
+            self.feed,
+            self.controller,
+            self.transactions,
+            self.groups,
+            self.disk,
+            self.clock,
+        )
         self.mover = PartitionMover(self.partitions, self.logs, self.disk, self.feed.tell_again)
         self.server = Server(config, self.network, self.clock)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
-        """Lead, and open the socket; from here on requests come."""
+        """Register, lead, and open the socket; from here on requests come."""
         exits.push_async_callback(self.feed.close)
-        exits.push_async_callback(self.controller.close)
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
         self.partitions.make_fetchers = self._make_fetchers
         self.partitions.on_late_role = lambda: self._coordinators_follow(ImageDelta())
         exits.callback(self._end_replication)
-        registration = self._registration()
-        await self.controller.start(registration)
-        self.life.begin(registration.broker_epoch, self.image)
-        await self.feed.start(off_line(self.logs, self.image, self.broker_id))
+        exits.push_async_callback(self.member.stop)
+        exits.push_async_callback(self.server.stop)
+        await self.member.join(partial(self._described, await self.server.bind()), self._begin_life)
+        await self.feed.start(off_line(self.logs, self.feed.known.stored, self.broker_id))
         for warning in group_config_warnings(self.config, self.image.group_configs):
             log.warning("%s", warning)
         context = Context(
@@ -262,29 +278,27 @@ class Broker:
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
-        self._announce(await self.server.bind())
         await self.server.open(self.dispatcher)
-        await register_address(self.store, self.image.brokers[self.broker_id])
+        exits.push_async_callback(self._give_up_leadership)
 
-    def _registration(self) -> BrokerRegistered:
-        """What the controller has to know of this broker before it leads."""
-        level = self.config.get("transaction.version")
-        last_epoch = self.image.broker_epochs.get(self.broker_id, 0)
-        report = report_logs(self.logs, self.image, self.broker_id, last_epoch)
-        return BrokerRegistered(
+    def _described(
+        self, endpoint: Endpoint, image: MetadataImage
+    ) -> tuple[BrokerImage, BrokerRegistered]:
+        """Return the registration and what the controller has to know, but for their epoch."""
+        event = registration(self.logs, image, self.config)
+        own = BrokerImage(
             self.broker_id,
-            0,
-            self.logs.directory_ids | self.logs.missing,
-            report.unclean_because is None,
-            report.uncertain,
-            {} if level is None else {TRANSACTION_VERSION: as_int(level)},
-            cluster_values(self.config),
-            frozenset(off_line(self.logs, self.image, self.broker_id)),
+            *endpoint,
+            self.config.get_str("broker.rack"),
+            broker_epoch=self.logs.noted_epoch,
+            levels={name: (one.levels.min, one.levels.max) for name, one in FEATURES.items()},
+            is_clean=event.is_clean,
+            incarnation=self._incarnation,
         )
+        return own, event
 
-    def _announce(self, endpoint: Endpoint) -> None:
-        rack = self.config.get_str("broker.rack")
-        self.feed.announce(BrokerImage(self.broker_id, *endpoint, rack))
+    def _begin_life(self, broker_epoch: int) -> None:
+        self.life.begin(broker_epoch, self.feed.known.stored)
 
     def _directory_failed(self, partitions: list[TopicPartition]) -> None:
         """Have the partitions shown without a leader, and the controller elect others."""
@@ -299,7 +313,7 @@ class Broker:
 
             self._isr = IsrKeeper(
                 self.broker_id,
-                lambda: self.image.brokers[self.broker_id].broker_epoch,
+                lambda: self.membership.broker_epoch,
                 self.controller.submit,
                 self.clock,
                 lag_max_ms=self.config.get_int("replica.lag.time.max.ms"),
@@ -356,15 +370,6 @@ class Broker:
     def _claim_folders(self, cluster_id: str) -> None:
         self.logs.claim(cluster_id, self.broker_id, lambda: fresh_kafka_uuid(self.rng))
 
-    def _open_logs(self) -> None:
-        def config_for(name: str) -> LogConfig:
-            topic = self.image.topic(name)
-            return log_config(self.config, topic.config if topic is not None else {})
-
-        self.logs.finish_moves()
-        sort_out(self.logs, self.image)
-        self.logs.open_logs(config_for, self.clock.now_ms())
-
     def _say(self, step: str) -> None:
         self.stopping = step
 
@@ -374,46 +379,11 @@ class Broker:
             await self.disk.run(partial(self.logs.abandon, by_a_kill=self._is_killed))
             return
         self._say(f"closing and syncing {len(self.logs)} logs")
-        # One log after the other would wait for one fsync after the other.
-        lanes = [lane for lane in Lane for _ in range(DISK_EXECUTOR_THREAD_COUNT)]
-        shares = zip(self.logs.closing(len(lanes)), lanes, strict=False)
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                closing = [tasks.create_task(self.disk.run(*share)) for share in shares]
-            await self.disk.run(self.logs.close)
-            for failure in filter(None, (task.result() for task in closing)):
-                raise failure
-            self._closed_cleanly = True
-        except StorageFailure as failure:
+        failure = await close_logs(self.logs, self.disk)
+        self._closed_cleanly = failure is None
+        if failure is not None:
             log.error("not closed in order, so the next start recovers: %s", failure)
             self.stopped_because = self.stopped_because or failure
-
-    async def _confirm_deletions(self) -> None:
-        """Tell the controller of which deleted topics nothing here needs to know any more.
-
-        That is once their folders are gone or renamed (a folder renamed as deleted records that
-        itself), and no coordinator names them. A request that named one before its deletion may be
-        parked: so it takes two checks in a row, which are further apart than any request waits. No
-        request can have named what was deleted before this start.
-        """
-        earlier = frozenset(one for noted in self.image.deleted.values() for one in noted)
-        before: frozenset[TopicId] = frozenset()
-        while True:
-            gone = confirmable(self.logs, self.image, self.broker_id)
-            if not self.feed.is_settled:
-                gone = frozenset()  # A folder of one may still be made, and deleted after.
-            if gone:
-                named = still_named(self.transactions, self.groups, self.image, self.broker_id)
-                gone -= {one for name in named for one in self.image.deleted.get(name, ())}
-            if sure := gone & (before | earlier):
-                try:
-                    await self.disk.run(self.logs.sync_names)
-                except StorageFailure as failure:
-                    self.partitions.folder_failed(failure)
-                else:
-                    await self.controller.submit(DeletionsConfirmed(self.broker_id, sure))
-            before = gone
-            await self.clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""
@@ -424,11 +394,9 @@ class Broker:
                 tasks.create_task(self.partitions.run())
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())
-                tasks.create_task(self.feed.run())
-                tasks.create_task(self.feed.watch())
                 tasks.create_task(self.feed.make_unmade())
                 tasks.create_task(self.server.run())
-                tasks.create_task(self._confirm_deletions())
+                tasks.create_task(self.deletions.run())
                 tasks.create_task(self.mover.run())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
@@ -436,6 +404,16 @@ class Broker:
 
     async def _balance_leaders(self) -> None:
         await balance_leaders(self.broker_id, self.config, self.feed, self.controller, self.clock)
+
+    async def _give_up_leadership(self) -> None:
+        """Have other brokers lead before this one stops, unless it stops at once."""
+        if self.stopped_because is None and not self._is_killed:
+            self._say("moving leaderships to other brokers")
+            await self.member.give_up_leadership()
+
+    async def _end_session(self) -> None:
+        if not self._is_killed:
+            await self.membership.leave()
 
     def stop_because(self, error: BaseException) -> None:
         """Ask the owner to stop: no request may be acknowledged any more.

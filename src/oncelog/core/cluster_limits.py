@@ -26,3 +26,8 @@ SQLITE_SESSIONS_COUNT_MAX = 1000
 
 SQLITE_BEATS_PER_TIMEOUT_COUNT = 4
 """How often a session of SQLite shows within its timeout that it lives, and looks for others."""
+
+CONTROLLER_WAIT_MS_MAX = 20_000
+"""Longest wait of an event for a broker to be the controller, and for what was decided to be
+applied here: longer than a session lasts by default. Then it is answered REQUEST_TIMED_OUT.
+"""

@@ -1,7 +1,8 @@
 """The names and versions of Kafka's APIs.
 
 `ADVERTISED` holds the ranges that Apache Kafka 4.4 announces, for every API that this project
-implements or is about to; a broker announces the part of it that it has handlers for. This module
+implements or is about to; a broker announces the part of it that it has handlers for. What is
+between brokers of Oncelog alone has a key above Kafka's, and is announced to no client. This module
 knows no message and no handler.
 """
 
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys (`ApiKeys.java`), spelled as there."""
+    """Kafka's API keys (`ApiKeys.java`), spelled as there, and ours (`PRIVATE`)."""
 
     PRODUCE = 0
     FETCH = 1
@@ -64,6 +65,7 @@ class ApiKey(IntEnum):
     CONSUMER_GROUP_DESCRIBE = 69
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
+    CONTROLLER_EVENT = 20_000
 
     @property
     def schema_name(self) -> str:
@@ -154,11 +156,20 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.CONSUMER_GROUP_DESCRIBE: Row(0, 1, 0),
         ApiKey.LIST_CONFIG_RESOURCES: Row(0, 1, 0),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row(0, 0, 0),
+        ApiKey.CONTROLLER_EVENT: Row(0, 0, 0),
     }
 )
 
-ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
+PRIVATE: Final = frozenset({ApiKey.CONTROLLER_EVENT})
+"""APIs between brokers of Oncelog: no client is told of them."""
+
+VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(
     {api: VersionRange(row.min, row.max) for api, row in _TABLE.items()}
+)
+"""The versions of each API that can be read and written."""
+
+ADVERTISED: Final[Mapping[int, VersionRange]] = MappingProxyType(
+    {api: versions for api, versions in VERSIONS.items() if api not in PRIVATE}
 )
 
 PRODUCE_VERSION_MIN: Final = 3
@@ -167,7 +178,7 @@ PRODUCE_VERSION_MIN: Final = 3
 
 def accepts(api: ApiKey | int, version: int) -> bool:
     """Whether a request of this API and version can be parsed and answered."""
-    versions = ADVERTISED.get(api)
+    versions = VERSIONS.get(api)
     if versions is None:
         return False
     if api == ApiKey.PRODUCE and version < PRODUCE_VERSION_MIN:

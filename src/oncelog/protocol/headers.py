@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from oncelog.core.errors import ErrorCode
 from oncelog.core.integers import integers
 from oncelog.protocol import wire
-from oncelog.protocol.api import ADVERTISED, ApiKey, flexible_since, is_flexible
+from oncelog.protocol.api import VERSIONS, ApiKey, flexible_since, is_flexible
 from oncelog.protocol.wire import INT32, Buffer, malformed
 
 _FIXED: Final = integers(">hhih")
@@ -25,7 +25,7 @@ _CLIENT_IDS_CACHED_COUNT: Final = 1024
 
 _NEVER: Final = (1, 0)
 _TAGGED: Final[dict[int, tuple[int, int]]] = {
-    int(api): (flexible_since(api), versions.max) for api, versions in ADVERTISED.items()
+    int(api): (flexible_since(api), versions.max) for api, versions in VERSIONS.items()
 }
 """First and last version with tagged fields in the request's header.
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.folders import registration
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
@@ -140,7 +141,10 @@ async def test_epochs_of_many_topics_are_written_in_one_step(tmp_path: Path) -> 
 
         store.write_all = counted
         latest = {partition.topic_partition: (0, 0) for partition in context.broker.partitions}
-        registration = replace(context.broker._registration(), uncertain=latest)
-        assert await context.broker.controller.submit(registration) == ChangeOutcome()
+        broker = context.broker
+        epoch = broker.membership.broker_epoch
+        event = registration(broker.logs, broker.image, broker.config)
+        event = replace(event, broker_epoch=epoch, uncertain=latest)
+        assert await context.broker.controller.submit(event) == ChangeOutcome()
         assert calls == [60]
         assert {epoch_of(context, f"t{index}", 2) for index in range(20)} == {2}

@@ -18,6 +18,8 @@ from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Write
 from oncelog.runtime import SystemDisk
 from oncelog.runtime.disk import Lane
+from oncelog.storage.files import LIFE_NAME
+from tests.unit.broker.raw import until
 
 T = TypeVar("T")
 
@@ -52,6 +54,7 @@ async def test_many_topics_of_a_request_need_few_writes_and_few_pieces_of_work(
     broker = Broker(BrokerConfig(config), disk=disk, store=store)
     await broker.start()
     try:
+        await until((tmp_path / LIFE_NAME).exists)
         store.writes_count = disk.works_count = 0
         wanted = [TopicToCreate(f"t{number}", 2) for number in range(TOPICS_COUNT)]
         outcomes = await broker.controller.create_topics(wanted)

@@ -17,7 +17,7 @@ from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
 from oncelog.controller.features import FEATURES
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED
+from oncelog.protocol.api import ADVERTISED, PRIVATE
 from oncelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -66,7 +66,7 @@ def _response(
                 min_version=ADVERTISED[api].min,
                 max_version=ADVERTISED[api].max,
             )
-            for api in sorted(HANDLERS)
+            for api in sorted(HANDLERS.keys() - PRIVATE)
         ),
         supported_features=tuple(
             SupportedFeatureKey(name=name, min_version=levels.min, max_version=levels.max)

@@ -1,47 +1,35 @@
-"""Carries out the controller's decisions: one event after the other, in one atomic step each.
+"""Has the controller decide on events, wherever it is: here or on another broker.
 
-Every change of the metadata takes this way. `oncelog.controller.decisions` decides on what is
-known, the store takes the writes only where nothing they replace has changed since, and the reply
-is given once this broker has applied them: a client that created a topic can use it at once.
+Every change of the metadata takes this way. The reply is given once this broker has applied the
+change: a client that created a topic can use it at once, at the broker that it asked.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from oncelog.broker.controller.claim import claim_controller
+from oncelog.broker.controller.office import EventVerdict, Office
 from oncelog.broker.membership.feed import MetadataFeed
-from oncelog.controller.decision import (
-    ChangeOutcome,
-    ControllerDecision,
-    ControllerEvent,
-    DecisionContext,
-)
-from oncelog.controller.decisions import decide, refused
-from oncelog.controller.events import BrokerRegistered, CreateTopics, DeleteTopic
-from oncelog.controller.image import TopicImage
+from oncelog.broker.membership.registration import ClusterMembership
+from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.events import CreateTopics, DeleteTopic
+from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate, new_internal_topic
-from oncelog.core.config import BrokerConfig
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId
-from oncelog.core.limits import (
-    CONTROLLER_EVENTS_COUNT_MAX,
-    METADATA_WRITE_ATTEMPTS_MAX,
-    TOPICS_CREATED_TOGETHER_COUNT_MAX,
-)
-from oncelog.metadata.store import (
-    Check,
-    Conflict,
-    Fenced,
-    MetadataStore,
-    StoreFailure,
-    Write,
-)
-from oncelog.runtime.ids import fresh_uuid
+from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, TOPICS_CREATED_TOGETHER_COUNT_MAX
+from oncelog.runtime.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncelog.broker.controller.forwarding import Forwarding
 
 __all__ = ["ControllerShell"]
 
@@ -49,135 +37,148 @@ log = logging.getLogger(__name__)
 
 ReplyT = TypeVar("ReplyT")
 
+RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
+"""Pause before the controller is looked for again, unless the metadata says sooner who it is."""
+_ASK_AGAIN: Final = frozenset({ErrorCode.not_controller, ErrorCode.stale_broker_epoch})
+"""The event was not decided on: another broker is the controller, or a life of this one is over."""
+_NO_ANSWER: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.broker_not_available})
+"""The event may take effect, or no broker can decide on it now."""
+
 
 class ControllerShell:
-    """Takes events by `submit`. It is the controller from `start` on, until another starts."""
+    """Takes events by `submit` and `report`, on every broker.
+
+    `forwarding` makes the way to the other brokers, with the first event that needs it.
+    """
 
     def __init__(
-        self, config: BrokerConfig, store: MetadataStore, feed: MetadataFeed, rng: random.Random
+        self,
+        feed: MetadataFeed,
+        membership: ClusterMembership,
+        office: Office,
+        forwarding: Callable[[], Forwarding],
+        rng: random.Random,
+        wait_ms_max: float = CONTROLLER_WAIT_MS_MAX,
     ) -> None:
-        self._config = config
-        self._store = store
+        self.office = office
         self._feed = feed
-        self._rng = rng
-        self._fence: Check | None = None
-        # Events are decided on in the order in which they came: the lock is fair.
-        self._deciding = asyncio.Lock()
+        self._membership = membership
+        self._make_forwarding = forwarding
+        self._forwarding: Forwarding | None = None
+        self._loop = asyncio.get_running_loop()
+        self._wait_s_max = wait_ms_max / 1000
+        self._backoff = Backoff(RETRY_MS_MIN, RETRY_MS_MAX, rng.uniform)
         self._changes: set[asyncio.Task[Any]] = set()
-
-    async def start(self, registration: BrokerRegistered) -> None:
-        """Claim the office, which fences every earlier controller, and register this broker.
-
-        Raises `StoreFailure`, and `OncelogError` when the registration is refused.
-        """
-        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
-            self._fence = await claim_controller(self._store, registration.broker_id)
-            await self._feed.read()
-            outcome = await self._write_decision(registration)
-            # Another broker may start at the same time.
-            if outcome.error is not ErrorCode.not_controller:
-                break
-        if outcome.error:
-            problem = OncelogError(outcome.message or "the broker cannot be registered")
-            raise self._feed.health.failure or problem
+        self._reports: set[asyncio.Task[Any]] = set()
 
     async def submit(self, event: ControllerEvent[ReplyT]) -> ReplyT:
-        """Decide on an event, write it and apply it; returns the decision's reply.
+        """Have an event decided on and apply it here; returns the decision's reply.
 
-        A cancelled caller does not cut it: librdkafka closes its bootstrap connection with a
-        request in flight, and its next connection should find the whole topic.
+        Bounded in time: REQUEST_TIMED_OUT when no controller is found. An event is never sent
+        again when it may have taken effect. A cancelled caller does not cut it: librdkafka closes
+        its bootstrap connection with a request in flight, and its next connection should find the
+        whole topic.
         """
         if len(self._changes) >= CONTROLLER_EVENTS_COUNT_MAX:
-            text = "Too many changes wait for the controller."
-            return self._refused(event, ErrorCode.request_timed_out, text)
-        return await asyncio.shield(self._begin(self._carry_out(event)))
+            return self.office.refusal(event, ErrorCode.request_timed_out, _TOO_MANY)
+        return await asyncio.shield(_begin(self._changes, self._submitted(event)))
 
-    def report(self, event: ControllerEvent[ChangeOutcome]) -> None:
-        """Submit an event without waiting for its reply."""
-        self._begin(self._carry_out(event))
+    def report(self, event: ControllerEvent[ReplyT]) -> asyncio.Task[ReplyT]:
+        """Have an event decided on that may be decided on twice; asked again until it is.
+
+        The result is the decision's reply. Cancel it to give up.
+        """
+        return _begin(self._reports, self._repeated(event))
+
+    async def take(
+        self, broker_id: int, broker_epoch: int, event: ControllerEvent[ReplyT]
+    ) -> EventVerdict[ReplyT]:
+        """Decide on an event of another broker, in that life of it."""
+        if not self.office.is_held:
+            return EventVerdict(None, ErrorCode.not_controller, "another broker is the controller")
+        if not self._is_registered(broker_id, broker_epoch):
+            await self._feed.read()
+            if not self._is_registered(broker_id, broker_epoch):
+                text = f"broker {broker_id} is not registered in epoch {broker_epoch}"
+                return EventVerdict(None, ErrorCode.stale_broker_epoch, text)
+        if len(self._changes) >= CONTROLLER_EVENTS_COUNT_MAX:
+            return EventVerdict(None, ErrorCode.request_timed_out, _TOO_MANY)
+        return await asyncio.shield(_begin(self._changes, self.office.decide(event)))
 
     async def close(self) -> None:
-        """Wait for changes that are under way. None is started after this."""
-        if self._changes:
-            await asyncio.wait(self._changes)
+        """Wait for changes that are under way, and give up reports. None is started after this."""
+        for report in self._reports:
+            report.cancel()
+        if waiting := self._changes | self._reports:
+            await asyncio.wait(waiting)
+        if self._forwarding is not None:
+            await self._forwarding.close()
 
-    def _begin(self, change: Coroutine[Any, Any, ReplyT]) -> asyncio.Task[ReplyT]:
-        task = asyncio.get_running_loop().create_task(change)
-        self._changes.add(task)
-        task.add_done_callback(self._changes.discard)
-        return task
+    def _is_registered(self, broker_id: int, broker_epoch: int) -> bool:
+        broker = self._feed.known.stored.brokers.get(broker_id)
+        return broker is not None and broker.broker_epoch == broker_epoch
 
-    async def _carry_out(self, event: ControllerEvent[ReplyT]) -> ReplyT:
-        async with self._deciding:
-            reply = await self._answer(event)
-        await self._feed.follow_known()
+    async def _submitted(self, event: ControllerEvent[ReplyT]) -> ReplyT:
+        before = self._feed.known.stored
+        deadline_s = self._loop.time() + self._wait_s_max
+        attempt = 0
+        while True:
+            revision = self._feed.known.stored.revision
+            verdict = await self._ask(event)
+            left_s = deadline_s - self._loop.time()
+            if verdict.error not in _ASK_AGAIN or left_s <= 0:
+                return await self._concluded(event, verdict, before)
+            await self._pause(revision, min(self._backoff.delay_ms(attempt) / 1000, left_s))
+            attempt += 1
+
+    async def _repeated(self, event: ControllerEvent[ReplyT]) -> ReplyT:
+        attempt = 0
+        while True:
+            revision = self._feed.known.stored.revision
+            verdict = await self._ask(event)
+            if verdict.error not in _ASK_AGAIN | _NO_ANSWER:
+                return await self._concluded(event, verdict, self._feed.known.stored)
+            await self._pause(revision, self._backoff.delay_ms(attempt) / 1000)
+            attempt += 1
+
+    async def _ask(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
+        """Have the controller decide, if it is known who that is."""
+        health = self._feed.health
+        if health.pause_ms:
+            # What is decided elsewhere could not be applied here.
+            return EventVerdict(None, ErrorCode.request_timed_out, str(health.failure))
+        if self.office.is_held:
+            return await self.office.decide(event)
+        controller_id = self._feed.known.stored.controller_id
+        if controller_id in (-1, self._membership.broker_id):
+            return EventVerdict(None, ErrorCode.not_controller, "no broker is the controller")
+        if self._forwarding is None:
+            self._forwarding = self._make_forwarding()
+        return await self._forwarding.send(controller_id, event)
+
+    async def _concluded(
+        self, event: ControllerEvent[ReplyT], verdict: EventVerdict[ReplyT], before: MetadataImage
+    ) -> ReplyT:
+        """Return the reply to an event, once this broker has applied what it is about.
+
+        `before` is the metadata before the event was sent: what it has made since is not a reason
+        to refuse it.
+        """
+        reply = verdict.reply
+        if reply is None:
+            is_open = verdict.error in _ASK_AGAIN | _NO_ANSWER
+            error = ErrorCode.request_timed_out if is_open else verdict.error
+            reply = self.office.refusal(event, error, verdict.message or error.name, before)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._wait_s_max):
+                await self._feed.reach(verdict.revision)
         return reply
 
-    async def _answer(self, event: ControllerEvent[ReplyT]) -> ReplyT:
-        health = self._feed.health
-        if not health.pause_ms:
-            try:
-                return await self._write_decision(event)
-            except StoreFailure as failure:
-                health.failed(failure)
-        return self._refused(event, ErrorCode.request_timed_out, str(health.failure))
-
-    async def _write_decision(self, event: ControllerEvent[ReplyT]) -> ReplyT:
-        """Decide until no other broker has written in between, and return the reply."""
-        fresh_ids = self._fresh_ids(event)
-        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
-            known = self._feed.known
-            revision = known.stored.revision
-            decision = self._decide(event, fresh_ids)
-            if not decision.writes:
-                # What changes nothing is answered from the newest metadata only.
-                await self._feed.read()
-                if known.stored.revision != revision:
-                    continue
-                return decision.reply
-            writes = [Write(*put, known.version_of(put.path)) for put in decision.writes]
-            try:
-                await self._store.write_all(writes, fence=self._fence)
-            except Conflict:
-                await self._feed.read()
-                continue
-            except Fenced as fenced:
-                return refused(decision.reply, ErrorCode.not_controller, str(fenced))
-            except StoreFailure as failure:
-                return self._left_open(decision.reply, failure)
-            for notice in decision.notices:
-                log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
-            try:
-                await self._feed.read()
-            except StoreFailure as failure:
-                return self._left_open(decision.reply, failure)
-            return decision.reply
-        text = "Too many brokers change this at once."
-        return self._refused(event, ErrorCode.request_timed_out, text)
-
-    def _left_open(self, reply: ReplyT, failure: StoreFailure) -> ReplyT:
-        """Return the reply to an event that may be written all the same.
-
-        The feed may have brought it already: decided on again, a topic would exist to the client
-        that created it.
-        """
-        self._feed.health.failed(failure)
-        return refused(reply, ErrorCode.request_timed_out, str(failure))
-
-    def _decide(
-        self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...]
-    ) -> ControllerDecision[ReplyT]:
-        failures = self._feed.unmade.values()
-        no_room = next(map(str, failures), None)
-        context = DecisionContext(self._config, fresh_ids, no_room)
-        return decide(self._feed.known.stored, event, context)
-
-    def _fresh_ids(self, event: ControllerEvent[Any]) -> tuple[TopicId, ...]:
-        count = len(event.topics) if isinstance(event, CreateTopics) else 0
-        return tuple(fresh_uuid(self._rng) for _ in range(count))
-
-    def _refused(self, event: ControllerEvent[ReplyT], error: ErrorCode, message: str) -> ReplyT:
-        return refused(self._decide(event, self._fresh_ids(event)).reply, error, message)
+    async def _pause(self, revision: int, pause_s: float) -> None:
+        """Wait until the metadata moves past a revision, for so long at most."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(pause_s):
+                await self._feed.moved_past(revision)
 
     # --- topics, for callers inside the broker
 
@@ -214,7 +215,7 @@ class ControllerShell:
         return topic
 
     def _new_internal(self, name: str) -> TopicToCreate:
-        return new_internal_topic(name, self._config, len(self._feed.image.brokers))
+        return new_internal_topic(name, self.office.config, len(self._feed.image.brokers))
 
     async def auto_create(self, name: str) -> ErrorCode:
         """Create a topic because a client named it.
@@ -229,3 +230,15 @@ class ControllerShell:
             # As in Kafka, until the topic is there: clients ask for their metadata again.
             return ErrorCode.unknown_topic_or_partition
         return outcome.error
+
+
+_TOO_MANY: Final = "Too many changes wait for the controller."
+
+
+def _begin(
+    tasks: set[asyncio.Task[Any]], change: Coroutine[Any, Any, ReplyT]
+) -> asyncio.Task[ReplyT]:
+    task = asyncio.get_running_loop().create_task(change)
+    tasks.add(task)
+    task.add_done_callback(tasks.discard)
+    return task

@@ -104,6 +104,9 @@ class MetadataFeed:
         self._following = asyncio.Lock()
         self._steps: set[asyncio.Task[Any]] = set()
         self._bug: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        self._has_started = False
+        self._moved = asyncio.Event()
+        """Set, and replaced, when what is known moves."""
 
     async def load(self, cluster_id: str) -> None:
         """Read the metadata without applying it. Raises `StoreFailure`."""
@@ -113,6 +116,7 @@ class MetadataFeed:
 
     async def start(self, off_line: Iterable[TopicPartition]) -> None:
         """Have the broker apply what is known; those `off_line` have no leader."""
+        self._has_started = True
         self.known.take_off_line(off_line)
         self.known.begin()
         # Before it is applied, because no request comes until this has returned.
@@ -120,7 +124,7 @@ class MetadataFeed:
         await self.follow_known()
 
     def announce(self, broker: BrokerImage) -> None:
-        """Add this broker's address to the metadata images."""
+        """Show this broker in the metadata images as long as it runs."""
         self.known.announce(broker)
         self.image = self.known.shown(self.image)
 
@@ -148,7 +152,28 @@ class MetadataFeed:
         async with self._reading:
             has_moved = await self.known.read()
         self.health.answered()
+        if has_moved:
+            moved, self._moved = self._moved, asyncio.Event()
+            moved.set()
         return has_moved
+
+    async def moved_past(self, revision: int) -> None:
+        """Return once what is known is newer than `revision`. `run` makes it so."""
+        while self.known.stored.revision <= revision:
+            await self._moved.wait()
+
+    async def reach(self, revision: int) -> None:
+        """Return once this broker has applied the metadata of `revision`."""
+        while self.known.stored.revision < revision:
+            try:
+                has_moved = await self.read()
+            except StoreFailure as failure:
+                self.health.failed(failure)
+                has_moved = False
+            if not has_moved:
+                # Another server of the store may know it already.
+                await self.moved_past(self.known.stored.revision)
+        await self.follow_known()
 
     async def follow_known(self) -> None:
         """Return when what is known now is in effect, folders and all."""
@@ -168,15 +193,22 @@ class MetadataFeed:
         return not self._tasks
 
     async def run(self) -> None:
-        """Follow the feed until cancelled. While the store fails, it is asked again and again."""
+        """Follow the feed until cancelled. While the store fails, it is asked again and again.
+
+        What it brings is applied from `start` on.
+        """
         while True:
             try:
-                await self._store.changes(self.known.image.revision, wait_ms=METADATA_FEED_WAIT_MS)
-                await self.read()
+                await self.next()
             except StoreFailure as failure:
                 self.health.failed(failure)
                 await self._clock.sleep(self.health.pause_ms)
             await self._follow_roles()
+
+    async def next(self) -> None:
+        """Wait for the store's next change, and read it. Raises `StoreFailure`."""
+        await self._store.changes(self.known.stored.revision, wait_ms=METADATA_FEED_WAIT_MS)
+        await self.read()
 
     async def watch(self) -> None:
         """Raise what ended a step or a work in the folders, which is a bug. Never return."""
@@ -216,7 +248,9 @@ class MetadataFeed:
 
     async def _follow_known(self) -> None:
         async with self._following:
-            await self._apply_steps()
+            # Before the start, a broker may still wait for its registration, and leads nothing.
+            if self._has_started:
+                await self._apply_steps()
 
     async def _apply_steps(self) -> None:
         # More may come meanwhile: an address is announced, a folder goes off line.

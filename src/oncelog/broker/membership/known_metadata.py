@@ -36,18 +36,20 @@ class MetadataStep(NamedTuple):
 class KnownMetadata:
     """`stored` is the newest metadata that was read; its revision only increases.
 
-    `image` is `stored` as this broker shows it: partitions of a log directory that is off line have
-    no leader. Only `stored` is decided on, so that nothing shown gets into the store.
+    `image` is `stored` as this broker shows it: it names itself as long as it answers, and
+    partitions of a log directory that is off line have no leader. Only `stored` is decided on, so
+    that nothing shown gets into the store.
     """
 
     def __init__(self, store: MetadataStore, broker_id: int) -> None:
-        self.image = MetadataImage(cluster_id="", controller_id=broker_id)
+        self.image = MetadataImage(cluster_id="")
         self.steps: deque[MetadataStep] = deque()
         """The changes that the broker has not begun to apply."""
         self._contents = Contents(self.image)
         self._off_line: dict[str, set[int]] = {}
         self._store = store
         self._broker_id = broker_id
+        self._own: BrokerImage | None = None
 
     @property
     def stored(self) -> MetadataImage:
@@ -86,10 +88,9 @@ class KnownMetadata:
         return self._contents.version_of(path)
 
     def announce(self, broker: BrokerImage) -> None:
-        """Add this broker's address."""
-        brokers = {**self.stored.brokers, broker.broker_id: broker}
-        self._contents.image = self.stored.after(ImageDelta(), brokers=brokers)
-        self._moved(ImageDelta())
+        """Show this broker, also while the store does not: its session may have ended."""
+        self._own = broker
+        self.image = self.shown(self.image)
 
     def is_off_line(self, partition: TopicPartition) -> bool:
         """Whether the partition is shown without a leader."""
@@ -117,9 +118,13 @@ class KnownMetadata:
             replace(one, topic=self._without_leader(one.topic))
             for one in _deltas(image, self._off_line)
         )
-        if not led and image.brokers == self.stored.brokers:
+        own = self._own
+        brokers = image.brokers
+        if own is not None and own.broker_id not in brokers:
+            brokers = {**brokers, own.broker_id: own}
+        if not led and brokers is image.brokers:
             return image
-        return image.after(ImageDelta(changed=led), brokers=self.stored.brokers)
+        return image.after(ImageDelta(changed=led), brokers=brokers)
 
     def _without_leader(self, topic: TopicImage) -> TopicImage:
         return without_leader(topic, self._off_line[topic.name], self._broker_id)

@@ -94,7 +94,12 @@ class Server:
         return ServerConnection(self, self._starter, self._read_buffer)
 
     def admit(self, connection: ServerConnection) -> bool:
-        """Accept a new connection, unless a limit forbids it (one log line)."""
+        """Accept a new connection, unless a limit forbids it (one log line).
+
+        One that the system had accepted when the server stopped comes too late.
+        """
+        if self._listener is None:
+            return False
         host = connection.peer_host
         if len(self.connections) >= self._connections_max:
             log.warning(

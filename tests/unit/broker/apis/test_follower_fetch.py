@@ -139,7 +139,7 @@ async def test_an_append_wakes_a_follower_before_it_is_committed(context: Runnin
     [
         ((STRANGER, LIFE), EPOCH, ErrorCode.unknown_leader_epoch),
         ((9, LIFE), EPOCH, ErrorCode.unknown_leader_epoch),
-        ((1, 0), EPOCH, ErrorCode.unknown_leader_epoch),
+        ((1, 1), EPOCH, ErrorCode.unknown_leader_epoch),
         ((FOLLOWER, LIFE - 1), EPOCH, ErrorCode.not_leader_or_follower),
         ((FOLLOWER, LIFE + 1), EPOCH, ErrorCode.unknown_leader_epoch),
         ((FOLLOWER, LIFE), EPOCH - 1, ErrorCode.fenced_leader_epoch),

@@ -1,22 +1,21 @@
-"""Two brokers of one store: each leads its own topics, and one of them is the controller."""
+"""Two brokers of one store: each leads its own topics, and the first one is the controller."""
 
 from __future__ import annotations
 
-from oncelog.broker.membership.registration import register_address
 from oncelog.controller import layout
+from oncelog.controller.events import BrokersChanged
 from oncelog.controller.image import BrokerImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata.store import Write
-from tests.unit.broker.controller.support import Shell, TroubledStore, registration, started
+from tests.unit.broker.controller.support import Shell, TroubledStore, started
 
 
 async def two() -> tuple[Shell, Shell]:
-    """Two brokers that know each other; the second one started last."""
+    """Two brokers that know each other."""
     store = TroubledStore()
-    first, second = await started(store, 1), await started(store, 2)
-    for shell in (first, second):
-        await register_address(store, shell.feed.image.brokers[shell.broker_id])
+    first = await started(store, 1)
+    second = await started(store, 2, first.others)
     await followed(first, second)
     return first, second
 
@@ -28,37 +27,35 @@ async def followed(*shells: Shell) -> None:
 
 
 async def test_brokers_of_one_store_name_each_other() -> None:
-    named = {1: BrokerImage(1, "h", 9092), 2: BrokerImage(2, "h", 9093)}
+    named = {
+        1: BrokerImage(1, "h", 9092, broker_epoch=1, incarnation="i"),
+        2: BrokerImage(2, "h", 9093, broker_epoch=1, incarnation="i"),
+    }
     for shell in await two():
         assert shell.feed.image.brokers == named
 
 
-async def test_an_address_that_is_known_is_not_written_again() -> None:
-    first, _ = await two()
+async def test_a_broker_names_itself_while_its_session_is_over() -> None:
+    first, second = await two()
     assert isinstance(first.store, TroubledStore)
-    count = len(first.store.written)
-    await register_address(first.store, BrokerImage(1, "h", 9092))
-    assert len(first.store.written) == count
-    await register_address(first.store, BrokerImage(1, "h", 9999, "rack"))
-    assert first.store.written[count:] == [["/brokers/ids/1"]]
+    session = first.membership.session_id
+    assert session is not None
+    first.store.expire(session)
+    await followed(first, second)
+    assert [sorted(shell.feed.image.brokers) for shell in (first, second)] == [[1, 2], [2]]
+    # Nothing that is shown is decided on.
+    assert sorted(first.feed.known.stored.brokers) == [2]
 
 
-async def test_a_broker_is_where_it_listens_now_to_itself() -> None:
+async def test_the_first_broker_is_the_controller_and_the_other_one_asks_it() -> None:
     first, second = await two()
-    first.feed.announce(BrokerImage(1, "h", 9999))
-    await followed(second)
-    ports = [shell.feed.image.brokers[1].port for shell in (first, second)]
-    assert ports == [9999, 9092]
-
-
-async def test_the_broker_that_started_last_is_the_controller() -> None:
-    first, second = await two()
-    for shell in (first, second):
-        assert shell.feed.image.controller_id == 2
-    (refused,) = await first.controller.create_topics([TopicToCreate("t")])
-    assert refused.error is ErrorCode.not_controller
-    (created,) = await second.controller.create_topics([TopicToCreate("t")])
-    assert created.error is ErrorCode.none
+    for shell, name in ((first, "t"), (second, "u")):
+        assert shell.feed.image.controller_id == 1
+        (created,) = await shell.controller.create_topics([TopicToCreate(name)])
+        assert created.error is ErrorCode.none
+        # Whoever asked sees it at once.
+        assert name in shell.feed.image.topics
+    assert second.feed.image.controller_epoch == 1
 
 
 async def test_partitions_are_led_by_both_brokers() -> None:
@@ -69,17 +66,39 @@ async def test_partitions_are_led_by_both_brokers() -> None:
         assert [each.leader for each in shell.feed.image.topics["t"].partitions] == [1, 2, 1, 2]
 
 
+async def test_a_life_that_is_over_has_nothing_decided() -> None:
+    first, second = await two()
+    verdict = await first.controller.take(2, 2, BrokersChanged())
+    assert verdict.error is ErrorCode.stale_broker_epoch
+    verdict = await second.controller.take(1, 1, BrokersChanged())
+    assert verdict.error is ErrorCode.not_controller
+
+
 async def test_a_broker_that_starts_while_another_does_is_registered() -> None:
     store = TroubledStore()
-    store.rivals = [
-        Write("/another", b"", 0),
-        # Between the claim and the registration.
-        Write(layout.CONTROLLER_EPOCH_PATH, b"2", 1),
-    ]
-    shell = Shell(store)
-    await shell.feed.load("c")
-    await shell.controller.start(registration(1))
-    await shell.feed.start(())
+    # Another one has claimed the office since this one looked, and is gone again.
+    store.rivals = [Write(layout.CONTROLLER_EPOCH_PATH, b"1", 0)]
+    shell = await started(store)
     (created,) = await shell.controller.create_topics([TopicToCreate("t")])
     assert not store.rivals
-    assert created.error is not ErrorCode.not_controller
+    assert created.error is ErrorCode.none
+    assert shell.feed.image.controller_epoch == 2
+
+
+async def test_one_of_two_claims_at_once_wins() -> None:
+    store = TroubledStore()
+    first = await started(store, 1)
+    others = first.others
+    second, third = await started(store, 2, others), await started(store, 3, others)
+    session = first.membership.session_id
+    assert session is not None
+    store.expire(session)
+    await followed(second, third)
+    for shell in (second, third):
+        sessions = shell.membership.session_id
+        assert sessions is not None
+        assert shell.office.claim(sessions)
+    await second.office.look()
+    await third.office.look()
+    assert (second.office.is_held, third.office.is_held) == (True, False)
+    assert third.feed.known.stored.controller_epoch == 2

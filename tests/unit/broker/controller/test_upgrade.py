@@ -22,7 +22,9 @@ from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import MetadataStore, StoreFailure, Write
+from oncelog.storage.files import CLEAN_SHUTDOWN_NAME, LIFE_NAME
 from oncelog.storage.identity import FolderMismatch
+from oncelog.storage.lives import format_clean_shutdown
 from tests.unit.broker.context import running
 from tests.unit.broker.controller.earlier import (
     COMMITS,
@@ -287,6 +289,9 @@ async def test_a_broker_serves_what_it_had_before_the_upgrade(tmp_path: Path) ->
         assert await controller.delete_topic(gone) is ErrorCode.none
         image = context.broker.image
     write_earlier(image, tmp_path / "metadata.sqlite")
+    # An earlier version numbered no lives.
+    (tmp_path / CLEAN_SHUTDOWN_NAME).write_bytes(format_clean_shutdown(-1))
+    (tmp_path / LIFE_NAME).unlink(missing_ok=True)
     async with running(tmp_path) as context:
         assert context.broker.image.topics == image.topics
         assert set(context.broker.image.deleted["gone"]) == {gone}

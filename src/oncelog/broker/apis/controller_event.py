@@ -1,0 +1,48 @@
+"""Handles ControllerEvent, version 0: another broker has the controller decide on an event.
+
+An API of Oncelog's, between its brokers, where Kafka's forward a client's request in an Envelope:
+here the broker that has the client authorizes it, and sends what only the controller can do. No
+client is told of it by ApiVersions. A broker that is not the controller answers NOT_CONTROLLER, and
+a life of a broker that is not registered (any more) gets STALE_BROKER_EPOCH.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.net.request import Request
+from oncelog.controller.event_codec import MalformedEvent, decode_event, encode_reply
+from oncelog.core.errors import ErrorCode
+from oncelog.metadata.store import StoreFailure
+from oncelog.protocol.messages.controller_event import (
+    ControllerEventRequest,
+    ControllerEventResponse,
+)
+
+if TYPE_CHECKING:
+    from oncelog.broker.apis.context import Context
+
+
+async def handle(
+    context: Context, request: Request[ControllerEventRequest]
+) -> ControllerEventResponse:
+    """Reply with what is decided, and the revision of the metadata that shows it."""
+    body = request.body
+    try:
+        event = decode_event(body.event)
+        verdict = await context.controller.take(body.broker_id, body.broker_epoch, event)
+        reply = b"" if verdict.reply is None else encode_reply(event, verdict.reply)
+    except MalformedEvent as error:
+        return ControllerEventResponse(
+            error_code=ErrorCode.invalid_request, error_message=str(error)
+        )
+    except StoreFailure as failure:
+        return ControllerEventResponse(
+            error_code=ErrorCode.request_timed_out, error_message=str(failure)
+        )
+    return ControllerEventResponse(
+        error_code=verdict.error,
+        error_message=verdict.message,
+        revision=verdict.revision,
+        reply=reply,
+    )

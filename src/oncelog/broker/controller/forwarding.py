@@ -1,0 +1,117 @@
+"""Sends events to the broker that is the controller.
+
+Kafka forwards the client's request, in an Envelope, to be authorized again. Here the broker that
+has the client authorizes it, and what only the controller can do is sent as an event.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TypeVar
+
+from oncelog.broker.controller.office import EventVerdict
+from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.registration import ClusterMembership
+from oncelog.broker.peers.connections import PeerAddress, Peers, PeerUnreachable
+from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.event_codec import MalformedEvent, decode_reply, encode_event
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.controller_event import (
+    ControllerEventRequest,
+    ControllerEventResponse,
+)
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.framed import DisconnectedError
+from oncelog.runtime.network import Network
+
+__all__ = ["Forwarding"]
+
+ReplyT = TypeVar("ReplyT")
+
+
+class Forwarding:
+    """The way of events to another broker."""
+
+    def __init__(
+        self,
+        network: Network,
+        config: BrokerConfig,
+        feed: MetadataFeed,
+        membership: ClusterMembership,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._feed = feed
+        self._membership = membership
+        self._peers = Peers(
+            network,
+            f"broker-{membership.broker_id}",
+            self._address_of,
+            config.get_int("controller.socket.timeout.ms"),
+            clock,
+            rng,
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._peers.close()
+
+    def _address_of(self, broker_id: int) -> PeerAddress | None:
+        broker = self._feed.known.stored.brokers.get(broker_id)
+        return None if broker is None else PeerAddress(broker.host, broker.port)
+
+    async def send(
+        self, controller_id: int, event: ControllerEvent[ReplyT]
+    ) -> EventVerdict[ReplyT]:
+        """Have the controller decide on an event.
+
+        `broker_not_available`: it may have taken effect; there is no answer, or another broker is
+        the controller now.
+        """
+        try:
+            data = encode_event(event)
+        except MalformedEvent as error:
+            return EventVerdict(None, ErrorCode.message_too_large, str(error))
+        request = ControllerEventRequest(
+            broker_id=self._membership.broker_id,
+            broker_epoch=self._membership.broker_epoch,
+            event=data,
+        )
+        loop = asyncio.get_running_loop()
+        asking = loop.create_task(
+            self._peers.ask(controller_id, ApiKey.CONTROLLER_EVENT, 0, request)
+        )
+        replaced = loop.create_task(self._replaced(controller_id))
+        try:
+            await asyncio.wait({asking, replaced}, return_when=asyncio.FIRST_COMPLETED)
+            if not asking.done():
+                text = f"broker {controller_id} is not the controller any more"
+                return EventVerdict(None, ErrorCode.broker_not_available, text)
+            return self._verdict(event, asking.result())
+        except PeerUnreachable as error:
+            return EventVerdict(None, ErrorCode.not_controller, str(error))
+        except DisconnectedError as error:
+            return EventVerdict(None, ErrorCode.broker_not_available, str(error))
+        except (MalformedEvent, ProtocolError) as error:
+            text = f"broker {controller_id} has answered what cannot be read: {error}"
+            return EventVerdict(None, ErrorCode.broker_not_available, text)
+        finally:
+            asking.cancel()
+            replaced.cancel()
+
+    def _verdict(
+        self, event: ControllerEvent[ReplyT], response: ControllerEventResponse
+    ) -> EventVerdict[ReplyT]:
+        reply = decode_reply(event, response.reply) if response.reply else None
+        return EventVerdict(reply, response.error_code, response.error_message, response.revision)
+
+    async def _replaced(self, controller_id: int) -> None:
+        """Return once another broker is the controller, or none."""
+        while True:
+            image = self._feed.known.stored
+            if image.controller_id != controller_id:
+                return
+            await self._feed.moved_past(image.revision)

@@ -1,0 +1,277 @@
+"""The controller's office: claims it, and decides on events as long as this broker holds it.
+
+The store knows who holds it: the value at `CONTROLLER_PATH` is bound to the session of the broker
+that wrote it, and each claim raises the controller epoch. Every write of a decision depends on the
+version of that epoch: a controller that was replaced, and does not know it, changes nothing.
+
+`oncelog.controller.decisions` decides on what is known, the store takes the writes only where
+nothing they replace has changed since.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.registration import ClusterMembership
+from oncelog.controller import layout
+from oncelog.controller.decision import ControllerDecision, ControllerEvent, DecisionContext
+from oncelog.controller.decisions import decide, refused
+from oncelog.controller.events import BrokerRegistered, BrokersChanged, CreateTopics
+from oncelog.controller.image import MetadataImage
+from oncelog.controller.layout import CONTROLLER_EPOCH_PATH as EPOCH_PATH
+from oncelog.controller.layout import CONTROLLER_PATH
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicId
+from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
+from oncelog.metadata.store import (
+    Check,
+    Conflict,
+    Fenced,
+    MetadataStore,
+    SessionExpired,
+    SessionId,
+    StoreFailure,
+    Write,
+)
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.ids import fresh_uuid
+
+__all__ = ["EventVerdict", "Office"]
+
+log = logging.getLogger(__name__)
+
+ReplyT = TypeVar("ReplyT")
+
+
+class EventVerdict(NamedTuple, Generic[ReplyT]):
+    """What became of an event: its reply once it is decided, else the error why it is not."""
+
+    reply: ReplyT | None = None
+    """None: it was not decided on. With an error: it may take effect yet, and says so."""
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    revision: int = -1
+    """That of the metadata which the reply is about."""
+
+
+class Office:
+    """The office as this broker sees it. One event is decided at a time, in their order."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        feed: MetadataFeed,
+        membership: ClusterMembership,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self.is_wanted = True
+        """Whether this broker claims the office when it is free: not while it stops."""
+        self.config = config
+        self._store = store
+        self._feed = feed
+        self._membership = membership
+        self._clock = clock
+        self._rng = rng
+        self._claimed_epoch = -1
+        """The controller epoch of the last claim, if it was written."""
+        self._begun_epoch = -1
+        """The one in which everything was brought in order."""
+        self._registered: dict[int, int] = {}
+        """The epochs of the brokers that were registered then."""
+        # Events are decided on in the order in which they came: the lock is fair.
+        self._deciding = asyncio.Lock()
+
+    @property
+    def is_held(self) -> bool:
+        """Whether this broker is the controller, as far as it knows."""
+        image = self._feed.known.stored
+        return (
+            image.controller_epoch == self._claimed_epoch
+            and image.controller_id == self._membership.broker_id
+            and self._membership.is_alive
+        )
+
+    def claim(self, session: SessionId) -> list[Write]:
+        """Return the writes of a claim; none while another broker holds the office.
+
+        Whether they were written is seen in the metadata.
+        """
+        known = self._feed.known
+        image = known.stored
+        if not self.is_wanted or image.controller_id not in (-1, self._membership.broker_id):
+            return []
+        self._claimed_epoch = image.controller_epoch + 1
+        epoch = layout.encode_number(self._claimed_epoch)
+        named = layout.encode_controller(self._membership.broker_id)
+        return [
+            Write(EPOCH_PATH, epoch, known.version_of(EPOCH_PATH)),
+            Write(CONTROLLER_PATH, named, known.version_of(CONTROLLER_PATH), session),
+        ]
+
+    async def run(self) -> None:
+        """Claim the office when it is free, and see to brokers that are gone, until cancelled."""
+        while True:
+            revision = self._feed.known.stored.revision
+            try:
+                await self.look()
+            except StoreFailure as failure:
+                self._feed.health.failed(failure)
+                await self._clock.sleep(self._feed.health.pause_ms)
+            else:
+                await self._feed.moved_past(revision)
+
+    async def decide(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
+        """Decide on an event, and write what is decided. The caller has seen `is_held`."""
+        async with self._deciding:
+            health = self._feed.health
+            if not health.pause_ms:
+                try:
+                    if self._begun_epoch != self._claimed_epoch and not self._is_own_life(event):
+                        begun = await self._begin()
+                        if begun.error:
+                            return EventVerdict(None, begun.error, begun.message)
+                    return await self._write_decision(event)
+                except StoreFailure as failure:
+                    health.failed(failure)
+            return EventVerdict(None, ErrorCode.request_timed_out, str(health.failure))
+
+    def refusal(
+        self,
+        event: ControllerEvent[ReplyT],
+        error: ErrorCode,
+        message: str,
+        image: MetadataImage | None = None,
+    ) -> ReplyT:
+        """Return the reply to an event that is not decided on, as of an image of the metadata.
+
+        What would be refused anyway is refused for its own reason.
+        """
+        decision = self._decide(event, self._fresh_ids(event), image or self._feed.known.stored)
+        return refused(decision.reply, error, message)
+
+    async def look(self) -> None:
+        """Do what the metadata asks for. Raises `StoreFailure`."""
+        image = self._feed.known.stored
+        session = self._membership.session_id
+        if self.is_held:
+            own = image.brokers.get(self._membership.broker_id)
+            is_new = self._begun_epoch != self._claimed_epoch and (own is None or own.is_clean)
+            if is_new or self._has_lost(image):
+                async with self._deciding:
+                    verdict = await self._begin()
+                if verdict.error is ErrorCode.request_timed_out:
+                    raise StoreFailure(verdict.message or "the store does not answer")
+        elif session is not None and (writes := self.claim(session)):
+            try:
+                await self._store.write_all(writes)
+            except (Conflict, SessionExpired):
+                log.debug("another broker was faster, or the session has ended")
+            await self._feed.read()
+
+    def _is_own_life(self, event: ControllerEvent[Any]) -> bool:
+        """Whether it is about a new life of the controller's own broker.
+
+        It is decided on first, because a broker that may have lost records leads nothing before.
+        """
+        me = self._membership.broker_id
+        return isinstance(event, BrokerRegistered) and event.broker_id == me
+
+    def _has_lost(self, image: MetadataImage) -> bool:
+        """Whether a life that was registered is over."""
+        brokers = image.brokers
+        return any(
+            broker_id not in brokers or brokers[broker_id].broker_epoch != epoch
+            for broker_id, epoch in self._registered.items()
+        )
+
+    async def _begin(self) -> EventVerdict[Any]:
+        """Bring every partition in order that relies on a broker which is gone.
+
+        A new controller reads everything before. Raises `StoreFailure`.
+        """
+        epoch = self._claimed_epoch
+        await self._feed.read()
+        if not self.is_held:
+            return _NOT_CONTROLLER
+        if self._begun_epoch != epoch:
+            log.info("this broker is the controller (epoch %d)", epoch)
+        verdict = await self._write_decision(BrokersChanged())
+        if not verdict.error:
+            self._begun_epoch = epoch
+            brokers = self._feed.known.stored.brokers.values()
+            self._registered = {one.broker_id: one.broker_epoch for one in brokers}
+        return verdict
+
+    async def _write_decision(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
+        """Decide until no other broker has written in between. Raises `StoreFailure`."""
+        fresh_ids = self._fresh_ids(event)
+        epoch = self._claimed_epoch
+        fence = Check(EPOCH_PATH, self._feed.known.version_of(EPOCH_PATH))
+        if not self.is_held:
+            return _NOT_CONTROLLER
+        for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
+            known = self._feed.known
+            revision = known.stored.revision
+            decision = self._decide(event, fresh_ids, known.stored)
+            if not decision.writes:
+                # What changes nothing is answered from the newest metadata only.
+                await self._feed.read()
+                if known.stored.revision != revision:
+                    continue
+                if self._claimed_epoch != epoch or not self.is_held:
+                    return _NOT_CONTROLLER
+                return EventVerdict(decision.reply, revision=revision)
+            writes = [Write(*put, known.version_of(put.path)) for put in decision.writes]
+            try:
+                await self._store.write_all(writes, fence=fence)
+            except Conflict:
+                await self._feed.read()
+                continue
+            except Fenced:
+                await self._feed.read()
+                return _NOT_CONTROLLER
+            except StoreFailure as failure:
+                return self._left_open(decision.reply, failure)
+            for notice in decision.notices:
+                log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
+            try:
+                await self._feed.read()
+            except StoreFailure as failure:
+                return self._left_open(decision.reply, failure)
+            return EventVerdict(decision.reply, revision=known.stored.revision)
+        text = "Too many brokers change this at once."
+        return EventVerdict(None, ErrorCode.request_timed_out, text)
+
+    def _left_open(self, reply: ReplyT, failure: StoreFailure) -> EventVerdict[ReplyT]:
+        """Return the verdict on an event that may be written all the same.
+
+        The feed may have brought it already: decided on again, a topic would exist to the client
+        that created it.
+        """
+        self._feed.health.failed(failure)
+        error, text = ErrorCode.request_timed_out, str(failure)
+        return EventVerdict(refused(reply, error, text), error, text)
+
+    def _decide(
+        self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...], image: MetadataImage
+    ) -> ControllerDecision[ReplyT]:
+        failures = self._feed.unmade.values()
+        no_room = next(map(str, failures), None)
+        context = DecisionContext(self.config, fresh_ids, no_room)
+        return decide(image, event, context)
+
+    def _fresh_ids(self, event: ControllerEvent[Any]) -> tuple[TopicId, ...]:
+        count = len(event.topics) if isinstance(event, CreateTopics) else 0
+        return tuple(fresh_uuid(self._rng) for _ in range(count))
+
+
+_NOT_CONTROLLER: EventVerdict[Any] = EventVerdict(
+    None, ErrorCode.not_controller, "another broker is the controller"
+)

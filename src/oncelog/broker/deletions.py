@@ -1,0 +1,82 @@
+"""Tells the controller of which deleted topics nothing on this broker needs to know any more.
+
+A topic stays named deleted until every broker that may have had a folder of it, or that may
+coordinate what names it, has said so: the coordinators of each broker are its own to ask.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from oncelog.broker.controller.shell import ControllerShell
+from oncelog.broker.coordination.coordinators import still_named
+from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.strays import confirmable
+from oncelog.controller.events import DeletionsConfirmed
+from oncelog.core.ids import TopicId
+from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.disk import Disk, StorageFailure
+from oncelog.storage.log_manager import LogManager
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
+
+__all__ = ["DeletionsWatch"]
+
+
+class DeletionsWatch:
+    """Looks at intervals; `run` does so until cancelled."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        logs: LogManager,
+        partitions: PartitionManager,
+        feed: MetadataFeed,
+        controller: ControllerShell,
+        transactions: TransactionRuntime,
+        groups: GroupRuntime,
+        disk: Disk,
+        clock: Clock,
+    ) -> None:
+        self._broker_id = broker_id
+        self._logs = logs
+        self._partitions = partitions
+        self._feed = feed
+        self._controller = controller
+        self._transactions = transactions
+        self._groups = groups
+        self._disk = disk
+        self._clock = clock
+
+    async def run(self) -> None:
+        """Confirm what is found gone.
+
+        That is once the folders are gone or renamed (a folder renamed as deleted records that
+        itself), and no coordinator names the topics. A request that named one before its deletion
+        may be parked: so it takes two checks in a row, which are further apart than any request
+        waits. No request can have named what was deleted before this start.
+        """
+        earlier = frozenset(one for noted in self._feed.image.deleted.values() for one in noted)
+        before: frozenset[TopicId] = frozenset()
+        while True:
+            gone = self._gone()
+            if sure := gone & (before | earlier):
+                try:
+                    await self._disk.run(self._logs.sync_names)
+                except StorageFailure as failure:
+                    self._partitions.folder_failed(failure)
+                else:
+                    await self._controller.report(DeletionsConfirmed(self._broker_id, sure))
+            before = gone
+            await self._clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
+
+    def _gone(self) -> frozenset[TopicId]:
+        image = self._feed.image
+        gone = confirmable(self._logs, image, self._broker_id)
+        if not gone or not self._feed.is_settled:
+            return frozenset()  # A folder of one may still be made, and deleted after.
+        named = still_named(self._transactions, self._groups, image, self._broker_id)
+        return gone - {one for name in named for one in image.deleted.get(name, ())}

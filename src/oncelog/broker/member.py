@@ -1,0 +1,229 @@
+"""Keeps this broker registered in the cluster, life after life.
+
+A registration is written before the broker leads, and the controller decides on each: to it, it is
+the end of the broker's life before. When the session ends while the broker lives, it serves what it
+leads until the metadata says otherwise, and registers again.
+
+The stop in order is a controlled shutdown: the controller moves leaderships to other brokers first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from typing import TYPE_CHECKING
+
+from oncelog.broker.controller.office import Office
+from oncelog.broker.controller.shell import ControllerShell
+from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.registration import ClusterMembership, Describe
+from oncelog.controller.decision import ChangeOutcome
+from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
+from oncelog.controller.image import BrokerImage, MetadataImage
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
+from oncelog.core.config import BrokerConfig
+from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.limits import STORE_RETRY_MS_MAX, STORE_RETRY_MS_MIN
+from oncelog.metadata.store import MetadataStore, StoreFailure
+from oncelog.runtime.backoff import Backoff
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.network import Network
+
+if TYPE_CHECKING:
+    from oncelog.broker.controller.forwarding import Forwarding
+
+__all__ = ["ClusterMember"]
+
+log = logging.getLogger(__name__)
+
+
+class ClusterMember:
+    """The broker as the cluster sees it.
+
+    `may_take_over` is that of `ClusterMembership`; `stop_because` is called with what ends the work
+    in the background, which is a bug.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        store: MetadataStore,
+        feed: MetadataFeed,
+        network: Network,
+        clock: Clock,
+        rng: random.Random,
+        may_take_over: Callable[[int], bool],
+        stop_because: Callable[[BaseException], None],
+    ) -> None:
+        session_timeout_ms = config.get_int("broker.session.timeout.ms")
+        self.broker_id = broker_id = config.get_int("node.id")
+        self.membership = membership = ClusterMembership(
+            broker_id, store, feed, session_timeout_ms, may_take_over
+        )
+        office = Office(config, store, feed, membership, clock, rng)
+
+        def forwarding() -> Forwarding:
+            # Imported here because a lone broker sends no events.
+            from oncelog.broker.controller.forwarding import Forwarding
+
+            return Forwarding(network, config, feed, membership, clock, rng)
+
+        self.controller = ControllerShell(feed, membership, office, forwarding, rng)
+        self._office = office
+        self._config = config
+        self._feed = feed
+        self._clock = clock
+        self._stop_because = stop_because
+        self._backoff = Backoff(STORE_RETRY_MS_MIN, STORE_RETRY_MS_MAX, rng.uniform)
+        self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._following: asyncio.Task[None] | None = None
+        self._on_life: Callable[[int], None] = lambda epoch: None
+
+    async def join(
+        self,
+        describe: Callable[[MetadataImage], tuple[BrokerImage, BrokerRegistered]],
+        on_life: Callable[[int], None],
+    ) -> None:
+        """Begin the first life; return once the controller has decided on it.
+
+        `describe` makes the registration, its epoch the last one that this broker knows of, and the
+        event, from the metadata as it is before the registration. `on_life` is called with the
+        epoch of each life. Raises `StoreFailure`, and `OncelogError` when the controller refuses
+        the broker.
+        """
+        self._on_life = on_life
+        events: list[BrokerRegistered] = []
+
+        def described(image: MetadataImage) -> BrokerImage:
+            own, event = describe(image)
+            events.append(event)
+            return own
+
+        own = await self._register(described)
+        event = replace(events[-1], broker_epoch=own.broker_epoch)
+        self._following = asyncio.create_task(self._follow(own, event))
+        await asyncio.wait({self._decided, self._following}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._decided.done():
+            raise self._following.exception() or OncelogError("the broker is not in the cluster")
+        self._decided.result()
+
+    async def give_up_leadership(self) -> None:
+        """Have the controller move leaderships to other brokers, as far as others can lead.
+
+        Asked again while another broker could lead what this one leads, so often and after such
+        pauses as the configs say.
+        """
+        config = self._config
+        if config.get_bool("controlled.shutdown.enable") and self._has_others():
+            tries_count = 1 + config.get_int("controlled.shutdown.max.retries")
+            for number in range(tries_count):
+                if number:
+                    await self._clock.sleep(config.get_int("controlled.shutdown.retry.backoff.ms"))
+                if await self._have_moved() or not self._is_replaceable():
+                    break
+        # Not before: the last brokers of a cluster that stops have to find a controller.
+        self._office.is_wanted = False
+
+    async def stop(self) -> None:
+        """End the work in the background, and wait for changes that are under way."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+        await self.controller.close()
+
+    async def _follow(self, own: BrokerImage, event: BrokerRegistered) -> None:
+        """The work of a member of the cluster, from its first registration on."""
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._feed.run())
+                tasks.create_task(self._feed.watch())
+                tasks.create_task(self._office.run())
+                tasks.create_task(self._live(own, event))
+        except BaseExceptionGroup as failures:
+            self._stop_because(failures.exceptions[0])
+            raise failures.exceptions[0] from failures
+
+    async def _live(self, own: BrokerImage, event: BrokerRegistered) -> None:
+        """Have the controller decide on each life, and begin the next one when it is over."""
+        while True:
+            ended = asyncio.ensure_future(self.membership.wait_ended())
+            deciding = self.controller.report(event)
+            try:
+                await asyncio.wait({ended, deciding}, return_when=asyncio.FIRST_COMPLETED)
+                if deciding.done():
+                    self._note(deciding.result())
+                    await ended
+            finally:
+                ended.cancel()
+                deciding.cancel()
+            log.warning(
+                "the session with the metadata store has ended: broker %d registers again",
+                self.broker_id,
+            )
+            # The process has kept its logs.
+            own = await self._register_again(replace(own, is_clean=True))
+            event = replace(event, broker_epoch=own.broker_epoch, is_clean=True, uncertain={})
+
+    async def _register(self, describe: Describe) -> BrokerImage:
+        own = await self.membership.register(describe, self._office.claim)
+        self._feed.announce(own)
+        self._on_life(own.broker_epoch)
+        return own
+
+    async def _register_again(self, own: BrokerImage) -> BrokerImage:
+        for attempt in count():
+            try:
+                return await self._register(lambda _: own)
+            except StoreFailure as failure:
+                self._feed.health.failed(failure)
+            await self._clock.sleep(self._backoff.delay_ms(attempt))
+        raise AssertionError
+
+    def _note(self, outcome: ChangeOutcome) -> None:
+        """Note the controller's decision on a life; one that is over already does not matter."""
+        if not outcome.error:
+            if not self._decided.done():
+                self._decided.set_result(None)
+        elif outcome.error is not ErrorCode.stale_broker_epoch:
+            problem = outcome.message or "the broker cannot be registered"
+            if self._decided.done():
+                log.error("the controller refuses this broker: %s", problem)
+            else:
+                self._decided.set_exception(OncelogError(problem))
+
+    async def _have_moved(self) -> bool:
+        """Ask the controller once; return whether this broker leads nothing any more."""
+        if self._feed.health.failure is not None:
+            return False
+        event = BrokerShuttingDown(self.broker_id, self.membership.broker_epoch)
+        asking = self.controller.report(event)
+        try:
+            async with asyncio.timeout(CONTROLLER_WAIT_MS_MAX / 1000):
+                outcome = await asking
+        except TimeoutError:
+            log.warning("stopping without a controller that moves leaderships")
+            return False
+        if outcome.error or outcome.remaining_count:
+            log.info(
+                "asked the controller to move leaderships: %s, %d are left",
+                *(outcome.error.name.upper(), outcome.remaining_count),
+            )
+        return not outcome.error and not outcome.remaining_count
+
+    def _has_others(self) -> bool:
+        """Whether other brokers are registered."""
+        return bool(self._feed.known.stored.brokers.keys() - {self.broker_id})
+
+    def _is_replaceable(self) -> bool:
+        """Whether another live broker has a replica of what this one leads."""
+        image, me = self._feed.known.stored, self.broker_id
+        live = {one.broker_id for one in image.brokers.values() if not one.is_shutting_down}
+        return any(
+            partition.leader == me and live.intersection(partition.replicas) - {me}
+            for topic in image.topics.values()
+            for partition in topic.partitions
+        )

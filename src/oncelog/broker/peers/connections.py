@@ -1,0 +1,143 @@
+"""One connection to each other broker, for what brokers ask each other now and then.
+
+A connection is opened with the first request to its broker, at the address by which that broker is
+registered, and again after it was closed or the broker has moved. An address that does not answer
+is left alone for a while: requests fail at once meanwhile.
+
+Fetches of followers have connections of their own. This module knows no API.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import NamedTuple
+
+from oncelog.core.errors import OncelogError
+from oncelog.peer.connection import Connection
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.codec import parse_response
+from oncelog.protocol.fields import RequestFor, ResponseT
+from oncelog.runtime.backoff import Backoff
+from oncelog.runtime.clock import Clock
+from oncelog.runtime.network import Network
+
+__all__ = ["PeerAddress", "PeerUnreachable", "Peers"]
+
+RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
+"""Pause before an address is tried again that did not answer."""
+
+
+class PeerAddress(NamedTuple):
+    """Where a broker of the cluster is reached, as it is registered."""
+
+    host: str
+    port: int
+
+
+class PeerUnreachable(OncelogError):  # noqa: N818 - names what was found
+    """The request was not sent: there is no connection."""
+
+
+class Peers:
+    """The connections of one broker. `address_of` returns None for a broker that is not there."""
+
+    def __init__(
+        self,
+        network: Network,
+        client_id: str,
+        address_of: Callable[[int], PeerAddress | None],
+        timeout_ms: float,
+        clock: Clock,
+        rng: random.Random,
+    ) -> None:
+        self._network = network
+        self._client_id = client_id
+        self._address_of = address_of
+        self._timeout_ms = timeout_ms
+        self._clock = clock
+        self._backoff = Backoff(RETRY_MS_MIN, RETRY_MS_MAX, rng.uniform)
+        self._links: dict[int, _Link] = {}
+
+    async def ask(
+        self, broker_id: int, api: ApiKey, version: int, request: RequestFor[ResponseT]
+    ) -> ResponseT:
+        """Return the response of a broker, which knows this version.
+
+        Raises `PeerUnreachable` when the request was not sent, `DisconnectedError` when it may or
+        may not have taken effect, `ProtocolError` when the response is malformed.
+        """
+        connection = await self._connection(broker_id)
+        if connection.is_closed:
+            raise PeerUnreachable(f"broker {broker_id}: the connection is closed")
+        body = await connection.send(api, version, request)
+        response: ResponseT = parse_response(api, version, body, 0)
+        return response
+
+    async def close(self) -> None:
+        """Close all connections: what waits for a response fails."""
+        opening = [link.opening for link in self._links.values() if link.opening is not None]
+        for link in self._links.values():
+            link.close()
+        self._links.clear()
+        if opening:
+            await asyncio.wait(opening)
+
+    async def _connection(self, broker_id: int) -> Connection:
+        address = self._address_of(broker_id)
+        if address is None:
+            raise PeerUnreachable(f"broker {broker_id} is not registered")
+        link = self._links.get(broker_id)
+        if link is None or link.address != address:
+            if link is not None:
+                link.close()
+            link = self._links[broker_id] = _Link(address)
+        if link.connection is not None and not link.connection.is_closed:
+            return link.connection
+        if link.opening is None:
+            if self._clock.monotonic_ms() < link.again_ms:
+                raise PeerUnreachable(f"broker {broker_id} at {address.host}:{address.port}")
+            link.opening = asyncio.get_running_loop().create_task(self._open(link))
+        # Several may wait for it: none of them cuts it.
+        await asyncio.wait([link.opening])
+        if link.connection is None or link.connection.is_closed:
+            raise PeerUnreachable(f"broker {broker_id}: {link.problem}")
+        return link.connection
+
+    async def _open(self, link: _Link) -> None:
+        try:
+            link.connection = await Connection.open(
+                self._network,
+                *link.address,
+                client_id=self._client_id,
+                request_timeout_ms=self._timeout_ms,
+                connect_timeout_ms=self._timeout_ms,
+            )
+            link.failures_count = 0
+        except (OncelogError, OSError) as error:
+            link.problem = str(error)
+            link.again_ms = self._clock.monotonic_ms() + self._backoff.delay_ms(link.failures_count)
+            link.failures_count += 1
+        finally:
+            link.opening = None
+
+
+class _Link:
+    """The connection to one address, and how often it could not be opened."""
+
+    __slots__ = ("address", "again_ms", "connection", "failures_count", "opening", "problem")
+
+    def __init__(self, address: PeerAddress) -> None:
+        self.address = address
+        self.connection: Connection | None = None
+        self.opening: asyncio.Task[None] | None = None
+        self.problem = "the connection is closed"
+        self.failures_count = 0
+        self.again_ms = 0.0
+
+    def close(self) -> None:
+        if self.opening is not None:
+            self.opening.cancel()
+        if self.connection is not None:
+            self.connection.close()
