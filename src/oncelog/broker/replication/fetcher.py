@@ -163,7 +163,7 @@ class ReplicaFetcher:
             connection = await self._connected()
             self._look()
             response = await self._ask(connection)
-        except (DisconnectedError, ProtocolError, OncelogError) as error:
+        except (DisconnectedError, ProtocolError) as error:
             await self._lost(error)
             return
         self._is_away = False
