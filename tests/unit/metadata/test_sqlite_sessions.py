@@ -47,10 +47,12 @@ class Brokers:
         self.path = path
         self.now_ms = 1_000_000
         self.boot_id = "first boot"
+        self.pauses_s: list[float] = []
         self._parties: list[Party] = []
         self._pausing: asyncio.Queue[asyncio.Future[None]] = asyncio.Queue()
 
-    async def sleep(self, _delay_s: float) -> None:
+    async def sleep(self, delay_s: float) -> None:
+        self.pauses_s.append(delay_s)
         future = asyncio.get_running_loop().create_future()
         self._pausing.put_nowait(future)
         await future
@@ -135,6 +137,27 @@ async def test_brokers_that_do_nothing_keep_their_sessions(tmp_path: Path) -> No
         assert await names(a.store) == ["a", "b"]
 
 
+async def test_a_store_looks_four_times_within_the_shortest_timeout(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a = c.party("a")
+        for timeout_ms in (TIMEOUT_MS, 400):
+            await a.store.open_session(timeout_ms)
+            await c.let_pass(1, 1)
+        await c.let_pass(1, 1)
+        assert c.pauses_s[:2] == [0.5, 0.1]
+
+
+async def test_a_session_that_could_not_be_opened_leaves_its_slot(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a = c.party("a")
+        await a.store._run(lambda db: db.execute("ALTER TABLE session RENAME TO away"))
+        with pytest.raises(StoreFailure, match="no such table: session"):
+            await a.register()
+        await a.store._run(lambda db: db.execute("ALTER TABLE away RENAME TO session"))
+        await c.registered("b")
+        assert not c.file(1).exists()
+
+
 async def test_a_session_whose_beat_is_late_is_ended_by_who_polls(tmp_path: Path) -> None:
     async with brokers(tmp_path) as c:
         a, b = await c.registered("a", "b")
@@ -155,12 +178,12 @@ async def test_a_hung_owner_that_wakes_up_knows_that_its_session_ended(tmp_path:
         await a.beat()
         c.now_ms += TIMEOUT_MS + 1
         beaten = c.file(0).read_bytes()
+        await a.store.beat()
+        assert c.file(0).read_bytes() == beaten
         with pytest.raises(SessionExpired):
             await put(a.store, "/a", b"2", 1, session=a.session)
         assert not a.session.is_alive
         await a.session.wait_ended()
-        await a.store.beat()
-        assert c.file(0).read_bytes() == beaten
         await a.store.poll()
         assert await names(b.store) == []
 
@@ -174,7 +197,6 @@ async def test_a_late_owner_whose_session_was_ended_cannot_write(tmp_path: Path)
         c.now_ms -= TIMEOUT_MS  # As where it beat just before it was stopped.
         with pytest.raises(SessionExpired):
             await put(a.store, "/more", b"1", session=a.session)
-        await a.store.poll()
         assert not a.session.is_alive
         assert await b.store.get("/more") is None
 
