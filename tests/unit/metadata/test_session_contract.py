@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from oncelog.core.errors import InvariantViolation
-from oncelog.metadata import Check, Conflict, Fenced, SessionExpired, Stored, Write
+from oncelog.metadata import Change, Check, Conflict, Fenced, SessionExpired, Stored, Write
 from tests.unit.metadata.contract import (
     Parties,
     among_parties,
@@ -30,7 +30,7 @@ async def test_a_closed_session_leaves_only_what_was_not_bound(parties: Parties)
     await deleted(other, "/b", seen)
     assert await other.list("/") == {"/c": Stored(b"1", 1)}
     changes = await other.changes(seen)
-    assert [(entry.path, entry.value) for entry in changes.entries] == [("/a", None), ("/b", None)]
+    assert changes.entries == (Change("/a", None, 0), Change("/b", None, 0))
 
 
 @among_parties

@@ -108,6 +108,29 @@ async def test_a_lone_session_does_not_beat(tmp_path: Path) -> None:
         assert a.session.is_alive
 
 
+async def test_a_lone_broker_polls_by_one_statement(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        (a,) = await c.registered("a")
+        await a.store.poll()
+        statements: list[str] = []
+        await a.store._run(lambda db: db.set_trace_callback(statements.append))
+        await a.store.poll()
+        assert len(statements) == 1
+
+
+async def test_who_waits_for_changes_is_told_that_the_file_fails(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        (a,) = await c.registered("a")
+        revision = (await a.store.changes(0)).revision
+        waiting = asyncio.create_task(a.store.changes(revision, wait_ms=600_000))
+        await c.let_pass(1, 1)
+        await a.store._run(lambda db: db.execute("ALTER TABLE node RENAME TO away"))
+        await c.let_pass(1, 1)
+        async with asyncio.timeout(60):
+            with pytest.raises(StoreFailure, match="no such table: node"):
+                await waiting
+
+
 async def test_beats_begin_with_the_second_session(tmp_path: Path) -> None:
     async with brokers(tmp_path) as c:
         a, b = await c.registered("a", "b")
