@@ -10,11 +10,6 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 UNREAD_BROKER_KEYS: Final[frozenset[str]] = frozenset(
     {
         "broker.heartbeat.interval.ms",
-        "broker.session.timeout.ms",
-        "controlled.shutdown.enable",
-        "controlled.shutdown.max.retries",
-        "controlled.shutdown.retry.backoff.ms",
-        "controller.socket.timeout.ms",
     }
 )
 

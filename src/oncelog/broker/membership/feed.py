@@ -164,15 +164,13 @@ class MetadataFeed:
 
     async def reach(self, revision: int) -> None:
         """Return once this broker has applied the metadata of `revision`."""
-        while self.known.stored.revision < revision:
+        while (known_revision := self.known.stored.revision) < revision:
             try:
-                has_moved = await self.read()
+                await self.read()
             except StoreFailure as failure:
                 self.health.failed(failure)
-                has_moved = False
-            if not has_moved:
-                # Another server of the store may know it already.
-                await self.moved_past(self.known.stored.revision)
+            # Another reader may have been faster, or another server of the store knows more.
+            await self.moved_past(known_revision)
         await self.follow_known()
 
     async def follow_known(self) -> None:

@@ -57,17 +57,18 @@ class ClusterMembership:
         self._feed = feed
         self._session_timeout_ms = session_timeout_ms
         self._may_take_over = may_take_over
-        self._session: Session | None = None
+        self.session: Session | None = None
+        """That of the present life; it may have ended."""
 
     @property
     def is_alive(self) -> bool:
         """Whether the session of the present life has not ended, as far as this broker knows."""
-        return self._session is not None and self._session.is_alive
+        return self.session is not None and self.session.is_alive
 
     @property
     def session_id(self) -> SessionId | None:
         """The session, while it is alive."""
-        session = self._session
+        session = self.session
         return None if session is None or not session.is_alive else session.session_id
 
     async def register(self, describe: Describe, beside: Beside) -> BrokerImage:
@@ -110,12 +111,12 @@ class ClusterMembership:
 
     async def wait_ended(self) -> None:
         """Return once the session has ended."""
-        if self._session is not None:
-            await self._session.wait_ended()
+        if self.session is not None:
+            await self.session.wait_ended()
 
     async def leave(self) -> None:
         """End the session, and with it the registration."""
-        session, self._session = self._session, None
+        session, self.session = self.session, None
         if session is not None:
             try:
                 await session.close()
@@ -123,9 +124,9 @@ class ClusterMembership:
                 log.warning("the session with the store is left to end by itself: %s", failure)
 
     async def _open_session(self) -> SessionId:
-        if self._session is None or not self._session.is_alive:
-            self._session = await self._store.open_session(self._session_timeout_ms)
-        return self._session.session_id
+        if self.session is None or not self.session.is_alive:
+            self.session = await self._store.open_session(self._session_timeout_ms)
+        return self.session.session_id
 
     def _writes(self, broker: BrokerImage, session: SessionId) -> list[Write]:
         known = self._feed.known

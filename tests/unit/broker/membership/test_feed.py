@@ -12,6 +12,8 @@ from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
+from oncelog.metadata.memory import MemoryStore
+from oncelog.metadata.store import Changes, Write
 from oncelog.runtime.disk import StorageFailure
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
 from tests.unit.broker.raw import until
@@ -32,6 +34,35 @@ def made(shell: Shell, name: str) -> TopicImage:
 
 def leader(shell: Shell, name: str = "t") -> int:
     return shell.feed.image.topics[name].partitions[0].leader
+
+
+class HeldStore(TroubledStore):
+    """Answers no question for changes while it is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        await self.gate.wait()
+        return await super().changes(after_revision, wait_ms=wait_ms)
+
+
+async def test_a_revision_that_another_reader_brings_is_reached() -> None:
+    store = HeldStore()
+    shell = await started(store)
+    await MemoryStore.write_all(store, [Write("/another", b"x", 0)])
+    revision = (await store.changes(0)).revision
+    store.gate.clear()
+    reading = asyncio.create_task(shell.feed.read())
+    await asyncio.sleep(0)
+    reaching = asyncio.create_task(shell.feed.reach(revision))
+    await asyncio.sleep(0)
+    store.gate.set()
+    assert await reading
+    async with asyncio.timeout(5):
+        await reaching
 
 
 async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
