@@ -81,7 +81,8 @@ class ClusterMember:
         self._backoff = Backoff(STORE_RETRY_MS_MIN, STORE_RETRY_MS_MAX, rng.uniform)
         self._decided: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._following: asyncio.Task[None] | None = None
-        self._on_life: Callable[[int], None] = lambda epoch: None
+        self._on_life: Callable[[int], None]
+        self._describe: Callable[[MetadataImage], tuple[BrokerImage, BrokerRegistered]]
 
     async def join(
         self,
@@ -92,10 +93,11 @@ class ClusterMember:
 
         `describe` makes the registration, its epoch the last one that this broker knows of, and the
         event, from the metadata as it is before the registration. `on_life` is called with the
-        epoch of each life. Raises `StoreFailure`, and `OncelogError` when the controller refuses
-        the broker.
+        epoch of each life that has every record, or of which the controller has decided what it
+        lacks: the next start may take that life's records for complete. Raises `StoreFailure`, and
+        `OncelogError` when the controller refuses the broker.
         """
-        self._on_life = on_life
+        self._describe, self._on_life = describe, on_life
         events: list[BrokerRegistered] = []
 
         def described(image: MetadataImage) -> BrokerImage:
@@ -152,9 +154,13 @@ class ClusterMember:
         while True:
             ended = asyncio.ensure_future(self.membership.wait_ended())
             deciding = self.controller.report(event)
+            is_decided = False
             try:
                 await asyncio.wait({ended, deciding}, return_when=asyncio.FIRST_COMPLETED)
                 if deciding.done():
+                    is_decided = not deciding.result().error
+                    if is_decided and not own.is_clean:
+                        self._on_life(own.broker_epoch)
                     self._note(deciding.result())
                     await ended
             finally:
@@ -164,14 +170,19 @@ class ClusterMember:
                 "the session with the metadata store has ended: broker %d registers again",
                 self.broker_id,
             )
-            # The process has kept its logs.
-            own = await self._register_again(replace(own, is_clean=True))
-            event = replace(event, broker_epoch=own.broker_epoch, is_clean=True, uncertain={})
+            if is_decided:
+                # The process has kept its logs, but for directories that have failed.
+                own = replace(own, is_clean=True)
+                _, now = self._describe(self._feed.known.stored)
+                event = replace(event, is_clean=True, uncertain={}, off_line=now.off_line)
+            own = await self._register_again(own)
+            event = replace(event, broker_epoch=own.broker_epoch)
 
     async def _register(self, describe: Describe) -> BrokerImage:
         own = await self.membership.register(describe, self._office.claim)
         self._feed.announce(own)
-        self._on_life(own.broker_epoch)
+        if own.is_clean:
+            self._on_life(own.broker_epoch)
         return own
 
     async def _register_again(self, own: BrokerImage) -> BrokerImage:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from oncelog.broker.membership.feed import MetadataFeed
@@ -25,7 +26,7 @@ from oncelog.controller.image import MetadataImage
 from oncelog.controller.layout import CONTROLLER_EPOCH_PATH as EPOCH_PATH
 from oncelog.controller.layout import CONTROLLER_PATH
 from oncelog.core.config import BrokerConfig
-from oncelog.core.errors import ErrorCode
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import (
@@ -37,6 +38,7 @@ from oncelog.metadata.store import (
     SessionId,
     StoreFailure,
     Write,
+    WriteLimit,
 )
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.ids import fresh_uuid
@@ -229,35 +231,34 @@ class Office:
                     return _NOT_CONTROLLER
                 return EventVerdict(decision.reply, revision=revision)
             writes = [Write(*put, known.version_of(put.path)) for put in decision.writes]
+            parts = _parts(writes, self._store.write_limit)
+            done_count = 0
             try:
-                await self._store.write_all(writes, fence=fence)
+                for part in parts:
+                    await self._store.write_all(part, fence=fence)
+                    done_count += 1
             except Conflict:
                 await self._feed.read()
                 continue
-            except Fenced:
+            except Fenced as fenced:
                 await self._feed.read()
+                if done_count:
+                    # The next controller finishes what was begun, or undoes it.
+                    return _left_open(decision.reply, fenced)
                 return _NOT_CONTROLLER
             except StoreFailure as failure:
-                return self._left_open(decision.reply, failure)
+                self._feed.health.failed(failure)
+                return _left_open(decision.reply, failure)
             for notice in decision.notices:
                 log.log(logging.WARNING if notice.is_warning else logging.INFO, notice.text)
             try:
                 await self._feed.read()
             except StoreFailure as failure:
-                return self._left_open(decision.reply, failure)
+                self._feed.health.failed(failure)
+                return _left_open(decision.reply, failure)
             return EventVerdict(decision.reply, revision=known.stored.revision)
         text = "Too many brokers change this at once."
         return EventVerdict(None, ErrorCode.request_timed_out, text)
-
-    def _left_open(self, reply: ReplyT, failure: StoreFailure) -> EventVerdict[ReplyT]:
-        """Return the verdict on an event that may be written all the same.
-
-        The feed may have brought it already: decided on again, a topic would exist to the client
-        that created it.
-        """
-        self._feed.health.failed(failure)
-        error, text = ErrorCode.request_timed_out, str(failure)
-        return EventVerdict(refused(reply, error, text), error, text)
 
     def _decide(
         self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...], image: MetadataImage
@@ -275,3 +276,33 @@ class Office:
 _NOT_CONTROLLER: EventVerdict[Any] = EventVerdict(
     None, ErrorCode.not_controller, "another broker is the controller"
 )
+
+
+def _left_open(reply: ReplyT, failure: OncelogError) -> EventVerdict[ReplyT]:
+    """Return the verdict on an event that may be written all the same, or in part.
+
+    The feed may have brought it already: decided on again, a topic would exist to the client that
+    created it.
+    """
+    error, text = ErrorCode.request_timed_out, str(failure)
+    return EventVerdict(refused(reply, error, text), error, text)
+
+
+def _parts(writes: Sequence[Write], limit: WriteLimit | None) -> Sequence[Sequence[Write]]:
+    """Cut the writes of a decision to what the store takes in one step.
+
+    A decision has them in such an order that each beginning of them is valid.
+    """
+    if limit is None or limit.fits(writes):
+        return [writes]
+    parts: list[list[Write]] = [[]]
+    size = 0
+    for write in writes:
+        bytes_count = len(write.path) + len(write.value or b"")
+        is_full = len(parts[-1]) == limit.writes_count or size + bytes_count > limit.bytes_count
+        if is_full and parts[-1]:
+            parts.append([])
+            size = 0
+        parts[-1].append(write)
+        size += bytes_count
+    return parts
