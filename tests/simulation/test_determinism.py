@@ -13,17 +13,17 @@ from oncelog.simulation.run import execute
 DURATION_S = 4
 
 
-def digest(seed: int, profile: str) -> str:
+def digest(seed: int, profile: str, brokers: int = 1) -> str:
     """The hash over all events of a run."""
-    return execute(draw_plan(seed, profile, DURATION_S), ROLES).digest
+    return execute(draw_plan(seed, profile, DURATION_S, brokers), ROLES).digest
 
 
-def digest_elsewhere(seed: int, profile: str, hash_seed: str) -> str:
+def digest_elsewhere(seed: int, profile: str, brokers: int, hash_seed: str) -> str:
     """The same in a process of its own, which orders its sets in another way."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "oncelog", "simulate", "--seed", str(seed)),
-            *("--profile", profile, "--duration", str(DURATION_S)),
+            *("--profile", profile, "--duration", str(DURATION_S), "--brokers", str(brokers)),
         ],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -35,10 +35,12 @@ def digest_elsewhere(seed: int, profile: str, hash_seed: str) -> str:
     return line.removeprefix("hash ")
 
 
-@pytest.mark.parametrize("profile", ["everything", "power-flushed"])
-def test_the_same_seed_gives_the_same_events_in_any_process(profile: str) -> None:
+@pytest.mark.parametrize(
+    ("profile", "brokers"), [("everything", 1), ("power-flushed", 1), ("processes", 3)]
+)
+def test_the_same_seed_gives_the_same_events_in_any_process(profile: str, brokers: int) -> None:
     # This process draws a hash seed of its own at its start.
-    assert digest(7, profile) == digest_elsewhere(7, profile, "1")
+    assert digest(7, profile, brokers) == digest_elsewhere(7, profile, brokers, "1")
 
 
 def test_another_seed_gives_other_events() -> None:

@@ -124,7 +124,7 @@ class Pause:
 class FollowerState(ReplicaState):
     """Follows the leader of one leader epoch."""
 
-    __slots__ = ("knows_absence", "phase", "retry_ms")
+    __slots__ = ("knows_absence", "phase", "retry_ms", "told_high_watermark")
 
     def __init__(self, before: ReplicaState | Replica, given: Assignment) -> None:
         super().__init__(before, given)
@@ -133,8 +133,10 @@ class FollowerState(ReplicaState):
         """When one that has erred asks again, on the monotonic clock."""
         self.knows_absence = False
         """Whether an answer of this leader was judged by how long the follower was away."""
+        self.told_high_watermark = -1
         if isinstance(before, FollowerState) and before.leader_epoch == given.leader_epoch:
             self.knows_absence = before.knows_absence
+            self.told_high_watermark = before.told_high_watermark
             if before.partition_epoch == given.partition_epoch:
                 self.phase, self.retry_ms = before.phase, before.retry_ms
 
@@ -228,8 +230,14 @@ class FollowerState(ReplicaState):
 
     is_follower = True
 
+    def local_end_moved(self, log_end_offset: int) -> bool:
+        """Record what counts as appended. The leader does not tell its high watermark again."""
+        self.log_end_offset = log_end_offset
+        return self.leader_high_watermark(self.told_high_watermark)
+
     def leader_high_watermark(self, high_watermark: int) -> bool:
         """Apply the leader's high watermark. Returns whether its own moved."""
+        self.told_high_watermark = high_watermark
         reached = min(high_watermark, self.log_end_offset)
         if reached <= self.high_watermark:
             return False

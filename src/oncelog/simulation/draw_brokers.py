@@ -22,7 +22,7 @@ _CHANCES: Final = ((5, 0.03), (2, 0.06), (3, 0.2))
 """Brokers, and the share of runs with these or one listed before; all others have one."""
 _REPLICATED_CHANCE: Final = 0.6
 """The share of runs of several brokers in which no topic has a single replica."""
-REPLICAS_COUNT_MAX: Final = 1
+REPLICAS_COUNT_MAX: Final = 3
 """Replicas that a topic has at most."""
 _OBSERVER_CHANCE: Final = 0.5
 _LOSSLESS: Final = frozenset({"calm", "network", "processes", "crash-points", "clocks", "store"})

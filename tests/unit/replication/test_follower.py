@@ -34,6 +34,24 @@ def test_a_follower_takes_the_high_watermark_of_its_leader_up_to_its_own_end() -
     assert state.high_watermark == 5
 
 
+def test_what_it_was_told_counts_once_its_log_is_there() -> None:
+    """Where every message is synced, its end comes later; the leader does not say it again."""
+    state = follower(5)
+    assert state.leader_high_watermark(8) is True
+    assert state.local_end_moved(7) is True
+    assert state.high_watermark == 7
+    assert state.local_end_moved(9) is True
+    assert state.high_watermark == 8
+
+
+def test_what_another_leader_told_does_not_count() -> None:
+    state = follower(5)
+    state.leader_high_watermark(8)
+    following = take(state, given((2, ME), leader=2, epoch=state.leader_epoch + 1))
+    assert following.local_end_moved(9) is False
+    assert following.high_watermark == 5
+
+
 def test_its_own_end_commits_nothing() -> None:
     state = follower(5, 2)
     assert state.local_end_moved(9) is False

@@ -252,8 +252,8 @@ class Partition:
         """Count what is in the log as appended, once that need not be synced."""
         if self.is_syncing or self.log.flush_is_due:
             self._sync()
-        else:
-            self.state.local_end_moved(self.log.log_end_offset)
+        elif self.state.local_end_moved(self.log.log_end_offset):
+            self._advanced()
 
     def delete_records(self, offset: int) -> int:
         """Advance the log start to `offset`, at most the high watermark; return the start.

@@ -39,6 +39,8 @@ class ExpectedReplica:
     """The log end at the begin of the leadership, and the time."""
     visits: dict[int, list[Visit]] = field(default_factory=dict)
     asked: set[int] = field(default_factory=set)
+    told: int = NONE
+    """The last high watermark that the leader of its epoch told."""
 
     @property
     def is_leader(self) -> bool:
@@ -69,6 +71,8 @@ class ExpectedReplica:
         if self.is_failed or (before is not None and _epochs(given) < _epochs(before)):
             return False
         led = before if self.is_leader else None
+        if not self.is_follower or before is None or before.leader_epoch != given.leader_epoch:
+            self.told = NONE
         self.assigned = given
         self.is_serving = True
         if led is None or not self.is_leader or led.leader_epoch < given.leader_epoch:
@@ -88,7 +92,7 @@ class ExpectedReplica:
     def reach(self, end: int) -> bool:
         """Note its own log end. Returns whether the high watermark moved."""
         self.end = end
-        return self._commit()
+        return self._raise_to(min(self.told, end)) if self.is_follower else self._commit()
 
     def fetch(self, follower: int, visit: Visit) -> ErrorCode:
         """Note a follower's fetch. Returns the error for it."""
@@ -120,8 +124,10 @@ class ExpectedReplica:
 
     def learn(self, high_watermark: int) -> bool:
         """Note the leader's high watermark. Returns whether its own moved."""
-        known = [offset for offset in (high_watermark, self.end) if self.is_follower]
-        return self._raise_to(min(known, default=NONE))
+        if not self.is_follower:
+            return False
+        self.told = high_watermark
+        return self._raise_to(min(high_watermark, self.end))
 
     def cut(self, end: int) -> None:
         """Note that its log ends earlier."""
