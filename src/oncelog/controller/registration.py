@@ -46,7 +46,7 @@ def register_broker(
 ) -> ControllerDecision[ChangeOutcome]:
     """End the life before; note directories, levels and configs of this one."""
     broker = image.brokers.get(event.broker_id)
-    if event.broker_epoch != (0 if broker is None else broker.broker_epoch):
+    if broker is None or event.broker_epoch != broker.broker_epoch:
         text = f"Broker {event.broker_id} has begun another life than {event.broker_epoch}."
         return ControllerDecision(ChangeOutcome(ErrorCode.stale_broker_epoch, text))
     updates = demanded_updates(image.chosen_features, event.levels)
@@ -93,11 +93,11 @@ def _states(
     return changed_states(image, lambda one: is_changed or me in one.replicas, change, config)
 
 
-def _notes(image: MetadataImage, event: BrokerRegistered, broker: BrokerImage | None) -> list[Put]:
+def _notes(image: MetadataImage, event: BrokerRegistered, broker: BrokerImage) -> list[Put]:
     """Return the writes of what is noted of a broker besides the states of its partitions."""
     me = event.broker_id
     writes = []
-    if broker is not None and not broker.is_clean:
+    if not broker.is_clean:
         # From now on nothing relies on what it may have lost.
         value = layout.encode_broker(replace(broker, is_clean=True))
         writes.append(Put(layout.broker_path(me), value))

@@ -215,7 +215,7 @@ def test_levels_that_a_broker_demands_are_finalized() -> None:
 
 
 def test_the_clusters_config_is_that_of_the_first_broker() -> None:
-    written, _ = registered(image(brokers=0), cluster_config={MIN_ISR: "2"})
+    written, _ = registered(image(brokers=1), cluster_config={MIN_ISR: "2"})
     assert written.cluster_config == {MIN_ISR: "2"}
     stored = {MIN_ISR: "1"}
     written, notices = registered(image(cluster_config=stored), cluster_config={MIN_ISR: "2"})
