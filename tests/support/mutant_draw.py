@@ -55,7 +55,8 @@ ROOMS = {
         ("tests/unit/broker/apis", "tests/scenarios/wire", "tests/unit/broker"),
     ),
     "replication": Room(
-        ("src/oncelog/replication/*.py",), ("tests/unit/replication", "tests/unit/broker")
+        ("src/oncelog/replication/*.py", "src/oncelog/broker/replication/*.py"),
+        ("tests/unit/replication", "tests/unit/broker/replication", "tests/unit/broker"),
     ),
     "controller": Room(
         (
