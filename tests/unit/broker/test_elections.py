@@ -166,3 +166,21 @@ async def test_a_report_is_repeated_until_it_is_decided() -> None:
         assert not reporting.done()
         cluster.expire(1)
         assert (await reporting).error is NONE
+
+
+async def test_who_registered_after_the_controller_was_elected_is_missed_when_it_goes() -> None:
+    """Found by a leader that was cut off: what it led had no other leader for ever."""
+    async with members(3) as cluster:
+        topic = TopicToCreate("t", assignment={0: (2, 3, 1)})
+        await cluster[1].broker.controller.create_topics([topic])
+        await cluster.agreed()
+        cluster[2].link.is_cut = True
+        cluster.expire(2)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 3)
+        cluster[2].link.is_cut = False
+        await cluster.until(lambda: 2 in cluster[1].broker.image.brokers)
+        cluster[3].link.is_cut = True
+        cluster.expire(3)
+        await cluster.until(lambda: cluster.leader_of("t", 0) in (1, 2))
+        cluster[3].link.is_cut = False
+        await cluster.until(lambda: 3 in cluster[1].broker.image.brokers)

@@ -87,6 +87,8 @@ class Office:
         """The one in which everything was brought in order."""
         self._registered: dict[int, int] = {}
         """The epochs of the brokers that were registered then."""
+        self._over: dict[int, int] = {}
+        """The last epochs of those that were not."""
         # Events are decided on in the order in which they came: the lock is fair.
         self._deciding = asyncio.Lock()
 
@@ -188,6 +190,9 @@ class Office:
     def _has_lost(self, image: MetadataImage) -> bool:
         """Whether a life that was registered is over."""
         brokers = image.brokers
+        # One that was registered since this controller looked last may be gone again already.
+        if any(self._over.get(broker_id) != epoch for broker_id, epoch in _over(image).items()):
+            return True
         return any(
             broker_id not in brokers or brokers[broker_id].broker_epoch != epoch
             for broker_id, epoch in self._registered.items()
@@ -207,8 +212,9 @@ class Office:
         verdict = await self._write_decision(BrokersChanged())
         if not verdict.error:
             self._begun_epoch = epoch
-            brokers = self._feed.known.stored.brokers.values()
-            self._registered = {one.broker_id: one.broker_epoch for one in brokers}
+            image = self._feed.known.stored
+            self._registered = {one.broker_id: one.broker_epoch for one in image.brokers.values()}
+            self._over = _over(image)
         return verdict
 
     async def _write_decision(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
@@ -271,6 +277,15 @@ class Office:
     def _fresh_ids(self, event: ControllerEvent[Any]) -> tuple[TopicId, ...]:
         count = len(event.topics) if isinstance(event, CreateTopics) else 0
         return tuple(fresh_uuid(self._rng) for _ in range(count))
+
+
+def _over(image: MetadataImage) -> dict[int, int]:
+    """Return the last epoch of each broker that is not registered."""
+    return {
+        broker_id: epoch
+        for broker_id, epoch in image.broker_epochs.items()
+        if broker_id not in image.brokers
+    }
 
 
 _NOT_CONTROLLER: EventVerdict[Any] = EventVerdict(

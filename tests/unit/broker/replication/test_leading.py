@@ -10,15 +10,18 @@ import pytest
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.topics import TopicToCreate
+from oncelog.core.errors import ErrorCode
 from tests.support.members import Cluster, members
 from tests.unit.broker.context import Client, Running
-from tests.unit.broker.raw import produce, receive_produce, send_produce
+from tests.unit.broker.raw import error_of, produce, receive_produce, send_produce
 from tests.unit.broker.support import batch
 
-LEADER, SECOND, THIRD = 3, 1, 2
-ALL = {LEADER, SECOND, THIRD}
+OFFICE, LEADER, THIRD = 1, 2, 3
+"""The first broker that starts is the controller: changes of the ISR are forwarded to it."""
+ALL = {OFFICE, LEADER, THIRD}
 NO_CONFIG: Mapping[str, str] = {}
-SOON = {"replica.lag.time.max.ms": 500, "replica.fetch.wait.max.ms": 50}
+CALM = {"replica.fetch.wait.max.ms": 50, "controlled.shutdown.enable": "false"}
+SOON = {**CALM, "replica.lag.time.max.ms": 500}
 """After so long a follower is out of the ISR, in tests that wait for it."""
 quickly = pytest.mark.parametrize("config", [SOON])
 
@@ -26,7 +29,7 @@ quickly = pytest.mark.parametrize("config", [SOON])
 @pytest.fixture
 def config() -> Mapping[str, object]:
     """What the brokers are started with."""
-    return {"replica.fetch.wait.max.ms": 50}
+    return CALM
 
 
 @pytest.fixture
@@ -37,7 +40,7 @@ async def cluster(config: Mapping[str, object]) -> AsyncIterator[Cluster]:
 
 async def led_topic(cluster: Cluster, config: Mapping[str, str] = NO_CONFIG) -> str:
     """Create a topic with a replica on each broker that is led by `LEADER`; return its name."""
-    topic = TopicToCreate("t", assignment={0: (LEADER, SECOND, THIRD)}, config=config)
+    topic = TopicToCreate("t", assignment={0: (LEADER, THIRD, OFFICE)}, config=config)
     await cluster[LEADER].broker.controller.create_topics([topic])
     await cluster.agreed()
     return topic.name
@@ -81,10 +84,49 @@ async def test_inv1_what_is_acknowledged_is_in_every_log(cluster: Cluster, clien
         assert answer.base_offset == sequence
     leader = replica(cluster, LEADER, topic)
     assert leader.state.high_watermark == 5
-    for follower in (SECOND, THIRD):
+    for follower in (OFFICE, THIRD):
         other = replica(cluster, follower, topic)
         assert records(other) == records(leader)
         await cluster.until(partial(_has_committed, other, 5))
+
+
+@quickly
+async def test_a_dead_follower_leaves_the_isr_and_comes_back_into_it(
+    cluster: Cluster, client: Client
+) -> None:
+    """acks=all waits for it until it is out, as long as its session has not ended."""
+    topic = await led_topic(cluster)
+    await cluster.kill(THIRD)
+    assert (await produce(client, 9, numbered(0), topic=topic)).base_offset == 0
+    assert isr(cluster, topic) == {LEADER, OFFICE}
+    await cluster.restart(THIRD)
+    await cluster.until(lambda: isr(cluster, topic) == ALL)
+    assert (await produce(client, 9, numbered(1), topic=topic)).base_offset == 1
+    assert records(replica(cluster, THIRD, topic)) == records(replica(cluster, LEADER, topic))
+
+
+@quickly
+async def test_alone_below_min_insync_replicas_nothing_is_committed(
+    cluster: Cluster, client: Client
+) -> None:
+    topic = await led_topic(cluster, {"min.insync.replicas": "2"})
+    await produce(client, 9, numbered(0), topic=topic)
+    for follower in (OFFICE, THIRD):
+        await cluster.kill(follower)
+        cluster.expire(follower)
+    await send_produce(client, 9, numbered(1), topic=topic)
+    told = await receive_produce(client, 9)
+    assert error_of(told) in {
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.not_enough_replicas,
+    }
+    await cluster.until(lambda: isr(cluster, topic) == {LEADER})
+    refused = await produce(client, 9, numbered(2), topic=topic)
+    assert error_of(refused) is ErrorCode.not_enough_replicas
+    assert replica(cluster, LEADER, topic).state.high_watermark == 1
+    await cluster.restart(THIRD)
+    await cluster.until(lambda: isr(cluster, topic) == {LEADER, THIRD})
+    assert error_of(await produce(client, 9, numbered(1), topic=topic)) is ErrorCode.none
 
 
 @quickly
@@ -92,11 +134,38 @@ async def test_a_change_of_the_isr_whose_answer_is_lost_is_learned_all_the_same(
     cluster: Cluster, client: Client
 ) -> None:
     topic = await led_topic(cluster)
-    for member in cluster:
-        member.link.answers_lost_count = 1
-    await cluster.kill(SECOND)
+    cluster[OFFICE].link.answers_lost_count = 1
+    await cluster.kill(THIRD)
     assert (await produce(client, 9, numbered(0), topic=topic)).base_offset == 0
-    assert isr(cluster, topic) == {LEADER, THIRD}
+    assert isr(cluster, topic) == {LEADER, OFFICE}
+    assert cluster[OFFICE].link.answers_lost_count == 0
+
+
+async def test_inv1_a_leader_that_was_replaced_and_does_not_know_commits_nothing(
+    cluster: Cluster, client: Client
+) -> None:
+    """It is cut off from the store, not from its clients and followers."""
+    topic = await led_topic(cluster)
+    await produce(client, 9, numbered(0), topic=topic)
+    old = replica(cluster, LEADER, topic)
+    cluster[LEADER].link.is_cut = True
+    cluster.expire(LEADER)
+    await cluster.until(lambda: cluster.leader_of(topic, 0) == THIRD)
+    await cluster.until(lambda: replica(cluster, THIRD, topic).state.is_leader)
+    new = Running(cluster[THIRD].broker)
+    other = await new.connect()
+    await send_produce(client, 9, numbered(1), topic=topic)
+    await cluster.until(lambda: old.waiting_count == 1)
+    assert old.state.is_leader
+    for sequence in (1, 2):
+        done = await produce(other, 9, numbered(sequence), topic=topic)
+        assert (error_of(done), done.base_offset) == (ErrorCode.none, sequence)
+    assert old.state.high_watermark == 1
+    cluster[LEADER].link.is_cut = False
+    told = await receive_produce(client, 9)
+    assert error_of(told) is ErrorCode.not_leader_or_follower
+    await cluster.until(lambda: records(old) == records(replica(cluster, THIRD, topic)))
+    await new.close()
 
 
 async def test_inv7_the_high_watermark_waits_for_the_slowest_in_sync(
@@ -107,7 +176,7 @@ async def test_inv7_the_high_watermark_waits_for_the_slowest_in_sync(
     await send_produce(client, 9, numbered(0), topic=topic)
     seen: list[int] = []
     while not seen or seen[-1] < 1:
-        ends = [replica(cluster, each, topic).log.log_end_offset for each in (SECOND, THIRD)]
+        ends = [replica(cluster, each, topic).log.log_end_offset for each in (OFFICE, THIRD)]
         seen.append(leader.state.high_watermark)
         assert seen[-1] <= min(ends)
         await asyncio.sleep(0)
