@@ -9,10 +9,12 @@ the system ends the session anyway. Slots are used again, and never removed.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import threading
 import zlib
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from oncelog.core.cluster_limits import SQLITE_SESSIONS_COUNT_MAX
@@ -21,6 +23,7 @@ from oncelog.runtime.process_lock import ProcessLock
 
 __all__ = ["SessionFile", "Sighting", "look_at"]
 
+_WITHOUT_LOCKS: Final = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL})
 _FIELDS: Final = 3
 _SIZE_MAX: Final = 100
 
@@ -45,23 +48,32 @@ class SessionFile:
         # A beat comes from a thread of its own: the descriptor must not be closed beneath it.
         self._mutex = threading.Lock()
         self._session_id = session_id
-        self._write(0)
+        try:
+            self._write(0)
+        except OSError:
+            lock.release()
+            raise
 
     @classmethod
-    def take(cls, store_path: str, session_id: SessionId) -> SessionFile:
+    def take(
+        cls,
+        store_path: str,
+        session_id: SessionId,
+        lock_file: Callable[[str], ProcessLock | None] = ProcessLock.take,
+    ) -> SessionFile:
         """Take a free slot. Raises `StoreFailure` where that is impossible."""
         for slot in range(SQLITE_SESSIONS_COUNT_MAX):
             path = _path(store_path, slot)
             try:
-                lock = ProcessLock.take(path)
+                lock = lock_file(path)
                 if lock is not None:
                     return cls(slot, lock, session_id)
             except OSError as error:
-                raise StoreFailure(
-                    f"{path} cannot be locked ({error.strerror}): brokers that share a metadata "
-                    "file need a file system of their machine that has locks (flock)"
-                ) from error
-        raise StoreFailure(f"{store_path} has {SQLITE_SESSIONS_COUNT_MAX} brokers already")
+                text = f"{path} cannot be used for a session: {error.strerror}"
+                if error.errno in _WITHOUT_LOCKS:
+                    text += "; a metadata file needs a file system that has locks (flock)"
+                raise StoreFailure(text) from error
+        raise StoreFailure(f"{store_path} has {SQLITE_SESSIONS_COUNT_MAX} sessions already")
 
     def beat(self, now_ns: int) -> None:
         """Note the time of a beat, unless the slot is released. Raises `OSError`."""

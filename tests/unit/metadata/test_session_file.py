@@ -1,10 +1,16 @@
 """The files that show which sessions of a SQLite file live."""
 
+import errno
 import fcntl
+import os
 from pathlib import Path
 
-from oncelog.metadata import SessionId
+import pytest
+
+from oncelog.core.cluster_limits import SQLITE_SESSIONS_COUNT_MAX
+from oncelog.metadata import SessionId, StoreFailure
 from oncelog.metadata.session_file import SessionFile, Sighting, look_at
+from oncelog.runtime.process_lock import ProcessLock
 
 
 def test_a_session_is_seen_with_its_newest_beat_until_it_is_released(tmp_path: Path) -> None:
@@ -46,3 +52,32 @@ def test_each_session_takes_the_first_free_slot(tmp_path: Path) -> None:
     assert again.slot == 1
     for file in (first, again, third):
         file.release()
+
+
+def test_a_file_system_without_locks_is_named_in_one_sentence() -> None:
+    def refuse(path: str) -> ProcessLock | None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    with pytest.raises(StoreFailure, match=r"^/m-session-0 .* \(flock\)$"):
+        SessionFile.take("/m", SessionId("s"), refuse)
+
+
+def test_a_slot_that_cannot_be_written_is_left(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.touch()
+    locks: list[ProcessLock] = []
+
+    def read_only(_path: str) -> ProcessLock:
+        locks.append(ProcessLock(os.open(path, os.O_RDONLY)))
+        return locks[-1]
+
+    with pytest.raises(StoreFailure, match=r"session: Bad file descriptor$"):
+        SessionFile.take("/m", SessionId("s"), read_only)
+    assert locks[0].descriptor == -1
+
+
+def test_when_every_slot_is_taken_no_session_begins() -> None:
+    tried: list[str] = []
+    with pytest.raises(StoreFailure, match="sessions already"):
+        SessionFile.take("/m", SessionId("s"), tried.append)
+    assert len(tried) == SQLITE_SESSIONS_COUNT_MAX
