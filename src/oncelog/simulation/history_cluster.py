@@ -6,11 +6,25 @@ Brokers are named by their ids, as in the store; `broker_name` is how a history 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Event
 
-__all__ = ["LogDiffers", "PartitionChanged", "broker_name"]
+__all__ = [
+    "DIVERGED",
+    "FORGOTTEN",
+    "LACKING",
+    "TRUNCATED",
+    "LogDiffers",
+    "PartitionChanged",
+    "broker_name",
+]
+
+DIVERGED: Final = "replicas differ below the high watermark"
+LACKING: Final = "a leader lacks what is committed"
+FORGOTTEN: Final = "a leader lacks what was acknowledged"
+TRUNCATED: Final = "what was below the high watermark was truncated"
 
 
 def broker_name(broker_id: int) -> str:
@@ -47,7 +61,7 @@ class PartitionChanged(Event):
 class LogDiffers(Event):
     """The log of a broker's replica is not what is committed; `known_s`: since when it is.
 
-    `what` is one of the kinds in `replica_audit`.
+    `what` is one of the four kinds above.
     """
 
     topic_partition: TopicPartition

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, Sent, Value
-from oncelog.simulation.history_cluster import LogDiffers
+from oncelog.simulation.history_cluster import (
+    DIVERGED,
+    FORGOTTEN,
+    LACKING,
+    TRUNCATED,
+    LogDiffers,
+)
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.oracle.batches import RawBatch, RawRecord
 
-__all__ = ["DIVERGED", "FORGOTTEN", "LACKING", "TRUNCATED", "ReplicaAudit"]
-
-DIVERGED: Final = "replicas differ below the high watermark"
-LACKING: Final = "a leader lacks what is committed"
-FORGOTTEN: Final = "a leader lacks what was acknowledged"
-TRUNCATED: Final = "what was below the high watermark was truncated"
+__all__ = ["ReplicaAudit"]
 
 _Label = tuple[TopicPartition, str]
 """A partition, and the id of its topic."""

@@ -8,15 +8,10 @@ from uuid import UUID
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, Value
+from oncelog.simulation.history_cluster import DIVERGED, FORGOTTEN, LACKING, TRUNCATED
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.oracle.batches import batches_in
-from oncelog.simulation.replica_audit import (
-    DIVERGED,
-    FORGOTTEN,
-    LACKING,
-    TRUNCATED,
-    ReplicaAudit,
-)
+from oncelog.simulation.replica_audit import ReplicaAudit
 from tests.unit.storage.context import batch
 
 T0 = TopicPartition("t", 0)

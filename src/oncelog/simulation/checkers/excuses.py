@@ -138,6 +138,13 @@ class Excuses:
             losses = self._losses_between(from_s, until_s, self._led_by(partitions))
         return next((at_s for at_s, _ in losses), from_s)
 
+    def own(self, who: str, from_s: float, until_s: float) -> str:
+        """Return why a broker's own logs may end earlier than they did, whatever others have."""
+        for _, text in self._losses_between(from_s, until_s, frozenset({who})):
+            return text
+        met = (at_s for at_s, _ in self._damage if at_s <= until_s and who in self._met_at(at_s))
+        return next((f"what was synced was damaged at {at_s:.3f} s" for at_s in met), "")
+
     def _losses_between(
         self, from_s: float, until_s: float, brokers: frozenset[str]
     ) -> Iterator[tuple[float, str]]:

@@ -13,7 +13,7 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.checkers.replicated import is_unclean
-from oncelog.simulation.history_cluster import LogDiffers, PartitionChanged
+from oncelog.simulation.history_cluster import TRUNCATED, LogDiffers, PartitionChanged
 
 __all__ = ["elections", "leaders", "replicas"]
 
@@ -26,6 +26,10 @@ def replicas(evidence: Evidence) -> Iterator[Anomaly]:
     """
     excuses = Excuses(evidence)
     for event in evidence.of(LogDiffers):
+        allowed = excuses.between(event.known_s, event.at_s, event.topic_partition)
+        if event.what == TRUNCATED and not allowed:
+            # It lost it by itself; a leader without it is found all the same.
+            allowed = excuses.own(event.who, event.known_s, event.at_s)
         yield found(
             "replicas",
             event.what,
@@ -35,7 +39,7 @@ def replicas(evidence: Evidence) -> Iterator[Anomaly]:
             who=event.who,
             topic_partition=event.topic_partition,
             offset=event.offset,
-            allowed=excuses.between(event.known_s, event.at_s, event.topic_partition),
+            allowed=allowed,
         )
 
 

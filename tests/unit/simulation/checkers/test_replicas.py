@@ -7,8 +7,12 @@ from dataclasses import replace
 import pytest
 
 from oncelog.simulation.history import Acked, BrokerStarted, Fault, Sent, Value, Watermarks
-from oncelog.simulation.history_cluster import LogDiffers, PartitionChanged
-from oncelog.simulation.replica_audit import LACKING
+from oncelog.simulation.history_cluster import (
+    LACKING,
+    TRUNCATED,
+    LogDiffers,
+    PartitionChanged,
+)
 from tests.unit.simulation.checkers.model import T0, Model
 
 FIRST = PartitionChanged(0.0, "", T0, "id", (0, 1, 2), 0, 0, 0, (0, 1, 2))
@@ -138,6 +142,17 @@ def test_an_old_leader_may_go_on_alone_until_it_hears_of_an_unclean_election() -
     assert cluster.kinds(unclean_elections=True) == set()
     cluster.lacks(known_s=cluster.model.now_s)
     assert cluster.kinds(unclean_elections=True) == {"replicas"}
+
+
+def test_a_broker_that_lost_its_end_may_have_less_than_it_had() -> None:
+    cluster = Cluster()
+    cluster.model.record(LogDiffers, "broker-1", T0, 3, TRUNCATED, "4 to 3", 0.045)
+    assert cluster.kinds() == {"replicas"}
+    for broker, is_excused in ((0, False), (1, True)):
+        other = Cluster()
+        other.lose(broker)
+        other.model.record(LogDiffers, "broker-1", T0, 3, TRUNCATED, "4 to 3", 0.045)
+        assert other.kinds() == (set() if is_excused else {"replicas"})
 
 
 def test_an_epoch_has_one_leader_in_one_life() -> None:
