@@ -170,7 +170,9 @@ class Audit:
         self._highest_starts[key] = highest
         return Shown(
             first_offset=first_offset,
-            is_thinned=log.directory.rpartition("/")[2] in self._archive.partitions(),
+            # A follower gets what its leader has cleaned.
+            is_thinned=log.directory.rpartition("/")[2] in self._archive.partitions()
+            or (log.config.is_compacted and len(partition.state.replicas) > 1),
             epochs_from=highest,
         )
 

@@ -312,7 +312,12 @@ class _Reading:
 
         Without those that were cut off after that: a later epoch stands before or in their place.
         """
-        archived = dict(row for archive in self._archives for row in archive.of(tp).items())
+        archived: dict[int, bytes] = {}
+        for archive in self._archives:
+            for base_offset, data in archive.of(tp).items():
+                known = archived.get(base_offset, data)
+                # A follower gets, and may clean again, what its leader has cleaned.
+                archived[base_offset] = max(known, data, key=_age)
         if not archived:
             return log
         written = {chunk.header.base_offset: chunk for chunk in log}
@@ -324,6 +329,9 @@ class _Reading:
                 continue
             header = read_header(archived[base_offset])
             is_in_bounds = marks.log_start_offset <= header.last_offset < marks.high_watermark
+            left = written.get(base_offset)
+            if left is not None and left.header.record_count >= header.record_count:
+                continue
             if is_in_bounds and header.leader_epoch >= newest:
                 written[base_offset] = _Chunk(memoryview(archived[base_offset]), 0, header)
         return [written[base_offset] for base_offset in sorted(written)]
@@ -443,6 +451,12 @@ class _Reading:
             if offsets is not None:
                 found[group] = offsets
         return found
+
+
+def _age(batch: bytes) -> tuple[int, int]:
+    """Order the forms of one batch: the newest epoch, as it was before any of it was removed."""
+    header = read_header(batch)
+    return header.leader_epoch, header.record_count
 
 
 def _entry(row: Record) -> TransactionEntry | None:
