@@ -21,6 +21,7 @@ from oncelog.broker.controller.office import Office
 from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership, Describe
+from oncelog.broker.membership.stores import session_timeout_ms
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage, MetadataImage
@@ -59,10 +60,9 @@ class ClusterMember:
         may_take_over: Callable[[int], bool],
         stop_because: Callable[[BaseException], None],
     ) -> None:
-        session_timeout_ms = config.get_int("broker.session.timeout.ms")
         self.broker_id = broker_id = config.get_int("node.id")
         self.membership = membership = ClusterMembership(
-            broker_id, store, feed, session_timeout_ms, may_take_over
+            broker_id, store, feed, session_timeout_ms(config), may_take_over
         )
         office = Office(config, store, feed, membership, clock, rng)
 

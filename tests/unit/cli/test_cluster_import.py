@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+from asyncio.subprocess import PIPE
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,7 @@ from oncelog.broker.broker import Broker
 from oncelog.cli.main import main
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
+from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.zookeeper import ZooKeeperStore
 from oncelog.storage.identity import FolderMismatch
 from tests.support.zookeeper import chroot, one_server
@@ -82,7 +85,7 @@ def test_a_broker_goes_on_with_its_topics_and_records_on_zookeeper(tmp_path: Pat
             f"start the broker with zookeeper.connect={connect}",
         ],
     )
-    assert not list(folder.glob("metadata.sqlite-*"))
+    assert not list(folder.glob("metadata.sqlite-wal"))
     for _ in range(2):
         asyncio.run(with_zookeeper())
         code, said = moved(*options)
@@ -116,12 +119,13 @@ def test_a_move_whose_last_step_was_lost_is_ended_by_the_next(tmp_path: Path) ->
 
 async def test_the_metadata_of_a_broker_that_runs_is_not_moved(tmp_path: Path) -> None:
     folder = tmp_path / "data"
+    command = [sys.executable, "-m", "oncelog", "cluster", "import"]
+    options = ["--data-dir", str(folder), "--zookeeper", chroot()]
     async with Running(folder):
-        code, said = await asyncio.to_thread(
-            moved, "--data-dir", str(folder), "--zookeeper", chroot()
-        )
-    assert code == 1
-    assert "is in use by another broker" in said
+        process = await asyncio.create_subprocess_exec(*command, *options, stderr=PIPE)
+        _, said = await process.communicate()
+    assert process.returncode == 1
+    assert b"is in use by another broker" in said
     assert (folder / "metadata.sqlite").exists()
 
 
@@ -139,6 +143,24 @@ def test_a_chroot_with_a_cluster_in_it_takes_no_other(tmp_path: Path) -> None:
     code, said = moved("--data-dir", str(folder), "--zookeeper", connect)
     assert code == 1
     assert "has a cluster's metadata there already" in said
+    assert (folder / "metadata.sqlite").exists()
+
+
+@pytest.mark.damages
+def test_metadata_that_another_broker_uses_is_not_moved(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+
+    async def prepare() -> None:
+        async with Running(folder):
+            pass
+        store = SqliteStore(str(folder / "metadata.sqlite"))
+        await put(store, "/brokers/ids/7", b"{}")
+        await store.close()
+
+    asyncio.run(prepare())
+    code, said = moved("--data-dir", str(folder), "--zookeeper", chroot())
+    assert code == 1
+    assert f"broker 7 is registered in {folder}/metadata.sqlite: stop it in order first" in said
     assert (folder / "metadata.sqlite").exists()
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import as_int
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.disk import Disk
 
-__all__ = ["METADATA_FILE", "metadata_file", "open_store"]
+__all__ = ["METADATA_FILE", "metadata_file", "open_store", "session_timeout_ms"]
 
 METADATA_FILE = "metadata.sqlite"
 
@@ -51,14 +52,17 @@ def _open_zookeeper(config: BrokerConfig, disk: Disk, connect: str) -> MetadataS
     require_extra("zookeeper.connect", "zookeeper", ["kazoo"])
     from oncelog.metadata.zookeeper import ZooKeeperStore
 
-    session_timeout_ms = config.get_int("zookeeper.session.timeout.ms")
-    connection_timeout_ms = config.get("zookeeper.connection.timeout.ms")
+    timeout_ms = session_timeout_ms(config)
+    wait_ms = config.get("zookeeper.connection.timeout.ms")
     return ZooKeeperStore(
         connect,
-        session_timeout_ms=session_timeout_ms,
-        connection_timeout_ms=(
-            session_timeout_ms
-            if connection_timeout_ms is None
-            else config.get_int("zookeeper.connection.timeout.ms")
-        ),
+        session_timeout_ms=timeout_ms,
+        connection_timeout_ms=timeout_ms if wait_ms is None else as_int(wait_ms),
     )
+
+
+def session_timeout_ms(config: BrokerConfig) -> int:
+    """Return how long the store may not hear of a broker that lives."""
+    if config.get_str("zookeeper.connect"):
+        return config.get_int("zookeeper.session.timeout.ms")
+    return config.get_int("broker.session.timeout.ms")

@@ -23,6 +23,7 @@ from oncelog.core.errors import OncelogError
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.runtime.disk import Disk, SystemDisk
 from oncelog.runtime.installation import ExtraMissing, require_extra
+from oncelog.storage.identity import Identity
 from oncelog.storage.log_directory import LogDirectory
 
 __all__ = ["ASIDE_SUFFIX", "command", "import_file"]
@@ -62,9 +63,9 @@ def command(directories: tuple[str, ...], metadata_file: str | None, connect: st
     disk = SystemDisk()
     try:
         require_extra("oncelog cluster import", "zookeeper", ["kazoo"])
-        with _taken(disk, directories) as cluster_id:
+        with _taken(disk, directories) as identity:
             file = metadata_file or _file_in(directories)
-            is_new = asyncio.run(import_file(file, connect, cluster_id))
+            is_new = asyncio.run(import_file(file, connect, identity))
             os.rename(file, file + ASIDE_SUFFIX)
             disk.sync_dir(os.path.dirname(file) or ".")
     except (OncelogError, ExtraMissing) as error:
@@ -77,10 +78,11 @@ def command(directories: tuple[str, ...], metadata_file: str | None, connect: st
     print_text(f"start the broker with zookeeper.connect={connect}")
 
 
-async def import_file(file: str, connect: str, cluster_id: str) -> bool:
+async def import_file(file: str, connect: str, owner: Identity) -> bool:
     """Write the values of a SQLite file to ZooKeeper; False: they were there already.
 
-    Raises `OncelogError`; what was written by then is no store to any broker.
+    `owner` is a broker that does not run. Raises `OncelogError`; what was written by then is no
+    store to any broker.
     """
     # Imported here because the package is an extra's.
     from oncelog.metadata.zookeeper import ZooKeeperStore
@@ -88,15 +90,19 @@ async def import_file(file: str, connect: str, cluster_id: str) -> bool:
 
     source = SqliteStore(file)
     try:
-        await upgrade_store(source, cluster_id)
+        await upgrade_store(source, owner.cluster_id)
         found = await source.list("")
     finally:
         await source.close()
     values = {path: stored.value for path, stored in found.items() if not _is_left_out(path)}
     if any(path not in values for path in _LAST):
         raise OncelogError(f"{file} has no metadata of a cluster")
-    if layout.decode_cluster_id(values[layout.CLUSTER_PATH]) != cluster_id:
-        raise OncelogError(f"{file} is of another cluster than the log directory, {cluster_id}")
+    if layout.decode_cluster_id(values[layout.CLUSTER_PATH]) != owner.cluster_id:
+        raise OncelogError(f"{file} is not of the log directory's cluster, {owner.cluster_id}")
+    for path in found:
+        if path.startswith(layout.BROKERS_PREFIX) and path != layout.broker_path(owner.node_id):
+            number = path.removeprefix(layout.BROKERS_PREFIX)
+            raise OncelogError(f"broker {number} is registered in {file}: stop it in order first")
     target = ZooKeeperStore(connect, is_import=True)
     try:
         return await import_values(target, values, _LAST)
@@ -110,18 +116,18 @@ def _is_left_out(path: str) -> bool:
 
 
 @contextmanager
-def _taken(disk: Disk, directories: tuple[str, ...]) -> Iterator[str]:
-    """Keep brokers off the log directories, and give the id of their cluster."""
+def _taken(disk: Disk, directories: tuple[str, ...]) -> Iterator[Identity]:
+    """Keep brokers off the log directories, and say whose they are."""
     folders: list[LogDirectory] = []
     try:
         for directory in directories:
             folders.append(LogDirectory.take(disk, directory.rstrip("/") or "/", None))
         identities = [folder.identity for folder in folders]
-        ids = {None if identity is None else identity.cluster_id for identity in identities}
-        (cluster_id, *others) = ids
-        if cluster_id is None or others:
+        owners = {one and (one.cluster_id, one.node_id) for one in identities}
+        (first, *_) = identities
+        if first is None or len(owners) > 1:
             raise OncelogError("these are not the log directories of one broker")
-        yield cluster_id
+        yield first
     finally:
         for folder in folders:
             folder.release()

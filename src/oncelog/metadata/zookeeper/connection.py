@@ -144,10 +144,17 @@ class ZooKeeperConnection:
         answers = await self._read_all([self._get(path, path in watched) for path in paths])
         return [None if found is None else _node(*found) for found in answers]
 
-    async def children_of(self, paths: Sequence[str]) -> list[list[str]]:
-        """Return the names of the nodes directly below each of these paths."""
-        requests = [partial(self._client.get_children_async, self.real(path)) for path in paths]
-        return [found or [] for found in await self._read_all(requests)]
+    async def children_of(self, paths: Sequence[str]) -> list[tuple[list[str], int]]:
+        """Return the names of the nodes directly below each of these paths.
+
+        With them comes the transaction that last created or deleted one.
+        """
+        requests = [
+            partial(self._client.get_children_async, self.real(path), include_data=True)
+            for path in paths
+        ]
+        answers = await self._read_all(requests)
+        return [([], 0) if found is None else (found[0], found[1].pzxid) for found in answers]
 
     async def sync(self) -> None:
         """Have the server catch up with the ensemble's leader."""

@@ -107,7 +107,7 @@ class Mirror:
 
     def _deleted(self, path: str, reading: ZooKeeperReading) -> _Known:
         named = reading.named.get(path)
-        if named is not None and not named.is_bound:
+        if named is not None:
             return _Known(None, self._later(named.zxid), is_bound=False)
         # Its session has ended, and with it all that was directly below changed.
         ended_zxid = reading.children_zxids.get(parent_of(path), 0)

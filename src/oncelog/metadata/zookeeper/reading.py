@@ -118,8 +118,8 @@ class _Collected:
         self._from_zxid = batch.ring_zxid
         self._nodes = nodes
         self._read_zxids = {}
-        self.bound = {path for path, node in nodes.items() if node is not None and node.owner}
-        self.bound.update(self._mirror.bound)
+        # One that was gone already may have been bound, and its session have ended.
+        self.bound = {path for path, node in nodes.items() if node is None or node.owner}
         self.wanted = sorted(self.bound)
 
     def take(self, batch: _Batch) -> bool:
@@ -128,12 +128,9 @@ class _Collected:
         self._read_zxids.update(dict.fromkeys(batch.nodes, batch.read_from_zxid))
         named = named_since(batch.steps, self._from_zxid) or {}
         left = {path for path, one in named.items() if one.zxid > self._read_zxids.get(path, -1)}
-        bound = {path for path, one in named.items() if one.is_bound}
-        bound.update(path for path, node in batch.nodes.items() if node is not None and node.owner)
-        bound -= self.bound
-        self.bound |= bound
+        self.bound.update(path for path, one in named.items() if one.is_bound)
         self.wanted = sorted(self.bound | left)
-        return batch.is_of_one_moment and not left and not bound
+        return batch.is_of_one_moment and not left
 
     def reading(self, batch: _Batch) -> ZooKeeperReading:
         """Return all that was read, which is as it was in the last batch."""
@@ -144,19 +141,18 @@ class _Collected:
 
 
 async def _walk(connection: ZooKeeperConnection) -> dict[str, Znode | None]:
-    """Read all nodes, level by level."""
+    """Read all nodes, level by level; None: one that was gone when it was to be read."""
     found: dict[str, Znode | None] = {}
     level = [""]
     while level:
-        nodes = await connection.get_all(level)
-        found.update(zip(level, nodes, strict=True))
-        inner = [
-            path for path in level if (node := found[path]) is not None and node.children_count
-        ]
-        below: list[str] = []
-        for path, names in zip(inner, await connection.children_of(inner), strict=True):
-            below += [path + from_node_path(f"/{name}") for name in names]
-        level = [path for path in below if path not in (RING_PATH, _ZOOKEEPERS_OWN)]
-    root = found[""]
-    found[""] = None if root is None else root._replace(data=b"")
-    return {path: node for path, node in found.items() if node is not None}
+        found.update(zip(level, await connection.get_all(level), strict=True))
+        inner = {path: node for path in level if (node := found[path]) and node.children_count}
+        level = []
+        listed = await connection.children_of([*inner])
+        for (path, node), (names, children_zxid) in zip(inner.items(), listed, strict=True):
+            found[path] = node._replace(children_zxid=children_zxid)
+            below = [path + from_node_path(f"/{name}") for name in names]
+            level += [one for one in below if one not in (RING_PATH, _ZOOKEEPERS_OWN)]
+    if root := found[""]:
+        found[""] = root._replace(data=b"")
+    return found
