@@ -23,6 +23,7 @@ NO_CONFIG: Mapping[str, str] = {}
 CALM = {"replica.fetch.wait.max.ms": 50, "controlled.shutdown.enable": "false"}
 SOON = {**CALM, "replica.lag.time.max.ms": 500}
 """After so long a follower is out of the ISR, in tests that wait for it."""
+TOO_FEW = {ErrorCode.not_enough_replicas, ErrorCode.not_enough_replicas_after_append}
 quickly = pytest.mark.parametrize("config", [SOON])
 
 
@@ -102,7 +103,8 @@ async def test_a_dead_follower_leaves_the_isr_and_comes_back_into_it(
     await cluster.restart(THIRD)
     await cluster.until(lambda: isr(cluster, topic) == ALL)
     assert (await produce(client, 9, numbered(1), topic=topic)).base_offset == 1
-    assert records(replica(cluster, THIRD, topic)) == records(replica(cluster, LEADER, topic))
+    leader, third = (replica(cluster, each, topic) for each in (LEADER, THIRD))
+    await cluster.until(lambda: records(third) == records(leader))
 
 
 @quickly
@@ -116,17 +118,17 @@ async def test_alone_below_min_insync_replicas_nothing_is_committed(
         cluster.expire(follower)
     await send_produce(client, 9, numbered(1), topic=topic)
     told = await receive_produce(client, 9)
-    assert error_of(told) in {
-        ErrorCode.not_enough_replicas_after_append,
-        ErrorCode.not_enough_replicas,
-    }
+    assert error_of(told) in TOO_FEW
     await cluster.until(lambda: isr(cluster, topic) == {LEADER})
     refused = await produce(client, 9, numbered(2), topic=topic)
     assert error_of(refused) is ErrorCode.not_enough_replicas
     assert replica(cluster, LEADER, topic).state.high_watermark == 1
     await cluster.restart(THIRD)
     await cluster.until(lambda: isr(cluster, topic) == {LEADER, THIRD})
-    assert error_of(await produce(client, 9, numbered(1), topic=topic)) is ErrorCode.none
+    # On a machine that is busy elsewhere it may be out again for a moment.
+    while error_of(await produce(client, 9, numbered(1), topic=topic)) in TOO_FEW:
+        await asyncio.sleep(0)
+    assert replica(cluster, LEADER, topic).state.high_watermark == 2
 
 
 @quickly
