@@ -50,6 +50,11 @@ class LogCleaning:
         """The base offset of the segment that takes appends."""
         return self._local.segments.active.base_offset
 
+    @property
+    def newest_timestamp_ms(self) -> int:
+        """The largest timestamp in the segment that takes appends; -1 without one."""
+        return self._local.segments.active.max_timestamp_ms
+
     def last_records(self) -> dict[int, LastRecord]:
         """The last record of each remembered producer (INV-2)."""
         with self._local.lock:

@@ -7,8 +7,9 @@ oncelog.caught-up of its log directory, beside the checkpoint of high watermarks
 is any time, of a follower when it has reached the leader's high watermark. The times are wall
 time, since they have to survive restarts and stops.
 
-Where nothing is noted, the replica counts as away for ever. Only one outside the ISR is judged by
-it: those in the ISR hold up the high watermark, below which alone a leader compacts.
+A replica with a record that is not so old was not away so long: whatever it lacks is newer. Where
+nothing tells, it counts as away for ever. Only one outside the ISR is judged by it: those in the
+ISR hold up the high watermark, below which alone a leader compacts.
 """
 
 from __future__ import annotations

@@ -86,7 +86,12 @@ class Following:
         config = partition.log.config
         if not config.is_compacted:
             return None
-        away_ms = self._caught_up.away_ms(partition.topic_partition, self._clock.now_ms())
+        now_ms = self._clock.now_ms()
+        away_ms = self._caught_up.away_ms(partition.topic_partition, now_ms)
+        # All that it lacks was appended after its newest record, also the deletions.
+        newest_ms = partition.log.cleaning.newest_timestamp_ms
+        if newest_ms >= 0:
+            away_ms = min(now_ms - newest_ms, now_ms if away_ms is None else away_ms)
         return Absence(away_ms, config.delete_retention_ms)
 
     def has_all(self, partition: Partition) -> None:

@@ -90,9 +90,9 @@ class Asked:
         self.transport.feed(b"".join(reply))
 
 
-def records(base_offset: int, count: int = 1, epoch: int = 0) -> bytes:
+def records(base_offset: int, count: int = 1, epoch: int = 0, timestamp_ms: int = NOW_MS) -> bytes:
     """One batch as a leader has it in its log."""
-    made = [Record(i, NOW_MS, b"k", b"%d" % (base_offset + i)) for i in range(count)]
+    made = [Record(i, timestamp_ms, b"k", b"%d" % (base_offset + i)) for i in range(count)]
     data = build_batch(made, base_offset=base_offset)
     data[12:16] = epoch.to_bytes(4, "big")
     return bytes(data)

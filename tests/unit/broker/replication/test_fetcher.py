@@ -423,6 +423,24 @@ async def test_a_compacted_log_that_was_away_too_long_begins_again(
         assert held.log_start_offset == start
 
 
+async def test_one_whose_newest_record_is_young_was_not_away_for_long(tmp_path: Path) -> None:
+    """Though it died before it noted anything: all that it lacks is newer still."""
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        now_ms = broker.clock.now_ms()
+        asked.answer(given(0, records(0, 3, timestamp_ms=now_ms - HOUR_MS + 60_000)))
+        asked = await broker.next()
+    broker.logs.folders[0].offsets.write(CAUGHT_UP_NAME, {})
+    async with bench(tmp_path, topic=COMPACTED) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, high_watermark=9, start=2))
+        await broker.next()
+        assert broker.partition().log.log_start_offset == 2
+        assert broker.partition().log.log_end_offset == 3
+
+
 async def test_only_compacted_logs_note_when_they_had_everything(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
         await broker.begin(following())
