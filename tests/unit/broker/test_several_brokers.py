@@ -71,6 +71,11 @@ async def create(cluster: Cluster, name: str, replicas: int | tuple[int, ...]) -
     await cluster.agreed()
 
 
+def isr_of(cluster: Cluster, name: str) -> tuple[int, ...]:
+    """The ISR as the first broker that runs has applied it."""
+    return next(iter(cluster)).broker.image.topics[name].partitions[0].isr
+
+
 async def rewrite(cluster: Cluster, name: str, **fields: Any) -> None:
     """Write another state of a topic's partition into the store, as a controller would."""
     image = next(iter(cluster)).broker.image
@@ -138,17 +143,17 @@ async def test_a_leader_that_is_not_registered_is_none() -> None:
 
 
 async def test_eligible_and_last_known_replicas_are_described() -> None:
-    async with members(3) as cluster:
-        await create(cluster, "t", (1, 2, 3))
-        suspects = MappingProxyType({3: (0, 5)})
-        await rewrite(cluster, "t", isr=(1,), eligible=(2,), suspects=suspects)
+    async with members(1) as cluster:
+        await create(cluster, "t", 1)
+        suspects = MappingProxyType({9: (0, 5)})
+        await rewrite(cluster, "t", replicas=(1, 8, 9), isr=(1,), eligible=(8,), suspects=suspects)
         answer = await ask_each(
             cluster,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,
             topics=(DescribeTopicPartitionsTopic(name="t"),),
         )
         ((found,),) = [topic.partitions for topic in answer.topics]
-        assert (found.eligible_leader_replicas, found.last_known_elr) == ((2,), (3,))
+        assert (found.eligible_leader_replicas, found.last_known_elr) == ((8,), (9,))
 
 
 async def test_an_election_asked_of_any_broker_brings_the_preferred_leader() -> None:
@@ -256,8 +261,6 @@ async def test_who_does_not_lead_names_the_leader_and_its_address(is_replica: bo
 async def test_a_group_works_whoever_is_asked_first() -> None:
     async with members(3) as cluster:
         await create(cluster, "t", 3)
-        await controller_of(cluster).internal_topic("__consumer_offsets")
-        await cluster.agreed()
         servers = [cluster[each].broker.bootstrap_servers for each in IDS]
         async with Producer(servers[0]) as producer:
             for value in range(9):
@@ -298,6 +301,7 @@ async def test_a_broker_whose_disk_was_exchanged_has_its_replicas_again() -> Non
             return partition is not None and partition.log.log_end_offset == 5
 
         await cluster.until(has_all)
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2})
         assert broker.image.topics["alone"].partitions[0].leader == -1
 
 
@@ -307,3 +311,55 @@ async def test_the_controller_brings_leaderships_back_by_itself() -> None:
         await create(cluster, "t", (2, 1))
         await rewrite(cluster, "t", leader=1, leader_epoch=1)
         await cluster.until(lambda: cluster.leader_of("t", 0) == 2)
+
+
+@pytest.mark.slow
+async def test_a_group_goes_on_when_its_coordinators_broker_stops() -> None:
+    async with members(3, {"min.insync.replicas": 2}) as cluster:
+        await create(cluster, "t", 3)
+        servers = ",".join(cluster[each].broker.bootstrap_servers for each in IDS)
+
+        async def send(values: range) -> None:
+            async with Producer(servers) as producer:
+                for value in values:
+                    await producer.send("t", b"%d" % value)
+                await producer.flush()
+
+        read: list[bytes | None] = []
+
+        async def read_to(consumer: Consumer, count: int) -> None:
+            while len(read) < count:
+                read.extend(record.value for record in await consumer.poll(500))
+            await consumer.commit()
+
+        await send(range(3))
+        async with Consumer(servers, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            await read_to(consumer, 3)
+            gone = cluster.leader_of("__consumer_offsets", 0)
+            await cluster.stop(gone)
+            await cluster.until(
+                lambda: cluster.leader_of("__consumer_offsets", 0) not in (gone, -1)
+            )
+            await send(range(3, 6))
+            await read_to(consumer, 6)
+        await send(range(6, 9))
+        async with Consumer(servers, group_id="g", auto_offset_reset="earliest") as consumer:
+            consumer.subscribe(["t"])
+            await read_to(consumer, 9)
+        assert read == [b"%d" % value for value in range(9)]
+
+
+async def test_a_broker_that_stopped_is_named_no_more() -> None:
+    async with members(3) as cluster:
+        await create(cluster, "t", (2, 1, 3))
+        await cluster.stop(2)
+        await cluster.until(lambda: all(2 not in one.broker.image.brokers for one in cluster))
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 1)
+        found = await partition_of(cluster, "t")
+        assert (found.leader_id, found.offline_replicas) == (1, (2,))
+        answer = await ask_each(cluster, ApiKey.METADATA, topics=None)
+        assert [each.node_id for each in answer.brokers] == [1, 3]
+        await cluster.start(2)
+        await cluster.agreed()
+        assert (await partition_of(cluster, "t")).offline_replicas == ()
