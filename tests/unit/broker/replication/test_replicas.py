@@ -257,3 +257,22 @@ async def test_what_every_message_syncs_is_replicated_too() -> None:
                 await producer.send("t", b"%d" % value)
         await follows(cluster, 1, 2, 3)
         assert {replica(cluster, each).log.recovery_point for each in ALL} == {5}
+
+
+async def test_a_killed_leader_is_replaced_and_follows_when_it_is_back() -> None:
+    """By the controller's own elections."""
+    async with members(3, QUICK) as cluster:
+        await create(cluster, {"min.insync.replicas": "2"})
+        async with Producer(cluster[2].broker.bootstrap_servers, acks="all") as producer:
+            for turn in range(2):
+                leader = cluster.leader_of("t", 0)
+                append(cluster, leader, 2)
+                await cluster.kill(leader)
+                cluster.expire(leader)
+                await cluster.until(lambda: cluster.leader_of("t", 0) not in (-1, leader))  # noqa: B023
+                next_leader = cluster.leader_of("t", 0)
+                await cluster.until(lambda: replica(cluster, next_leader).state.is_leader)  # noqa: B023
+                sent = await producer.send("t", b"after %d" % turn)
+                await cluster.restart(leader)
+                await follows(cluster, next_leader, *({*ALL} - {next_leader}))
+                assert replica(cluster, next_leader).log.log_end_offset == sent.offset + 1
