@@ -117,6 +117,13 @@ class _SystemListener:
             raise AddressUnavailable(host, port, error) from error
 
     async def close(self) -> None:
+        # CPython 3.11 leaks a connection that it accepts in the turn in which its server closes:
+        # first no more are accepted, and those that are get their protocols.
+        loop = asyncio.get_running_loop()
+        if isinstance(loop, asyncio.SelectorEventLoop):
+            for bound in self._server.sockets:
+                loop.remove_reader(bound.fileno())
+            await asyncio.sleep(0)
         # `wait_closed` would wait for every accepted connection (Python 3.12.1+); their owner
         # closes those.
         self._server.close()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import socket
 
 import pytest
 
@@ -47,6 +49,20 @@ def test_a_simulated_address_refuses_until_it_accepts() -> None:
     process = world.process("server")
     network = world.networks[process.name]
     world.ask(process, lambda: refused_until_it_accepts(network, process.host))
+
+
+async def test_a_connection_that_comes_as_a_listener_closes_is_not_leaked() -> None:
+    listener = await SystemNetwork().listen(HOST, 0, Leaving)
+    with socket.create_connection(listener.addresses[0]) as peer:
+        # Accepted, and not given to a protocol yet.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        await listener.close()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        gc.collect()
+        peer.settimeout(5)
+        assert peer.recv(1) == b""
 
 
 async def test_of_two_that_are_bound_to_one_address_one_accepts() -> None:
