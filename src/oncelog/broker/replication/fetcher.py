@@ -403,9 +403,14 @@ def key_of(partition: Partition) -> Key:
 
 
 def held_log(partition: Partition) -> HeldLog:
-    """Return what its log holds."""
+    """Return what its log holds.
+
+    An epoch in which this broker led and wrote nothing begins at the end: no record has it.
+    """
     held = partition.log
-    return HeldLog(held.log_start_offset, held.log_end_offset, held.epochs.entries())
+    end = held.log_end_offset
+    epochs = [(epoch, start) for epoch, start in held.epochs.entries() if start < end]
+    return HeldLog(held.log_start_offset, end, epochs)
 
 
 def position_of(asked: FetchPartition) -> FetchPosition:

@@ -237,6 +237,21 @@ async def test_who_leads_now_fetches_no_more(tmp_path: Path) -> None:
         assert broker.networks.transports[0].closed
 
 
+async def test_an_epoch_in_which_it_led_and_wrote_nothing_is_not_asked(tmp_path: Path) -> None:
+    """Else its leader, which never had that epoch, would send it back to where it is."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=1))
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 2, epoch=1)))
+        asked = await broker.next()
+        await broker.change(following(epoch=2, leader=ME))
+        await broker.change(following(epoch=3))
+        asked.answer()
+        asked = await broker.next()
+        assert asked.partitions[0].current_leader_epoch == 3
+        assert asked.partitions[0].last_fetched_epoch == 1
+
+
 async def test_a_forgotten_session_is_begun_again_with_all_partitions(tmp_path: Path) -> None:
     async with bench(tmp_path, LATER) as broker:
         await broker.begin(following(), following())
