@@ -3,7 +3,7 @@
 The public names are few, and imported when first used, so that `import oncelog` costs nothing:
 
 - `EmbeddedBroker`: a broker inside this process, and what keeps it from starting: `ConfigError`,
-  `FolderInUse`, `AddressUnavailable`, `StorageFailure`.
+  `FolderInUse`, `AddressUnavailable`, `StorageFailure`; `EmbeddedCluster`: several.
 - `Producer`, `Consumer`, `Admin`, `TransactionDriver`: asyncio clients for any Kafka broker, with
   their values (`NewTopic`, `TopicPartition`, `OffsetAndMetadata`) and errors
   (`oncelog.client.errors`).
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from oncelog import sync
     from oncelog.broker.embedded import EmbeddedBroker
+    from oncelog.broker.embedded_cluster import EmbeddedCluster
     from oncelog.client import (
         AbortableError,
         Admin,
@@ -46,6 +47,7 @@ __all__ = [
     "ConfigError",
     "Consumer",
     "EmbeddedBroker",
+    "EmbeddedCluster",
     "FatalError",
     "FencedError",
     "FolderInUse",
@@ -65,6 +67,7 @@ _ELSEWHERE = {
     "AddressUnavailable": "oncelog.runtime.network",
     "ConfigError": "oncelog.core.config_definition",
     "EmbeddedBroker": "oncelog.broker.embedded",
+    "EmbeddedCluster": "oncelog.broker.embedded_cluster",
     "FolderInUse": "oncelog.runtime.disk",
     "OncelogError": "oncelog.core.errors",
     "StorageFailure": "oncelog.runtime.disk",

@@ -24,6 +24,7 @@ from oncelog.broker.broker import Broker
 from oncelog.broker.embedded_hints import EmbeddedHints, hinting
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
+from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.background_loop import require_threads
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.open_files import raise_limit
@@ -97,6 +98,11 @@ class EmbeddedBroker(EmbeddedHints):
     def broker(self) -> Broker:
         """The broker itself. Only while it runs; other threads reach into it by `call`."""
         return _running(self._broker)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has started and is not stopped, killed or left."""
+        return self._broker is not None
 
     def call(self, work: Callable[[Broker], T]) -> T:
         """Run `work(broker)` in the broker's event loop, and return its result.
@@ -256,7 +262,11 @@ class EmbeddedBroker(EmbeddedHints):
 
     def _make_broker(self, config: BrokerConfig) -> Broker:
         """Create the broker; subclasses replace its edges here."""
-        return Broker(config, syncs=not self._is_temporary)
+        return Broker(config, syncs=not self._is_temporary, store=self._open_store())
+
+    def _open_store(self) -> MetadataStore | None:
+        """Return a way to the metadata of a cluster; None: the broker is alone, and has its own."""
+        return None
 
     async def _stop_broker(self) -> None:
         broker, self._broker = self._broker, None

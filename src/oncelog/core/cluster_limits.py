@@ -31,3 +31,8 @@ CONTROLLER_WAIT_MS_MAX = 20_000
 """Longest wait of an event for a broker to be the controller, and for what was decided to be
 applied here: longer than a session lasts by default. Then it is answered REQUEST_TIMED_OUT.
 """
+EMBEDDED_BROKERS_COUNT_MAX = 16
+"""Brokers of a cluster inside one process, each with a thread of its own."""
+
+CLUSTER_PROCESSES_COUNT_MAX = 16
+"""Brokers that `oncelog cluster` starts on one machine."""

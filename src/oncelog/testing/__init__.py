@@ -11,15 +11,25 @@ if TYPE_CHECKING:
     from oncelog.core.errors import ErrorCode
     from oncelog.protocol.api import ApiKey
     from oncelog.testing.broker import ControlledBroker
+    from oncelog.testing.cluster import ControlledCluster
     from oncelog.testing.fault import ArmedFault
     from oncelog.testing.faults import Faults
     from oncelog.testing.moments import Moment
 
-__all__ = ["ApiKey", "ArmedFault", "ControlledBroker", "ErrorCode", "Faults", "Moment"]
+__all__ = [
+    "ApiKey",
+    "ArmedFault",
+    "ControlledBroker",
+    "ControlledCluster",
+    "ErrorCode",
+    "Faults",
+    "Moment",
+]
 
 _PLACES = {
     "ApiKey": "oncelog.protocol.api",
     "ControlledBroker": "oncelog.testing.broker",
+    "ControlledCluster": "oncelog.testing.cluster",
     "ErrorCode": "oncelog.core.errors",
     "ArmedFault": "oncelog.testing.fault",
     "Faults": "oncelog.testing.faults",

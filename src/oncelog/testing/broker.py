@@ -18,6 +18,7 @@ from oncelog.broker.embedded_hints import hinting
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
+from oncelog.runtime.network import Network
 from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import ControlledDisk, Killed
 from oncelog.testing.faults import Faults
@@ -41,15 +42,22 @@ class ControlledBroker(EmbeddedBroker):
         self.faults = Faults(self)
         self._disk = ControlledDisk()
         self._death: _Death | None = None
+        self._network: Network | None = None
+        """The network of the next life; None: the system's."""
 
     def create_topic(
-        self, name: str, partitions: int = 1, config: Mapping[str, object] | None = None
+        self,
+        name: str,
+        partitions: int = 1,
+        config: Mapping[str, object] | None = None,
+        *,
+        replication_factor: int = -1,
     ) -> None:
         """Create a topic and wait until it is usable. Raises `ValueError` with the reason."""
         settings: dict[str, str | None] = {key: str(v) for key, v in (config or {}).items()}
 
         async def create() -> None:
-            new = TopicToCreate(name, partitions, config=settings)
+            new = TopicToCreate(name, partitions, replication_factor, config=settings)
             (outcome,) = await self.broker.controller.create_topics([new])
             if outcome.error is not ErrorCode.none:
                 raise ValueError(f"the topic {name} is not made: {outcome.message}")
@@ -69,6 +77,18 @@ class ControlledBroker(EmbeddedBroker):
                 raise ValueError(f"the topic {name} is not deleted: {error.name}")
 
         self.run(delete())
+
+    def shut_down(self) -> None:
+        """Stop the broker in order until `revive`; returns when it has stopped."""
+
+        async def stop() -> None:
+            self.dies(restart=False)
+            death = self._death
+            assert death is not None
+            self.broker.request_stop()
+            await death.is_down.wait()
+
+        self.run(stop())
 
     def revive(self) -> None:
         """Start the broker again after a kill without restart; returns when it serves."""
@@ -91,7 +111,14 @@ class ControlledBroker(EmbeddedBroker):
         asyncio.get_running_loop().set_exception_handler(_tell_but_of_kills)
         syncs = not self._is_temporary
         self._disk = ControlledDisk(syncs=syncs)
-        return Broker(config, clock=self.clock, disk=self._disk, syncs=syncs)
+        return Broker(
+            config,
+            clock=self.clock,
+            disk=self._disk,
+            network=self._network,
+            store=self._open_store(),
+            syncs=syncs,
+        )
 
     async def _start_broker(self) -> Broker:
         broker = await super()._start_broker()
@@ -111,6 +138,7 @@ class ControlledBroker(EmbeddedBroker):
         death = self._death
         if death is None:
             return False
+        death.is_down.set()
         if not death.is_revived.is_set():
             self.faults.finish_kills()
             await death.is_revived.wait()
@@ -123,9 +151,10 @@ class ControlledBroker(EmbeddedBroker):
 
 
 class _Death:
-    """A killed broker: whether it shall start again, and whether its death is over."""
+    """A broker that is down, or will be: whether it shall start again, and whether it has."""
 
     def __init__(self) -> None:
+        self.is_down = asyncio.Event()
         self.is_revived = asyncio.Event()
         self.is_over = asyncio.Event()
 

@@ -17,16 +17,25 @@ import pytest
 
 if TYPE_CHECKING:
     from oncelog.testing.broker import ControlledBroker
+    from oncelog.testing.cluster import ControlledCluster
     from oncelog.testing.report import BrokerLog, LogEnds
 
-__all__ = ["oncelog", "oncelog_broker", "oncelog_own_broker", "oncelog_topic"]
+__all__ = [
+    "oncelog",
+    "oncelog_broker",
+    "oncelog_cluster",
+    "oncelog_own_broker",
+    "oncelog_topic",
+]
 
 MARKER: Final = "oncelog"
 TOPIC_NAME_LENGTH_MAX: Final = 100
 OWN_BROKER: Final = "oncelog_own_broker"
 FORMER_OWN_BROKER: Final = "oncelog"
 OWN_BROKERS: Final = frozenset({OWN_BROKER, FORMER_OWN_BROKER})
-FIXTURES: Final = OWN_BROKERS | {"oncelog_broker", "oncelog_topic"}
+CLUSTER: Final = "oncelog_cluster"
+WITH_CONFIG: Final = OWN_BROKERS | {CLUSTER}
+FIXTURES: Final = WITH_CONFIG | {"oncelog_broker", "oncelog_topic"}
 
 
 class _Brokers:
@@ -34,6 +43,7 @@ class _Brokers:
 
     def __init__(self) -> None:
         self.running: list[ControlledBroker] = []
+        self.clusters: list[ControlledCluster] = []
         self.ends: dict[ControlledBroker, LogEnds] = {}
         """Where the logs of a broker ended that ran before the present test."""
         self.log: BrokerLog | None = None
@@ -41,17 +51,31 @@ class _Brokers:
 
     def start(self, config: dict[str, object]) -> Iterator[ControlledBroker]:
         from oncelog.testing.broker import ControlledBroker
-        from oncelog.testing.report import BrokerLog
 
-        if self.log is None:
-            self.log = BrokerLog()
-        with self.log.listening(), ControlledBroker(config=config) as broker:
+        with self.listening(), ControlledBroker(config=config) as broker:
             self.running.append(broker)
             try:
                 yield broker
             finally:
                 self.running.remove(broker)
                 self.ends.pop(broker, None)
+
+    def start_cluster(self, brokers: int, config: dict[str, object]) -> Iterator[ControlledCluster]:
+        from oncelog.testing.cluster import ControlledCluster
+
+        with self.listening(), ControlledCluster(brokers, config=config) as cluster:
+            self.clusters.append(cluster)
+            try:
+                yield cluster
+            finally:
+                self.clusters.remove(cluster)
+
+    def listening(self) -> contextlib.AbstractContextManager[None]:
+        from oncelog.testing.report import BrokerLog
+
+        if self.log is None:
+            self.log = BrokerLog()
+        return self.log.listening()
 
     def note_ends(self) -> None:
         """Remember where logs end: a test begins."""
@@ -79,8 +103,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BROKERS] = _Brokers()
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(config={{}}, partitions=1, topic_config={{}}): settings of the broker of the "
-        f"fixture `{OWN_BROKER}`, and of the topic of `oncelog_topic`",
+        f"{MARKER}(config={{}}, brokers=3, partitions=1, topic_config={{}}): settings of the "
+        f"broker of the fixture `{OWN_BROKER}`, or of the brokers of `{CLUSTER}` and how many they "
+        "are, and of the topic of `oncelog_topic`",
     )
 
 
@@ -115,19 +140,32 @@ def oncelog(
 
 
 @pytest.fixture
+def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[ControlledCluster]:
+    """Three brokers for this test alone, which it may kill, pause and cut from each other.
+
+    The marker says how many there are, and their configs.
+    """
+    wanted = _wanted(request.node)
+    config = _config_of_session(request.config) | wanted.config
+    yield from request.config.stash[_BROKERS].start_cluster(wanted.brokers, config)
+
+
+@pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a topic that no other test uses, created as the marker says.
 
-    It is on the broker of the fixture `oncelog_own_broker` if the test uses it, else on
-    `oncelog_broker`, where it is deleted after the test together with the topics whose names are
-    made from its own: ``f"{oncelog_topic}-target"``.
+    It is on the cluster of the fixture `oncelog_cluster`, or on the broker of `oncelog_own_broker`,
+    if the test uses one of them. Else it is on `oncelog_broker`, and deleted after the test with
+    those whose names are made from its own: ``f"{oncelog_topic}-target"``.
     """
-    is_own = bool(OWN_BROKERS & set(request.fixturenames))
+    used = set(request.fixturenames)
+    is_own = bool(WITH_CONFIG & used)
     wanted = _wanted(request.node)
-    broker: ControlledBroker = request.getfixturevalue(OWN_BROKER if is_own else "oncelog_broker")
     number = next(request.config.stash[_BROKERS].topic_numbers)
     legal = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:TOPIC_NAME_LENGTH_MAX]
     name = f"{legal}-{number}"
+    own = CLUSTER if CLUSTER in used else OWN_BROKER
+    broker: ControlledBroker = request.getfixturevalue(own if is_own else "oncelog_broker")
     broker.create_topic(name, wanted.partitions, wanted.topic_config)
     yield name
     if not is_own:
@@ -152,10 +190,10 @@ def _delete(broker: ControlledBroker, name: str) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the test's markers and clear the log before its fixtures run."""
     used = FIXTURES & set(getattr(item, "fixturenames", ()))
-    if used and not OWN_BROKERS & used and _wanted(item).config:
+    if used and not WITH_CONFIG & used and _wanted(item).config:
         raise pytest.UsageError(
             f"{item.nodeid}: a marker with config= needs a broker of its own: use the "
-            f"fixture `{OWN_BROKER}`"
+            f"fixture `{OWN_BROKER}`, or `{CLUSTER}`"
         )
     brokers = item.config.stash[_BROKERS]
     if brokers.log is not None:
@@ -187,6 +225,10 @@ def _tell(item: pytest.Item, report: pytest.TestReport) -> None:
     brokers = item.config.stash[_BROKERS]
     for broker in brokers.running:
         report.sections += _sections(broker, brokers.ends.get(broker))
+    for cluster in brokers.clusters:
+        # The report of a failed test must not fail itself.
+        with contextlib.suppress(RuntimeError):
+            report.sections.append(("oncelog: the cluster", cluster.report()))
     if brokers.log is not None and brokers.log.text():
         report.sections.append(("oncelog: the broker's log", brokers.log.text()))
 
@@ -226,6 +268,7 @@ class _Wanted:
     config: dict[str, object]
     topic_config: dict[str, object]
     partitions: int
+    brokers: int
 
 
 def _wanted(item: pytest.Item) -> _Wanted:
@@ -237,18 +280,18 @@ def _wanted(item: pytest.Item) -> _Wanted:
                 f"{', '.join(map(str, marker.args))}"
             )
         said = {**marker.kwargs, **said}
-    unknown = sorted(said.keys() - {"config", "partitions", "topic_config"})
+    unknown = sorted(said.keys() - {"brokers", "config", "partitions", "topic_config"})
     if unknown:
         raise pytest.UsageError(
-            f"{item.nodeid}: the marker {MARKER} knows config, partitions and topic_config, "
-            f"not {', '.join(unknown)}"
+            f"{item.nodeid}: the marker {MARKER} knows brokers, config, partitions and topic_config"
+            f", not {', '.join(unknown)}"
         )
     config, topic_config = said.get("config", {}), said.get("topic_config", {})
-    partitions = said.get("partitions", 1)
-    if not (
-        isinstance(config, dict) and isinstance(topic_config, dict) and isinstance(partitions, int)
-    ):
+    partitions, brokers = said.get("partitions", 1), said.get("brokers", 3)
+    if not (isinstance(config, dict) and isinstance(topic_config, dict)):
+        raise pytest.UsageError(f"{item.nodeid}: the marker {MARKER} takes configs as dictionaries")
+    if not (isinstance(partitions, int) and isinstance(brokers, int)):
         raise pytest.UsageError(
-            f"{item.nodeid}: the marker {MARKER} takes dictionaries and a number of partitions"
+            f"{item.nodeid}: the marker {MARKER} takes numbers of partitions and of brokers"
         )
-    return _Wanted(config, topic_config, partitions)
+    return _Wanted(config, topic_config, partitions, brokers)

@@ -121,7 +121,9 @@ def test_settings_without_a_broker_of_its_own_are_refused(pytester: pytest.Pytes
     result.stdout.fnmatch_lines(
         ["*a marker with config= needs a broker of its own: use the fixture `oncelog_own_broker`*"]
     )
-    result.stdout.fnmatch_lines(["*knows config, partitions and topic_config, not settings*"])
+    result.stdout.fnmatch_lines(
+        ["*knows brokers, config, partitions and topic_config, not settings*"]
+    )
 
 
 def test_it_works_in_asyncio_tests_with_blocking_and_other_clients(
