@@ -171,5 +171,5 @@ def test_a_count_of_brokers_that_cannot_be_is_refused(count: int) -> None:
 
 
 def test_a_node_id_for_all_is_refused() -> None:
-    with pytest.raises(ConfigError, match="leave node.id"):
+    with pytest.raises(ConfigError, match=r"leave node\.id"):
         EmbeddedCluster(config={"node.id": 5})
