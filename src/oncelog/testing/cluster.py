@@ -227,10 +227,10 @@ class ControlledCluster(EmbeddedCluster):
 
     def expire_session(self, broker_id: int) -> None:
         """End a broker's session while it lives, as if it had been silent for too long."""
-        member = self._member(broker_id)
-        session = member.call(lambda broker: broker.membership.session)
-        if self._store is not None and session is not None:
-            self._store.expire(session.session_id)
+        # Not asked in its own thread, which may be paused.
+        session_id = self._member(broker_id).broker.membership.session_id
+        if self._store is not None and session_id is not None:
+            self._store.expire(session_id)
 
     def heal(self) -> None:
         """End all cuts, and start again each broker that is down."""

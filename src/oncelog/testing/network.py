@@ -10,7 +10,7 @@ by the port, and one that connects to it by the port from which that connects.
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, cast
 
 from oncelog.runtime.network import Listener, ProtocolFactory, SystemNetwork
 
@@ -98,6 +98,7 @@ class _Transport:
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
         self._is_paused = False
+        self._is_reading = True
         self.is_cut = False
 
     def __getattr__(self, name: str) -> Any:
@@ -116,14 +117,14 @@ class _Transport:
         self._follow()
 
     def _follow(self) -> None:
-        transport = self._transport
-        if transport.is_closing():
+        reads = not (self._is_paused or self.is_cut)
+        if reads is self._is_reading or self._transport.is_closing():
             return
-        if self._is_paused or self.is_cut:
-            if transport.is_reading():
-                transport.pause_reading()
-        elif not transport.is_reading():
-            transport.resume_reading()
+        self._is_reading = reads
+        if reads:
+            self._transport.resume_reading()
+        else:
+            self._transport.pause_reading()
 
 
 class _Guard(asyncio.BaseProtocol):
@@ -137,13 +138,12 @@ class _Guard(asyncio.BaseProtocol):
         self._own_port = self._peer_port = 0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
         cables = self._network.cables
         self._own_port = transport.get_extra_info("sockname")[1]
         self._peer_port = transport.get_extra_info("peername")[1]
         if self._own_port not in cables.listeners:
             cables.sources[self._own_port] = self._network.broker_id
-        self._transport = _Transport(transport)
+        self._transport = _Transport(cast(asyncio.Transport, transport))
         self._guards.add(self)
         self.protocol.connection_made(self._transport)
         self.follow()

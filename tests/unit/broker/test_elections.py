@@ -62,6 +62,19 @@ async def test_another_broker_is_elected_when_a_session_ends(is_dead: bool) -> N
             assert await create(member, f"t{member.broker_id}") is NONE
 
 
+async def test_a_controller_misses_a_broker_that_came_after_its_election() -> None:
+    async with members(3) as cluster:
+        assert await elected(cluster) == 1
+        topic = TopicToCreate("t", assignment={0: (3, 2)})
+        (outcome,) = await cluster[1].broker.controller.create_topics([topic])
+        assert outcome.error is NONE
+        await cluster.agreed()
+        await cluster.kill(3)
+        cluster.expire(3)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 2)
+        assert controllers(cluster) == [1, 1]
+
+
 async def test_a_broker_whose_session_ended_registers_anew_and_asks_the_next() -> None:
     async with members(2) as cluster:
         cluster.expire(1)
