@@ -33,7 +33,7 @@ def cluster_defaults(brokers_count: int) -> dict[str, object]:
     return {key: min(value, brokers_count) for key, value in _REPLICATED.items()}
 
 
-class _Member(EmbeddedBroker):
+class EmbeddedMember(EmbeddedBroker):
     """One broker of a cluster."""
 
     def __init__(self, store: MemoryStore, config: Mapping[str, object]) -> None:
@@ -49,7 +49,7 @@ class EmbeddedCluster:
 
     `config` is that of all brokers, with Kafka's keys. Topics have as many replicas as there are
     brokers, up to 3, and `min.insync.replicas` is 2 where there are two brokers or more, unless the
-    config says otherwise. Entered again it begins anew, without topics.
+    config says otherwise. Entered again it has no topics.
 
     Raises `ConfigError` for a number of brokers or a config that cannot be.
 
@@ -124,7 +124,7 @@ class EmbeddedCluster:
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     def _make_broker(self, store: MemoryStore, config: Mapping[str, object]) -> EmbeddedBroker:
-        return _Member(store, config)
+        return EmbeddedMember(store, config)
 
     def _end(self) -> BaseException | None:
         """End all brokers at once; return what stopped one of them before."""

@@ -32,7 +32,7 @@ WAIT_S_MAX: Final = 30.0
 PARTITIONS_SHOWN_COUNT_MAX: Final = 50
 
 
-class _Member(ControlledBroker):
+class ControlledMember(ControlledBroker):
     """One broker of a cluster, in all of its lives."""
 
     def __init__(self, store: MemoryStore, cables: Cables, config: Mapping[str, object]) -> None:
@@ -58,7 +58,7 @@ class ControlledCluster(EmbeddedCluster):
     def __init__(self, brokers: int = 3, *, config: Mapping[str, object] | None = None) -> None:
         super().__init__(brokers, config=config)
         self._cables = Cables()
-        self._members: dict[int, _Member] = {}
+        self._members: dict[int, ControlledMember] = {}
         self._paused: set[int] = set()
 
     def broker(self, broker_id: int) -> ControlledBroker:
@@ -84,7 +84,7 @@ class ControlledCluster(EmbeddedCluster):
         self.wait_until(lambda: all(map(_is_whole, self._partitions(name))))
 
     def leader_of(self, topic: str, partition: int = 0) -> int | None:
-        """Return the broker that runs and leads a partition as it knows itself; None: nobody."""
+        """Return the broker that runs and leads a partition as it knows itself, or None."""
         for member in self._answering():
             if member.call(lambda broker: _leads(broker, topic, partition)):
                 return member.broker_id
@@ -245,17 +245,17 @@ class ControlledCluster(EmbeddedCluster):
     # ---- inside ----
 
     def _make_broker(self, store: MemoryStore, config: Mapping[str, object]) -> EmbeddedBroker:
-        member = _Member(store, self._cables, config)
+        member = ControlledMember(store, self._cables, config)
         self._members[member.broker_id] = member
         return member
 
-    def _member(self, broker_id: int) -> _Member:
+    def _member(self, broker_id: int) -> ControlledMember:
         if broker_id not in self._members:
             known = ", ".join(map(str, self._members)) or "none, as it does not run"
             raise ValueError(f"there is no broker {broker_id} in this cluster: it has {known}")
         return self._members[broker_id]
 
-    def _answering(self) -> Iterator[_Member]:
+    def _answering(self) -> Iterator[ControlledMember]:
         return (
             member
             for member in self._members.values()

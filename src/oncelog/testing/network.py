@@ -43,7 +43,7 @@ class ControlledNetwork(SystemNetwork):
         super().__init__()
         self.broker_id = broker_id
         self.cables = cables
-        self._guards: set[_Guard] = set()
+        self._guards: set[_GuardedConnection] = set()
         self._waiting: set[asyncio.Future[None]] = set()
 
     async def listen(
@@ -88,7 +88,9 @@ class ControlledNetwork(SystemNetwork):
         return cables.is_cut(me, peer) or cables.is_cut(peer, me)
 
     def _guarded(self, protocol: asyncio.BaseProtocol) -> asyncio.BaseProtocol:
-        kind = _BufferedGuard if isinstance(protocol, asyncio.BufferedProtocol) else _StreamGuard
+        kind = (
+            _GuardedBuffered if isinstance(protocol, asyncio.BufferedProtocol) else _GuardedStream
+        )
         return kind(protocol, self, self._guards)
 
 
@@ -127,10 +129,12 @@ class _Transport:
             self._transport.pause_reading()
 
 
-class _Guard(asyncio.BaseProtocol):
+class _GuardedConnection(asyncio.BaseProtocol):
     """Stands between a connection and its protocol, and stops reading while it is cut."""
 
-    def __init__(self, protocol: Any, network: ControlledNetwork, guards: set[_Guard]) -> None:
+    def __init__(
+        self, protocol: Any, network: ControlledNetwork, guards: set[_GuardedConnection]
+    ) -> None:
         self.protocol = protocol
         self._network = network
         self._guards = guards
@@ -173,12 +177,12 @@ class _Guard(asyncio.BaseProtocol):
         return closes
 
 
-class _StreamGuard(_Guard, asyncio.Protocol):
+class _GuardedStream(_GuardedConnection, asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self.protocol.data_received(data)
 
 
-class _BufferedGuard(_Guard, asyncio.BufferedProtocol):
+class _GuardedBuffered(_GuardedConnection, asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> Any:
         return self.protocol.get_buffer(sizehint)
 

@@ -41,7 +41,7 @@ _COLUMNS: Final = (
 )
 
 
-class _Member:
+class _Process:
     """The process of one broker."""
 
     def __init__(self, broker_id: int, folder: Path, arguments: Sequence[str]) -> None:
@@ -113,11 +113,11 @@ def run_cluster(
 
     for number in stop_signals():
         signal.signal(number, ask)
-    members: list[_Member] = []
+    members: list[_Process] = []
     try:
         for broker_id in range(1, brokers + 1):
             given = _arguments(broker_id, brokers, folder, listen, settings)
-            members.append(_Member(broker_id, folder, list(given)))
+            members.append(_Process(broker_id, folder, list(given)))
         _wait_until_ready(members, asked)
         if not asked:
             rows = [(m.broker_id, m.address, m.process.pid, str(m.log)) for m in members]
@@ -147,7 +147,7 @@ def _arguments(
     yield from (f"--set={setting}" for setting in settings)
 
 
-def _wait_until_ready(members: Sequence[_Member], asked: Sequence[int]) -> None:
+def _wait_until_ready(members: Sequence[_Process], asked: Sequence[int]) -> None:
     waiting = list(members)
     deadline_s = time.monotonic() + START_S_MAX
     while waiting and not asked:
@@ -161,7 +161,7 @@ def _wait_until_ready(members: Sequence[_Member], asked: Sequence[int]) -> None:
             raise Failure(f"not ready within {START_S_MAX:g} s: broker {late}")
 
 
-def _watch(members: Sequence[_Member], asked: Sequence[int]) -> int:
+def _watch(members: Sequence[_Process], asked: Sequence[int]) -> int:
     """Wait for a signal, and say which broker has ended meanwhile; returns the exit code."""
     alive = list(members)
     while not asked:
