@@ -156,7 +156,9 @@ class FollowerState(ReplicaState):
             self.phase = Phase.FETCHING
         if self.log_end_offset < held.end_offset:
             return None
-        last_epoch = held.epochs[-1][0] if held.epochs and not held.is_empty else -1
+        # One that led may have begun an epoch at its end, and appended nothing in it.
+        begun = [epoch for epoch, start in held.epochs if start < held.end_offset]
+        last_epoch = begun[-1] if begun and not held.is_empty else -1
         return FetchPosition(
             self.leader_epoch,
             held.end_offset,

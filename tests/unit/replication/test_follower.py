@@ -143,6 +143,14 @@ def test_it_asks_nothing_before_all_of_its_log_counts_as_appended() -> None:
     assert asks(state).offset == 30
 
 
+def test_an_epoch_that_it_led_without_a_record_is_not_its_last_one() -> None:
+    """Its leader never saw that epoch, and would have it truncate nothing for good."""
+    held = HeldLog(0, 30, ((0, 0), (1, 30)))
+    position = follower(30).position(held, 0)
+    assert position is not None
+    assert position.last_fetched_epoch == 0
+
+
 def test_it_asks_nothing_while_there_is_no_leader() -> None:
     state = take(replica(end=30), given((2, ME), leader=-1, epoch=1))
     assert isinstance(state, FollowerState)
