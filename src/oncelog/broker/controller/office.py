@@ -208,7 +208,9 @@ class Office:
         if not self.is_held:
             return _NOT_CONTROLLER
         if self._begun_epoch != epoch:
-            log.info("this broker is the controller (epoch %d)", epoch)
+            is_alone = self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}
+            level = logging.DEBUG if is_alone else logging.INFO
+            log.log(level, "this broker is the controller (epoch %d)", epoch)
         verdict = await self._write_decision(BrokersChanged())
         if not verdict.error:
             self._begun_epoch = epoch

@@ -82,6 +82,13 @@ class _Process:
             said = lines.read().decode(errors="replace").strip().splitlines()
         return said[-1].removeprefix("Error: ") if said else f"see {self.log}"
 
+    def ending(self) -> str:
+        """Say how it has ended."""
+        code = self.process.returncode
+        if code < 0:
+            return f"was ended by {signal.Signals(-code).name}: start the cluster again"
+        return f"has ended: {self.last_line()}"
+
     def stop(self) -> None:
         """Stop it in order; kill it if that takes too long."""
         if self.process.poll() is not None:
@@ -168,7 +175,7 @@ def _watch(members: Sequence[_Process], asked: Sequence[int]) -> int:
         for member in list(alive):
             if member.process.poll() is not None:
                 alive.remove(member)
-                warn(f"broker {member.broker_id} has ended: {member.last_line()}")
+                warn(f"broker {member.broker_id} {member.ending()}")
         if not alive:
             return 1
         time.sleep(LOOK_S)
