@@ -42,7 +42,8 @@ from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.broker.membership.stores import open_store
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
-from oncelog.broker.partitions.manager import FolderWork, PartitionManager
+from oncelog.broker.partitions.folders import FolderWork
+from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import off_line
 from oncelog.controller.events import BrokerRegistered, DirectoryFailed
@@ -243,7 +244,6 @@ class Broker:
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
         self.partitions.make_fetchers = self._make_fetchers
-        self.partitions.on_late_role = lambda: self._coordinators_follow(ImageDelta())
         exits.callback(self._end_replication)
         exits.push_async_callback(self.member.stop)
         exits.push_async_callback(self.server.stop)
@@ -349,7 +349,8 @@ class Broker:
         await self.life.follow(self.feed.known.image)
         work = await self.partitions.take_roles(delta, self.feed.known.image)
         self._coordinators_follow(delta)
-        return None if work.is_empty else FolderTask(work.wanted, partial(self._make_folders, work))
+        carry_out = partial(self._make_folders, work)
+        return None if work.is_empty else FolderTask(work.unserved, carry_out)
 
     async def _make_folders(self, work: FolderWork) -> dict[TopicPartition, StorageFailure]:
         """Carry out a step in the folders; coordinators on new partitions are loaded then."""

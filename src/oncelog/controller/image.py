@@ -241,12 +241,34 @@ class MetadataImage:
         return ImageDelta(created=tuple(self.topics.values()))
 
 
-def while_applying(delta: ImageDelta, applied: MetadataImage) -> MetadataImage:
+def while_applying(delta: ImageDelta, applied: MetadataImage, broker_id: int) -> MetadataImage:
     """Return what may be answered while a broker that has `applied` applies `delta`.
 
-    What it deletes is named no more from the beginning, what it brings not before the end.
+    What it deletes and what the broker no longer leads is named no more from the beginning, what it
+    brings not before the end.
     """
-    return applied.after(ImageDelta(deleted=delta.deleted))
+    given_up = tuple(filter(None, (_given_up(one, applied, broker_id) for one in delta.changed)))
+    return applied.after(ImageDelta(deleted=delta.deleted, changed=given_up))
+
+
+def _given_up(change: TopicDelta, applied: MetadataImage, broker_id: int) -> TopicDelta | None:
+    """Return a topic as it was applied, but for what the broker no longer leads."""
+    before = applied.topic_by_id(change.topic.topic_id)
+    if before is None:
+        return None
+    lost = [
+        number
+        for number in change.partitions
+        if number < len(before.partitions)
+        and before.partitions[number].leader == broker_id
+        and change.topic.partitions[number].leader != broker_id
+    ]
+    if not lost:
+        return None
+    partitions = list(before.partitions)
+    for number in lost:
+        partitions[number] = change.topic.partitions[number]
+    return TopicDelta(replace(before, partitions=tuple(partitions)), lost)
 
 
 def without_leader(topic: TopicImage, off_line: Set[int], broker_id: int) -> TopicImage:

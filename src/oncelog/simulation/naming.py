@@ -101,7 +101,7 @@ def _ask_leader(api: Api, context: Context, request: Request[memoryview]) -> obj
         asked = _partitions(api.key, request.version, body)
         led = [(name, index) for name, index in asked if _leads(context, name, index)]
         # Which of several was refused is not looked for: all of them have to be named.
-        if led and len(led) == len(asked):
+        if led and len(led) == len(asked) and not _is_of_follower(api.key, request.version, body):
             log.warning("%s%s of %s is refused", REFUSED, api.key.name, led[0])
     return answer
 
@@ -122,6 +122,11 @@ async def _looked_at_later(
     value: Coroutine[object, object, object], look: Callable[[object], None]
 ) -> object:
     return _looked_at(await value, look)
+
+
+def _is_of_follower(key: ApiKey, version: int, body: memoryview) -> bool:
+    """Whether it is a follower's fetch: a leader refuses the broker of another life (KIP-903)."""
+    return key is ApiKey.FETCH and parse_fetch_request(body, version).replica_id >= 0
 
 
 def _names(context: Context, kind: int, id_: str) -> bool:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Never
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.membership.feed import FolderTask
-from oncelog.broker.partitions.manager import FolderWork
+from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
 from oncelog.coordinator.shard import (

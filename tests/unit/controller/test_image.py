@@ -49,7 +49,16 @@ def test_all_of_what_is_created_is_to_be_served_and_what_has_changed_of_the_rest
 
 
 def test_while_a_change_is_applied_nothing_is_named_that_it_deletes_or_brings() -> None:
-    assert dict(while_applying(DELTA, BEFORE).topics) == {"grown": topic("grown", 1)}
+    assert dict(while_applying(DELTA, BEFORE, 1).topics) == {"grown": topic("grown", 1)}
+
+
+def test_while_a_change_is_applied_a_broker_names_others_where_it_led() -> None:
+    mine, others = PartitionImage(1, 0, (1,), (1, 2)), PartitionImage(2, 1, (2,), (1, 2))
+    before = TopicImage("t", UUID(int=1), (mine, others, mine), {"a": "b"})
+    after = TopicImage("t", UUID(int=1), (others, mine, mine))
+    delta = ImageDelta(changed=(TopicDelta(after, [0, 1]),))
+    shown = while_applying(delta, MetadataImage(cluster_id="c", topics=(before,)), 1)
+    assert shown.topics["t"] == TopicImage("t", UUID(int=1), (others, others, mine), {"a": "b"})
 
 
 def test_an_image_from_nothing_brings_every_topic() -> None:

@@ -11,6 +11,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.simulation.checkers.named import REFUSED
 from oncelog.simulation.naming import find_watched, warn_of_unserved
+from tests.unit.broker.apis.test_follower_fetch import FOLLOWER, LIFE, follow, know, lead
 from tests.unit.broker.apis.test_topics import create, topic
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, fetch, produce
@@ -89,3 +90,17 @@ async def test_a_leader_that_refuses_what_it_names_is_reported(
         await fetch(client)
         warn_of_unserved(broker.image, broker.partitions, broker.broker_id)
         assert len(reported(caplog)) == (3 if is_named else 0)
+
+
+async def test_a_follower_of_another_life_is_refused_and_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as context:
+        context.broker.dispatcher.serve_by(find_watched)
+        client = await context.connect()
+        await create(client, topic("t"))
+        know(context, FOLLOWER)
+        lead(context)
+        answer = await follow(context, client, replica=(FOLLOWER, LIFE - 1))
+        assert error_of(answer) is ErrorCode.not_leader_or_follower
+        assert reported(caplog) == []

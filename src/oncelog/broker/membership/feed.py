@@ -45,8 +45,8 @@ T = TypeVar("T")
 class FolderTask(NamedTuple):
     """What a step leaves to do in this broker's folders."""
 
-    new: Mapping[TopicId, frozenset[int]]
-    """The numbers of the partitions of each topic whose folders are to be made."""
+    unserved: Mapping[TopicId, frozenset[int]]
+    """The numbers of the partitions of each topic that are not served as it says before that."""
     carry_out: Callable[[], Awaitable[Mapping[TopicPartition, StorageFailure]]]
     """Returns the partitions that no log directory has room for."""
 
@@ -57,7 +57,7 @@ Apply = Callable[[ImageDelta], Awaitable[FolderTask | None]]
 
 @dataclass(slots=True)
 class _Unserved:
-    """A topic with partitions whose folders are being made."""
+    """A topic with partitions that wait for the disk: their folders are made, or logs cut."""
 
     before: TopicImage | None
     """What was shown of it; None: nothing."""
@@ -92,6 +92,7 @@ class MetadataFeed:
         self.unmade: dict[TopicPartition, StorageFailure] = {}
         """Partitions that no log directory had room for."""
         self._store = store
+        self._broker_id = broker_id
         self._apply = apply
         self._clock = clock
         self._has_unmade = asyncio.Event()
@@ -258,10 +259,10 @@ class MetadataFeed:
     async def _apply_step(self, delta: ImageDelta, target: MetadataImage) -> None:
         """Have the broker apply a change, and then answer from the image after it.
 
-        What is deleted is named no more from the beginning; what is new or changed is named once
-        its partitions are served and its coordinators ready.
+        What is deleted or no longer led is named no more from the beginning; what is new or changed
+        is named once its partitions are served and its coordinators ready.
         """
-        self.image = while_applying(delta, self.image)
+        self.image = while_applying(delta, self.image, self._broker_id)
         task = await self._apply(delta)
         for topic in delta.deleted:
             self._unserved.pop(topic.topic_id, None)
@@ -273,11 +274,12 @@ class MetadataFeed:
         """Have the folders made, and hold back meanwhile what waits for them."""
         if task is None:
             return
-        for topic_id, numbers in task.new.items():
-            if topic_id not in self._unserved:
-                self._unserved[topic_id] = _Unserved(self.image.topic_by_id(topic_id))
-            self._unserved[topic_id].numbers |= numbers
-            self._unserved[topic_id].tasks_count += 1
+        for topic_id, numbers in task.unserved.items():
+            unserved = self._unserved.setdefault(topic_id, _Unserved(None))
+            # As it is shown now, with what waits already as it was before that.
+            unserved.before = self.image.topic_by_id(topic_id)
+            unserved.numbers |= numbers
+            unserved.tasks_count += 1
         running = self._start(self._carry_out(task))
         self._tasks.add(running)
         running.add_done_callback(self._tasks.discard)
@@ -285,7 +287,7 @@ class MetadataFeed:
     async def _carry_out(self, task: FolderTask) -> None:
         unmade = await task.carry_out()
         async with self._following:
-            for topic_id in task.new:
+            for topic_id in task.unserved:
                 # One that was deleted since is held back no more.
                 unserved = self._unserved.get(topic_id)
                 if unserved is not None:

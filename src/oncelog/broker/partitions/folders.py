@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Iterable
 from typing import NamedTuple, TypeAlias
 
+from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import TopicImage
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["Intake", "Made", "delete_logs", "make_logs"]
+__all__ = ["FolderWork", "Intake", "Made", "delete_logs", "make_logs"]
 
 Made: TypeAlias = dict[TopicPartition, PartitionLog]
 
@@ -23,6 +24,30 @@ class Intake(NamedTuple):
     topic: TopicImage
     config: LogConfig
     new: list[TopicPartition]
+
+
+class FolderWork(NamedTuple):
+    """What a step of the metadata leaves to do in the folders."""
+
+    deleted: list[TopicImage]
+    wanted: dict[TopicId, frozenset[int]]
+    """By topic the numbers of the partitions that are not served yet."""
+    cut: list[Partition]
+    """Those that this broker leads once their logs are cut."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to do."""
+        return not self.deleted and not self.wanted and not self.cut
+
+    @property
+    def unserved(self) -> dict[TopicId, frozenset[int]]:
+        """By topic the numbers of all that is not served before this is done."""
+        numbers = dict(self.wanted)
+        for partition in self.cut:
+            topic_id, number = partition.state.topic_id, partition.topic_partition.partition
+            numbers[topic_id] = numbers.get(topic_id, frozenset()) | {number}
+        return numbers
 
 
 def make_logs(

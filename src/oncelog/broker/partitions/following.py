@@ -9,7 +9,7 @@ meanwhile is taken then, and who follows the roles is told.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol, cast
 
@@ -52,7 +52,7 @@ class Following:
         clock: Clock,
         forget_clean: Callable[[TopicPartition], None],
         folder_failed: Callable[[StorageFailure], None],
-        on_late_role: Callable[[Partition], None],
+        role_taken: Callable[[Partition], None],
     ) -> None:
         self._logs = logs
         self._upkeep = upkeep
@@ -60,7 +60,9 @@ class Following:
         self._clock = clock
         self._forget_clean = forget_clean
         self._folder_failed = folder_failed
-        self._on_late_role = on_late_role
+        self._role_taken = role_taken
+        self._cutting: dict[Partition, asyncio.Event] = {}
+        """What is set when the log of a partition is cut."""
         self._caught_up = upkeep.caught_up = CaughtUpTimes(logs)
         self._fetchers = make_fetchers(self)
         self._run: asyncio.Task[None] | None = None
@@ -113,10 +115,23 @@ class Following:
         self._caught_up.forget(partition.topic_partition)
         self._cut(partition, offset, partial(partition.log.restart_at, offset))
 
+    def is_to_lead(self, partition: Partition) -> bool:
+        """Whether this broker leads the partition once its log is cut."""
+        given = partition.role_given
+        return given is not None and given[0].leader == partition.state.broker_id
+
+    async def cuts_ended(self, partitions: Iterable[Partition]) -> None:
+        """Return once these logs are cut, and roles that were given meanwhile are taken."""
+        for partition in partitions:
+            ended = self._cutting.get(partition)
+            if ended is not None:
+                await ended.wait()
+
     def _cut(self, partition: Partition, offset: int, cut: Callable[..., None]) -> None:
         label = partition.topic_partition
         self._upkeep.lower_high_watermark(label, offset)
         partition.is_being_cut = True
+        self._cutting[partition] = asyncio.Event()
         note = partial(self._logs.note_truncation, label, offset)
         self._cuts.start(
             partial(cut, now_ms=self._clock.now_ms(), note=note), partial(self._was_cut, partition)
@@ -125,6 +140,8 @@ class Following:
     def _was_cut(self, partition: Partition, failure: Exception | None) -> None:
         given, partition.role_given = partition.role_given, None
         partition.is_being_cut = False
+        # Who waits for it goes on in a later turn.
+        self._cutting.pop(partition).set()
         if failure is not None and not isinstance(failure, StorageFailure):
             raise failure
         if isinstance(partition.state, OfflineState):
@@ -138,4 +155,4 @@ class Following:
         partition.log_start_moved()
         if given is not None:
             partition.assign(*given)
-        self._on_late_role(partition)
+        self._role_taken(partition)

@@ -15,12 +15,12 @@ import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
-from oncelog.broker.partitions.folders import Intake, Made, delete_logs, make_logs
+from oncelog.broker.partitions.folders import FolderWork, Intake, Made, delete_logs, make_logs
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import TopicMeters
 from oncelog.broker.partitions.partition import Partition
@@ -52,19 +52,6 @@ if TYPE_CHECKING:
 __all__ = ["Partition", "PartitionManager"]
 
 log = logging.getLogger(__name__)
-
-
-class FolderWork(NamedTuple):
-    """What a step of the metadata leaves to do in the folders."""
-
-    deleted: list[TopicImage]
-    wanted: dict[TopicId, frozenset[int]]
-    """By topic the numbers of the partitions that are not served yet."""
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to do."""
-        return not self.deleted and not self.wanted
 
 
 class PartitionManager:
@@ -114,8 +101,6 @@ class PartitionManager:
         """Called with a partition that leads other replicas, by a state that was just taken."""
         self.on_folder_failed: Callable[[], None] = lambda: None
         """Called when a log directory has failed, also one without partitions."""
-        self.on_late_role: Callable[[], None] = lambda: None
-        """Called when a partition has begun to lead after its log was cut, not with its step."""
         self.make_fetchers: Callable[[Following], ReplicaFetchers] | None = None
         """Called with the first partition that has other replicas."""
         self._following: Following | None = None
@@ -177,6 +162,7 @@ class PartitionManager:
         for topic in deleted:
             await self._drop(topic)
         wanted: dict[TopicId, frozenset[int]] = {}
+        cut: list[Partition] = []
         for change in delta.assigned():
             topic, numbers = change.topic, change.partitions
             self._topics[topic.topic_id] = topic
@@ -184,7 +170,10 @@ class PartitionManager:
             await self._assign_served(topic, numbers)
             if new := self._new_of(topic, numbers):
                 wanted[topic.topic_id] = frozenset(label.partition for label in new)
-        return FolderWork(deleted, wanted)
+            if self._following is not None:
+                found = [self._partitions.get((topic.name, number)) for number in numbers]
+                cut += [one for one in found if one and self._following.is_to_lead(one)]
+        return FolderWork(deleted, wanted, cut)
 
     def _named_deleted(self, delta: ImageDelta, image: MetadataImage) -> list[TopicImage]:
         """Return what is to be deleted; say once which other topics are missing."""
@@ -206,6 +195,7 @@ class PartitionManager:
         Files are renamed and created in the executor, one work after the other. The new partitions
         of a topic are served together once all of them exist, by its newest state; where one cannot
         be created, none is, no files of the others remain, and the failure of each is returned.
+        Those that this broker leads once their logs are cut, it leads when this returns.
         """
         async with self._folders:
             for topic in work.deleted:
@@ -227,7 +217,10 @@ class PartitionManager:
                 if count >= PARTITIONS_TAKEN_IN_TOGETHER_COUNT:
                     unmade |= await self._take_in(waiting)
                     waiting, count = [], 0
-            return unmade | await self._take_in(waiting)
+            unmade |= await self._take_in(waiting)
+        if self._following is not None:
+            await self._following.cuts_ended(work.cut)
+        return unmade
 
     def has_topic(self, topic_id: TopicId) -> bool:
         """Whether the metadata has shown this topic, and has not named it deleted since."""
@@ -334,17 +327,12 @@ class PartitionManager:
 
                 self._following = Following(
                     *(self.make_fetchers, self._logs, self._upkeep, self._syncs, self.clock),
-                    *(self.cleaner.forget, self.folder_failed, self._late_role),
+                    *(self.cleaner.forget, self.folder_failed, self._role_taken),
                 )
                 if self._tasks is not None:
                     self._tasks.create_task(self._following.run())
             if self._following is not None:
                 self._following.role_taken(partition)
-
-    def _late_role(self, partition: Partition) -> None:
-        self._role_taken(partition)
-        if partition.state.is_leader:
-            self.on_late_role()
 
     def _begin(
         self, topic: TopicImage, topic_partition: TopicPartition, made: PartitionLog

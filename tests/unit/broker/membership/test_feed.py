@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 
 import pytest
 
+from oncelog.controller import layout
 from oncelog.controller.events import CreatePartitions
 from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import TopicToCreate
@@ -192,3 +194,28 @@ async def test_a_growing_topic_that_is_told_again_keeps_its_new_partitions() -> 
     await growing
     await telling
     assert [p.leader for p in shell.feed.image.topics["t"].partitions] == [1, 1, 1]
+
+
+async def test_what_waits_for_the_disk_is_shown_as_it_was_just_before() -> None:
+    """It led, gave that up, and leads again once its log is cut; a folder is made meanwhile."""
+    shell = await started()
+    await create(shell, "t")
+    shell.served["t"] = 1
+    shell.gate.clear()
+    growing = asyncio.create_task(shell.controller.submit(CreatePartitions("t", 3)))
+    await until(lambda: not shell.feed.is_settled)
+    for version, (led_by, shown) in enumerate([(2, 2), (1, 2)], 1):
+        state = replace(made(shell, "t").partitions[0], leader=led_by, leader_epoch=version)
+        shell.served["t"] = led_by - 1
+        count = len(shell.deltas)
+        path = layout.state_path("t", 0)
+        await MemoryStore.write_all(shell.store, [Write(path, layout.encode_state(state), version)])
+        await shell.feed.read()
+        following = asyncio.create_task(shell.feed.follow_known())
+        await until(lambda count=count: len(shell.deltas) > count)  # type: ignore[misc]
+        await asyncio.sleep(0)
+        assert leader(shell) == shown
+    shell.gate.set()
+    await growing
+    await following
+    assert leader(shell) == 1
