@@ -11,8 +11,9 @@ group is replaced.
 """
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 
-from oncelog.core.errors import OncelogError
+from oncelog.core.errors import OncelogError, ProtocolError
 from oncelog.core.limits import CLEANER_STEP_BYTES, CLEANER_STEP_RECORDS_COUNT, INT32_MAX
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.record_slices import iter_slices, unpacked
@@ -196,7 +197,8 @@ class Cleaning:
 
         Without timestamps a segment is as old as its file, so the new one is as old as `newest`.
         """
-        modified_ms = self._disk.modified_ms(newest.path)
+        with self._looking_at(newest):
+            modified_ms = self._disk.modified_ms(newest.path)
         self._disk.set_modified_ms(cleaned.kept.path, modified_ms)
         cleaned.kept.sync_plan()()
         cleaned.write_indexes(sync=True, state=CLEANED_SUFFIX)
@@ -214,9 +216,15 @@ class Cleaning:
         return CleanedTransactions(entry for entry in aborted if entry.last_offset >= from_offset)
 
     def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
-        try:
+        with self._looking_at(segment):
             yield from iter_batches(self._disk, segment, self._io_bytes)
-        except StorageFailure:
+
+    @contextmanager
+    def _looking_at(self, segment: Segment) -> Iterator[None]:
+        """Blame the log where the segment was removed meanwhile, or others have its name now."""
+        try:
+            yield
+        except (StorageFailure, ProtocolError):
             self._target.log.cleaning.require_segments([segment])
             raise
 

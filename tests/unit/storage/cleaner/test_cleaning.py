@@ -381,6 +381,28 @@ def test_retention_and_compaction_do_not_meet(ctx: CompactedLog) -> None:
     assert ctx.clean() == 5
 
 
+@pytest.mark.parametrize("steps_before", [1, 2, 3, 4])
+def test_a_log_that_begins_again_ends_its_cleaning(ctx: CompactedLog, steps_before: int) -> None:
+    """As a follower's does; other records have the names of its segments then."""
+    for value in "123":
+        ctx.put(("a", value))
+        ctx.seal()
+    end = ctx.log.log_end_offset
+    target = log_to_clean(ctx.disk, ctx.log, 0, end, ctx.now_ms)
+    steps = Cleaning(ctx.disk, target, CleanerSettings(), end, ctx.now_ms).steps()
+    for _ in range(steps_before):
+        next(steps)
+    ctx.log.restart_at(0)
+    ctx.put(("b", "1"))
+    before = ctx.all_bytes()
+    with pytest.raises(LogChanged):
+        for _ in steps:
+            pass
+    assert ctx.log.failure is None
+    assert ctx.all_bytes() == before
+    assert not leftovers(ctx)
+
+
 def test_a_second_cleaning_changes_nothing(ctx: CompactedLog) -> None:
     for number in range(9):
         ctx.put((f"k{number % 3}", str(number)), producer=number % 2)
