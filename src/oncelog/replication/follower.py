@@ -7,6 +7,10 @@ a new beginning, or a pause. Its phases:
 - TRUNCATING: its log is being cut, and it asks nothing; roles that are given meanwhile wait too;
 - ERRED: its answer was an error. It asks again after a backoff, or by a newer state.
 
+A leader counts on what a fetch says, so what it says is not given up afterwards. Whether the log
+lacks deletions is decided before the first fetch of a leader epoch. An answer has the log cut only
+where the leader did not count the fetch: it diverges, or is outside of the leader's log.
+
 An answer to what it would not ask any more (another leader epoch, or another end of the log) says
 nothing. The log is cut where it disagrees with the leader's (`divergence`), never by a high
 watermark, which may be behind what is committed (KIP-101).
@@ -124,18 +128,17 @@ class Pause:
 class FollowerState(ReplicaState):
     """Follows the leader of one leader epoch."""
 
-    __slots__ = ("knows_absence", "phase", "retry_ms", "told_high_watermark")
+    __slots__ = ("has_all_compacted", "phase", "retry_ms", "told_high_watermark")
 
     def __init__(self, before: ReplicaState | Replica, given: Assignment) -> None:
         super().__init__(before, given)
         self.phase = Phase.FETCHING
         self.retry_ms = 0.0
         """When one that has erred asks again, on the monotonic clock."""
-        self.knows_absence = False
-        """Whether an answer of this leader was judged by how long the follower was away."""
+        self.has_all_compacted = self.broker_id in given.isr or self.broker_id in given.eligible
+        """Whether it has all below the high watermark, above which no leader compacts."""
         self.told_high_watermark = -1
         if isinstance(before, FollowerState) and before.leader_epoch == given.leader_epoch:
-            self.knows_absence = before.knows_absence
             self.told_high_watermark = before.told_high_watermark
             if before.partition_epoch == given.partition_epoch:
                 self.phase, self.retry_ms = before.phase, before.retry_ms
@@ -167,6 +170,31 @@ class FollowerState(ReplicaState):
             self.high_watermark,
         )
 
+    def has_told(self, broker_epoch: int) -> bool:
+        """Whether a leader may count on the end of its log, in this life of its broker.
+
+        The ISR is not widened by the fetches of an earlier life (KIP-903).
+        """
+        return self.told_in == (self.leader_epoch, broker_epoch)
+
+    def tells(self, broker_epoch: int) -> None:
+        """Record that a fetch is sent which says the end of its log."""
+        self.told_in = self.leader_epoch, broker_epoch
+
+    def begins_anew(self, held: HeldLog, absence: Absence | None) -> RestartAt | None:
+        """Return how it begins without the records that deletions may have passed by.
+
+        Ask it when there is something to ask, before that is told. `absence` is there for a
+        compacted partition. A later start of the leader's log is found by OFFSET_OUT_OF_RANGE.
+        """
+        if absence is None or held.is_empty or self.has_all_compacted:
+            return None
+        if absence.away_ms is not None and absence.away_ms <= absence.delete_retention_ms:
+            return None
+        self.phase = Phase.TRUNCATING
+        why = "it was away for longer than its leader keeps deletions"
+        return RestartAt(held.start_offset, why)
+
     # ---- what an answer means ----
 
     def answered(
@@ -174,12 +202,10 @@ class FollowerState(ReplicaState):
         asked: FetchPosition,
         answer: FetchAnswer,
         held: HeldLog,
-        absence: Absence | None = None,
     ) -> TakeRecords | Truncate | RestartAt | Pause | None:
         """Return what to do next; None for an answer to what is not asked any more.
 
-        `absence` is there for a compacted partition. The caller does what is returned, and tells
-        how it went: `truncated`, `paused`.
+        The caller does what is returned, and tells how it went: `truncated`, `paused`.
         """
         is_late = asked.leader_epoch != self.leader_epoch or asked.offset != held.end_offset
         if is_late or self.phase is not Phase.FETCHING:
@@ -188,10 +214,6 @@ class FollowerState(ReplicaState):
             return self._out_of_range(answer, held)
         if answer.error is not ErrorCode.none:
             return Pause(answer.error, "its leader answers so")
-        if self._missed_deletions(held, absence):
-            self.phase = Phase.TRUNCATING
-            why = "it was away for longer than its leader keeps deletions"
-            return RestartAt(max(answer.log_start_offset, 0), why)
         if answer.diverging is None:
             return TakeRecords()
         offset = truncation_offset(*answer.diverging, held.epochs, held.end_offset)
@@ -213,22 +235,6 @@ class FollowerState(ReplicaState):
             self.phase = Phase.TRUNCATING
             return RestartAt(start, "it is empty, and begins above its leader's end")
         return Pause(answer.error, "its log has an epoch that its leader never saw")
-
-    def _missed_deletions(self, held: HeldLog, absence: Absence | None) -> bool:
-        """Whether the leader may have compacted deletions away that this log lacks.
-
-        A member of the ISR lacks none: a leader compacts below the high watermark only.
-        """
-        if self.knows_absence:
-            return False
-        self.knows_absence = True
-        if absence is None or held.is_empty or self.broker_id in self.isr:
-            return False
-        return absence.away_ms is None or absence.away_ms > absence.delete_retention_ms
-
-    def lost_contact(self) -> None:
-        """Record that the leader did not answer: the next answer shows how long it was away."""
-        self.knows_absence = False
 
     is_follower = True
 

@@ -44,6 +44,8 @@ class Assignment:
     replicas: tuple[int, ...]
     min_insync_replicas: int = 1
     partition_epoch: int = 0
+    eligible: frozenset[int] = frozenset()
+    """Those outside the ISR that have all that is committed (KIP-966)."""
 
 
 @value
@@ -57,6 +59,7 @@ class Replica:
     leader_epoch: ClassVar[int] = NO_LEADER_EPOCH
     partition_epoch: ClassVar[int] = -1
     asked: ClassVar[tuple[IsrMembers, ...]] = _NOTHING_ASKED
+    told_in: ClassVar[tuple[int, int]] = (NO_LEADER_EPOCH, -1)
 
 
 UNASSIGNED = Assignment(-1, NO_LEADER_EPOCH, frozenset(), (), partition_epoch=-1)
@@ -81,6 +84,7 @@ class ReplicaState:
         "min_insync_replicas",
         "partition_epoch",
         "replicas",
+        "told_in",
         "topic_id",
     )
 
@@ -115,6 +119,11 @@ class ReplicaState:
         """The ISRs that the controller was asked for, and may still write.
 
         One that gives the role up and takes it again by the same state has not taken them back.
+        """
+        self.told_in: tuple[int, int] = before.told_in
+        """The leader epoch and the broker epoch in which its own end was told to a leader last.
+
+        The leader of that epoch may count on all below that end.
         """
 
     def local_end_moved(self, log_end_offset: int) -> bool:

@@ -1,5 +1,7 @@
 """A follower: what it asks, what each answer means, its high watermark, what it truncates."""
 
+from dataclasses import replace
+
 import pytest
 
 from oncelog.core.errors import ErrorCode
@@ -16,6 +18,7 @@ from oncelog.replication.follower import (
     TakeRecords,
     Truncate,
 )
+from oncelog.replication.roles import resign
 from tests.unit.replication.support import ME, given, replica, take
 
 
@@ -118,14 +121,13 @@ def told(
     answered: FetchAnswer,
     *,
     held: HeldLog = HELD,
-    absence: Absence | None = None,
     isr: tuple[int, ...] = (2,),
 ) -> TakeRecords | Truncate | RestartAt | Pause | None:
     """What a follower does with the answer to what it asks."""
     begun = replica(end=held.end_offset)
     state = take(begun, given(isr, replicas=(2, ME), leader=2, epoch=6))
     assert isinstance(state, FollowerState)
-    return state.answered(asks(state, held), answered, held, absence)
+    return state.answered(asks(state, held), answered, held)
 
 
 def test_it_asks_at_its_end_with_the_epoch_of_its_last_record() -> None:
@@ -287,42 +289,54 @@ def test_what_begins_anew_above_has_committed_all_below() -> None:
 DAY_MS = 86_400_000
 
 
+def begun(
+    held: HeldLog, isr: tuple[int, ...] = (2,), eligible: tuple[int, ...] = ()
+) -> FollowerState:
+    assigned = given(isr, replicas=(2, ME), leader=2, epoch=6)
+    assigned = replace(assigned, eligible=frozenset(eligible))
+    state = take(replica(end=held.end_offset), assigned)
+    assert isinstance(state, FollowerState)
+    return state
+
+
 @pytest.mark.parametrize("away_ms", [DAY_MS + 1, None])
 def test_one_away_for_longer_than_deletions_are_kept_starts_anew(away_ms: int | None) -> None:
     """A key whose deletion it missed would come back once it leads."""
-    step = told(answer(start=8), absence=Absence(away_ms, DAY_MS))
+    state = begun(HELD)
+    step = state.begins_anew(HELD, Absence(away_ms, DAY_MS))
     assert isinstance(step, RestartAt)
-    assert step.offset == 8
-    later = told(answer(start=8, diverging=(5, 25)), absence=Absence(away_ms, DAY_MS))
-    assert isinstance(later, RestartAt)
+    assert step.offset == HELD.start_offset
+    assert state.position(HELD, 0) is None, "before it has told its leader where it ends"
 
 
 @pytest.mark.parametrize(
-    ("absence", "isr", "held"),
+    ("absence", "isr", "eligible", "held"),
     [
-        pytest.param(Absence(DAY_MS, DAY_MS), (2,), HELD, id="not so long"),
-        pytest.param(None, (2,), HELD, id="nothing is compacted"),
-        pytest.param(Absence(None, DAY_MS), (2, ME), HELD, id="the ISR holds compaction up"),
-        pytest.param(Absence(None, DAY_MS), (2,), HeldLog(3, 3), id="it has no record"),
+        pytest.param(Absence(DAY_MS, DAY_MS), (2,), (), HELD, id="not so long"),
+        pytest.param(None, (2,), (), HELD, id="nothing is compacted"),
+        pytest.param(Absence(None, DAY_MS), (2, ME), (), HELD, id="the ISR holds compaction up"),
+        pytest.param(Absence(None, DAY_MS), (2,), (ME,), HELD, id="it may be elected as it is"),
+        pytest.param(Absence(None, DAY_MS), (2,), (), HeldLog(3, 3), id="it has no record"),
     ],
 )
 def test_one_that_missed_no_deletion_fetches_on(
-    absence: Absence | None, isr: tuple[int, ...], held: HeldLog
+    absence: Absence | None, isr: tuple[int, ...], eligible: tuple[int, ...], held: HeldLog
 ) -> None:
-    assert told(answer(), absence=absence, isr=isr, held=held) == TakeRecords()
+    state = begun(held, isr, eligible)
+    assert state.begins_anew(held, absence) is None
+    assert asks(state, held).offset == held.end_offset
 
 
-def test_the_absence_counts_once_for_each_time_away() -> None:
-    """A copy that takes longer than deletions are kept would never end else."""
-    begun = replica(end=30)
-    state = take(begun, given((2,), replicas=(2, ME), leader=2, epoch=6))
-    assert isinstance(state, FollowerState)
-    away = Absence(2 * DAY_MS, DAY_MS)
-    assert isinstance(state.answered(asks(state), answer(), HELD, away), RestartAt)
-    state.truncated(30, 3)
-    assert state.answered(asks(state), answer(), HELD, away) == TakeRecords()
-    again = take(state, given((2,), replicas=(2, ME), leader=2, epoch=6, partition_epoch=1))
+def test_a_leader_counts_on_what_it_was_told_in_one_epoch_and_life() -> None:
+    """Also over a move between log directories, and in a newer state of that epoch."""
+    state = begun(HELD)
+    assert not state.has_told(4)
+    state.tells(4)
+    assert state.has_told(4)
+    assert not state.has_told(5), "the broker registered again"
+    again = take(resign(state), given((2,), replicas=(2, ME), leader=2, epoch=6, partition_epoch=1))
     assert isinstance(again, FollowerState)
-    assert again.answered(asks(again), answer(), HELD, away) == TakeRecords()
-    again.lost_contact()
-    assert isinstance(again.answered(asks(again), answer(), HELD, away), RestartAt)
+    assert again.has_told(4)
+    newer = take(again, given((2,), replicas=(2, ME), leader=2, epoch=7))
+    assert isinstance(newer, FollowerState)
+    assert not newer.has_told(4)

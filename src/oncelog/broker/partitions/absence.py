@@ -8,8 +8,9 @@ is any time, of a follower when it has reached the leader's high watermark. The 
 time, since they have to survive restarts and stops.
 
 A replica with a record that is not so old was not away so long: whatever it lacks is newer. Where
-nothing tells, it counts as away for ever. Only one outside the ISR is judged by it: those in the
-ISR hold up the high watermark, below which alone a leader compacts.
+nothing tells, it counts as away for ever. Only one outside the ISR, which is not eligible either,
+is judged by it, before its first fetch in a leader epoch: the others have all below the high
+watermark, and no leader compacts above it.
 """
 
 from __future__ import annotations

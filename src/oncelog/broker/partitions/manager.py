@@ -313,6 +313,7 @@ class PartitionManager:
             image.replicas,
             min_insync_replicas(topic.config, self._cluster_config),
             image.partition_epoch,
+            frozenset(image.eligible),
         )
         partition.assign(given, self.clock.monotonic_ms())
         self._role_taken(partition)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from oncelog.broker.partitions.following import Following
@@ -31,6 +31,7 @@ from oncelog.protocol.fetch import (
     FetchPartitionResponse,
     FetchRequest,
     FetchResponse,
+    FetchTopic,
     encode_fetch_request,
     parse_fetch_response,
 )
@@ -111,6 +112,8 @@ class ReplicaFetcher:
         self._address: tuple[str, int] | None = None
         self._said: dict[Key, str] = {}
         """What was last said of a partition that has erred."""
+        self._broker_epoch = -1
+        """The life of this broker in which it fetches."""
         self._is_away = False
         """Whether the leader's broker does not answer, which is said once."""
 
@@ -195,6 +198,12 @@ class ReplicaFetcher:
         """Ask what each partition wants to ask now."""
         self._woken.clear()
         now_ms = self._parts.clock.monotonic_ms()
+        broker_epoch = self._parts.broker_epoch()
+        if broker_epoch != self._broker_epoch:
+            # A partition that is not listed counts as fetched too, in this life from now on.
+            self._broker_epoch = broker_epoch
+            self._session.reset()
+            self._touched.update(self._partitions)
         touched, self._touched = self._touched, set()
         for key in touched:
             partition = self._partitions.get(key)
@@ -212,6 +221,12 @@ class ReplicaFetcher:
             elif state.log_end_offset < partition.log.log_end_offset:
                 self._await_sync(key, partition)
             return None
+        following = self._parts.following
+        if not state.has_told(self._broker_epoch):
+            restart = state.begins_anew(held_log(partition), following.absence_of(partition))
+            if restart is not None:
+                self._cut(key, partition, restart)
+                return None
         return FetchPartition(
             key[1],
             position.offset,
@@ -256,6 +271,7 @@ class ReplicaFetcher:
     async def _ask(self, connection: Connection) -> FetchResponse:
         parts = self._parts
         session_id, epoch, topics, forgotten = self._session.next()
+        self._note_told(topics)
         request = FetchRequest(
             max_wait_ms=parts.settings.wait_ms,
             min_bytes=parts.settings.min_bytes,
@@ -265,7 +281,7 @@ class ReplicaFetcher:
             topics=topics,
             forgotten_topics=forgotten,
             replica_id=parts.broker_id,
-            replica_epoch=parts.broker_epoch(),
+            replica_epoch=self._broker_epoch,
         )
         version = connection.version_for(ApiKey.FETCH)
         frame = encode_fetch_request(
@@ -273,6 +289,14 @@ class ReplicaFetcher:
         )
         answer = await connection.submit(ApiKey.FETCH, version, (frame,))
         return parse_fetch_response(answer, version, 0)
+
+    def _note_told(self, topics: Sequence[FetchTopic]) -> None:
+        for topic in topics:
+            for asked in topic.partitions:
+                assert topic.topic_id is not None
+                state = self._partitions[topic.topic_id, asked.partition].state
+                if isinstance(state, FollowerState):
+                    state.tells(self._broker_epoch)
 
     async def _lost(self, error: OncelogError) -> None:
         """Begin again after the backoff: the leader does not answer, or not as a leader does."""
@@ -283,9 +307,8 @@ class ReplicaFetcher:
                 "no fetch from broker %d for %d partitions: %s",
                 *(self.leader_id, len(self._partitions), error),
             )
-        for partition in self._partitions.values():
-            if isinstance(partition.state, FollowerState):
-                partition.state.lost_contact()
+        # One that could not tell the leader anything yet may have been away too long by now.
+        self._touched.update(self._partitions)
         await self._parts.clock.sleep(self._parts.settings.backoff_ms)
 
     # ---- answers ----
@@ -312,12 +335,7 @@ class ReplicaFetcher:
             given.log_start_offset,
             given.diverging_epoch,
         )
-        step = partition.state.answered(
-            position_of(asked),
-            answer,
-            held_log(partition),
-            self._parts.following.absence_of(partition),
-        )
+        step = partition.state.answered(position_of(asked), answer, held_log(partition))
         if step is None:
             return
         if isinstance(step, TakeRecords):
