@@ -13,6 +13,7 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.checkers.replicated import is_unclean
+from oncelog.simulation.history import Logged
 from oncelog.simulation.history_cluster import TRUNCATED, LogDiffers, PartitionChanged
 
 __all__ = ["elections", "leaders", "replicas"]
@@ -22,14 +23,16 @@ def replicas(evidence: Evidence) -> Iterator[Anomaly]:
     """Each log agrees with what is committed, and each later leader has all of it (INV-1).
 
     Excused, per partition: an unclean election that is allowed, all that had the records having
-    lost them, and damage.
+    lost them, and damage. A replica outside the ISR may drop its log and copy it again.
     """
     excuses = Excuses(evidence)
     for event in evidence.of(LogDiffers):
         allowed = excuses.between(event.known_s, event.at_s, event.topic_partition)
         if event.what == TRUNCATED and not allowed:
             # It lost it by itself; a leader without it is found all the same.
-            allowed = excuses.own(event.who, event.known_s, event.at_s)
+            allowed = excuses.own(event.who, event.known_s, event.at_s) or _began_anew(
+                evidence, event
+            )
         yield found(
             "replicas",
             event.what,
@@ -41,6 +44,22 @@ def replicas(evidence: Evidence) -> Iterator[Anomaly]:
             offset=event.offset,
             allowed=allowed,
         )
+
+
+def _began_anew(evidence: Evidence, lost: LogDiffers) -> str:
+    """Return why a replica dropped its log by rule; "" where it did not, or counted by then."""
+    text = f": {lost.topic_partition} starts again at "
+    for said in evidence.of(Logged):
+        is_its = said.who.partition(".")[0] == lost.who and text in said.message
+        if is_its and lost.known_s <= said.at_s <= lost.at_s:
+            states = [
+                state
+                for state in evidence.of(PartitionChanged)
+                if state.topic_partition == lost.topic_partition and state.at_s <= said.at_s
+            ]
+            if states and lost.who not in {f"broker-{each}" for each in states[-1].holders}:
+                return f"outside the ISR it started again at {said.at_s:.3f} s"
+    return ""
 
 
 def leaders(evidence: Evidence) -> Iterator[Anomaly]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from oncelog.simulation.history import Acked, BrokerStarted, Fault, Sent, Value, Watermarks
+from oncelog.simulation.history import Acked, BrokerStarted, Fault, Logged, Sent, Value, Watermarks
 from oncelog.simulation.history_cluster import (
     LACKING,
     TRUNCATED,
@@ -153,6 +153,22 @@ def test_a_broker_that_lost_its_end_may_have_less_than_it_had() -> None:
         other.lose(broker)
         other.model.record(LogDiffers, "broker-1", T0, 3, TRUNCATED, "4 to 3", 0.045)
         assert other.kinds() == (set() if is_excused else {"replicas"})
+
+
+@pytest.mark.parametrize(
+    ("isr", "eligible", "found"),
+    [((0, 2), (), False), ((0, 1), (), True), ((0,), (1,), True)],
+    ids=["outside the ISR", "in the ISR", "eligible"],
+)
+def test_one_that_does_not_count_may_begin_its_log_anew(
+    isr: tuple[int, ...], eligible: tuple[int, ...], found: bool
+) -> None:
+    cluster = Cluster()
+    cluster.write(isr=isr, eligible=eligible)
+    text = f"oncelog.broker.replication.fetcher: {T0} starts again at 0 (end 4): it was away"
+    cluster.model.record(Logged, "broker-1.0", "WARNING", text)
+    cluster.model.record(LogDiffers, "broker-1", T0, 0, TRUNCATED, "4 to 0", 0.0)
+    assert cluster.signatures() == ({f"replicas: {TRUNCATED}"} if found else set())
 
 
 def test_an_epoch_has_one_leader_in_one_life() -> None:
