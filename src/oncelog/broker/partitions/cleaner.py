@@ -81,6 +81,8 @@ class PartitionCleaner:
         self._clean_offsets: dict[TopicPartition, int] | None = None
         self._in_progress: set[PartitionLog] = set()
         self._paused: set[TopicPartition] = set()
+        self._forgotten: set[TopicPartition] = set()
+        """Those whose log was deleted or restarted while it is being cleaned."""
         self._ended = asyncio.Event()
         self._throttled_until_ms = 0.0
         self.uncleanable: set[PartitionLog] = set()
@@ -95,6 +97,8 @@ class PartitionCleaner:
         """Forget the partition's clean offset: its log was deleted or restarted."""
         if self._clean_offsets is not None:
             self._clean_offsets.pop(topic_partition, None)
+        if any(held.topic_partition == topic_partition for held in self._in_progress):
+            self._forgotten.add(topic_partition)
 
     async def pause(self, topic_partition: TopicPartition) -> None:
         """End a cleaning of the partition, and begin none until `resume`.
@@ -132,14 +136,17 @@ class PartitionCleaner:
         if target is None:
             return False
         held = target.log
-        # Another worker may have taken it first, or it is about to be moved.
-        if held not in self._in_progress and held.topic_partition not in self._paused:
+        label = held.topic_partition
+        is_as_chosen = (await self._known_offsets()).get(label) == offsets.get(label)
+        # Another worker may have taken it first, it is about to be moved, or began again.
+        if is_as_chosen and held not in self._in_progress and label not in self._paused:
             self._in_progress.add(held)
             try:
                 high_watermark = next(c.high_watermark for c in candidates if c.log is held)
                 await self._clean(target, high_watermark, now_ms)
             finally:
                 self._in_progress.discard(held)
+                self._forgotten.discard(label)
                 self._ended.set()
         return True
 
@@ -208,6 +215,8 @@ class PartitionCleaner:
             if topic_partition in self._paused:
                 reason = LogChanged(f"{topic_partition} is being moved")
                 await self._disk.run(partial(steps.throw, reason))
+        if topic_partition in self._forgotten:
+            raise LogChanged(f"{topic_partition} begins again: it is not as clean as it was")
 
     async def _throttle(self, size: int) -> None:
         """Wait until so many more bytes are within the rate that all workers share."""

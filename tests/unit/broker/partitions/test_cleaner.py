@@ -41,10 +41,13 @@ class Disk(SystemDisk):
     def __init__(self) -> None:
         super().__init__()
         self.works_count = 0
+        self.after: Callable[[], None] = lambda: None
 
     async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         self.works_count += 1
-        return work()
+        done = work()
+        self.after()
+        return done
 
 
 class Bench:
@@ -217,6 +220,25 @@ async def test_a_topic_created_again_is_dirty_from_its_start(tmp_path: Path) -> 
         bench.put(partition, "1", "2", "3")
         await bench.pause()
         assert values(partition) == ["2", "3"]
+
+
+async def test_a_log_that_begins_again_while_it_is_cleaned_is_dirty(tmp_path: Path) -> None:
+    """As a follower's: it was cleaned, which is not noted yet, and is copied again."""
+    async with cleaning(tmp_path) as bench:
+        partition = await bench.create("first")
+        bench.put(partition, "1", "2", "3")
+
+        def begin_again() -> None:
+            if values(partition) == ["2", "3"]:
+                bench.disk.after = lambda: None
+                bench.cleaner.forget(partition.topic_partition)
+                partition.log.restart_at(0)
+                bench.put(partition, "4", "5", "6")
+
+        bench.disk.after = begin_again
+        await bench.pause()
+        await bench.pause()
+        assert values(partition) == ["5", "6"]
 
 
 async def test_damage_is_named_and_the_other_logs_go_on(
