@@ -24,7 +24,7 @@ from kio.static.constants import EntityType
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.protocol import codec
-from oncelog.protocol.api import ADVERTISED, ApiKey, accepts, is_flexible
+from oncelog.protocol.api import ADVERTISED, PRIVATE, ApiKey, accepts, is_flexible
 from oncelog.protocol.fields import shapes
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz import batches
@@ -97,7 +97,7 @@ def served() -> list[tuple[ApiKey, int]]:
     """Every API and version that is answered."""
     return [
         (api, version)
-        for api in sorted(HANDLERS)
+        for api in sorted(HANDLERS.keys() - PRIVATE)
         for version in range(ADVERTISED[api].min, ADVERTISED[api].max + 1)
         if accepts(api, version)
     ]

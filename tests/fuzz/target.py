@@ -259,12 +259,15 @@ class Target:
 
 
 class _NoNetwork:
-    async def listen(self, _host: str, _port: int, _factory: Any) -> Any:
+    async def listen(self, _host: str, _port: int, _factory: Any, *, accepts: bool = True) -> Any:
         return _NoListener()
 
 
 class _NoListener:
     addresses = (("127.0.0.1", 9092),)
+
+    async def accept(self) -> None:
+        pass
 
     async def close(self) -> None:
         pass
