@@ -245,7 +245,7 @@ class Broker:
         self.partitions.on_leading = self._keep_isr
         self.partitions.make_fetchers = self._make_fetchers
         exits.callback(self._end_replication)
-        exits.push_async_callback(self.member.stop)
+        exits.push_async_callback(self._leave_cluster)
         exits.push_async_callback(self.server.stop)
         await self.member.join(partial(self._described, await self.server.bind()), self._begin_life)
         await self.feed.start(off_line(self.logs, self.feed.known.stored, self.broker_id))
@@ -411,6 +411,9 @@ class Broker:
         if self.stopped_because is None and not self._is_killed:
             self._say("moving leaderships to other brokers")
             await self.member.give_up_leadership()
+
+    async def _leave_cluster(self) -> None:
+        await self.member.stop(at_once=self._is_killed)
 
     async def _end_session(self) -> None:
         if not self._is_killed:

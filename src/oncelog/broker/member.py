@@ -130,12 +130,12 @@ class ClusterMember:
         # Not before: the last brokers of a cluster that stops have to find a controller.
         self._office.is_wanted = False
 
-    async def stop(self) -> None:
-        """End the work in the background, and wait for changes that are under way."""
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the work in the background; see `ControllerShell.close`."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait([self._following])
-        await self.controller.close()
+        await self.controller.close(at_once=at_once)
 
     async def _follow(self, own: BrokerImage, event: BrokerRegistered) -> None:
         """The work of a member of the cluster, from its first registration on."""

@@ -31,6 +31,12 @@ CONTROLLER_WAIT_MS_MAX = 20_000
 """Longest wait of an event for a broker to be the controller, and for what was decided to be
 applied here: longer than a session lasts by default. Then it is answered REQUEST_TIMED_OUT.
 """
+
+CONTROLLER_WAIT_MS_MIN = 1_000
+"""Shortest wait of a client's request for the controller to answer, whatever timeout it names; and
+the wait of Metadata and FindCoordinator, which clients repeat by themselves.
+"""
+
 EMBEDDED_BROKERS_COUNT_MAX = 16
 """Brokers of a cluster inside one process, each with a thread of its own."""
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.events import AlterGroupConfigs, AlterTopicConfigs
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
 from oncelog.core.errors import ErrorCode, ProtocolError
 
 if TYPE_CHECKING:
@@ -55,20 +56,21 @@ async def alter(
 ) -> list[ResourceOutcome]:
     """Change each resource independently; return the outcomes in the order of `resources`."""
     counts = Counter((r.resource_type, r.name) for r in resources)
+    due_s = context.controller.due_s(CONTROLLER_WAIT_MS_MAX)
     outcomes = []
     for resource in resources:
         try:
             if counts[resource.resource_type, resource.name] > 1:
                 text = "Each resource must appear at most once."
                 raise ProtocolError(ErrorCode.invalid_request, text)
-            outcomes.append(await _alter_one(context, resource, validate_only))
+            outcomes.append(await _alter_one(context, resource, due_s, validate_only))
         except ProtocolError as error:
             outcomes.append(ResourceOutcome(error.code, error.message))
     return outcomes
 
 
 async def _alter_one(
-    context: Context, resource: ResourceChanges, validate_only: bool
+    context: Context, resource: ResourceChanges, due_s: float, validate_only: bool
 ) -> ResourceOutcome:
     changes = _checked(resource)
     if resource.resource_type == BROKER_RESOURCE:
@@ -79,7 +81,7 @@ async def _alter_one(
         text = f"Unknown resource type {resource.resource_type}"
         raise ProtocolError(ErrorCode.invalid_request, text)
     event = kind(resource.name, tuple(changes), resource.replaces, validate_only)
-    return ResourceOutcome(*await context.controller.submit(event))
+    return ResourceOutcome(*await context.controller.submit(event, due_s))
 
 
 def _checked(resource: ResourceChanges) -> list[ConfigChange]:

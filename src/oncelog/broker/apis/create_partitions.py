@@ -35,10 +35,11 @@ async def handle(
     counts = Counter(topic.name for topic in request.body.topics)
     duplicate = ChangeOutcome(ErrorCode.invalid_request, "Duplicate topic name.")
     outcomes = {name: duplicate for name, count in counts.items() if count > 1}
+    due_s = context.controller.due_s(request.body.timeout_ms)
     for topic in request.body.topics:
         if counts[topic.name] == 1:
             event = _event(topic, request.body.validate_only)
-            outcomes[topic.name] = await context.controller.submit(event)
+            outcomes[topic.name] = await context.controller.submit(event, due_s)
     return CreatePartitionsResponse(
         results=tuple(
             CreatePartitionsTopicResult(

@@ -34,7 +34,9 @@ async def handle(context: Context, request: Request[CreateTopicsRequest]) -> Cre
     counts = Counter(topic.name for topic in topics)
     fresh = [_new(topic) for topic in topics if counts[topic.name] == 1]
     outcomes = await context.controller.create_topics(
-        fresh, validate_only=request.body.validate_only
+        fresh,
+        validate_only=request.body.validate_only,
+        due_s=context.controller.due_s(request.body.timeout_ms),
     )
     outcomes += [
         TopicOutcome(name, ErrorCode.invalid_request, "Duplicate topic name.")

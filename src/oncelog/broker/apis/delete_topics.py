@@ -38,6 +38,7 @@ async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Del
         for asked in wanted
     ]
     counts = Counter(topic.topic_id for topic in resolved if topic is not None)
+    due_s = context.controller.due_s(request.body.timeout_ms)
     results = []
     for asked, topic in zip(wanted, resolved, strict=True):
         if asked.name is not None and asked.topic_id is not None:
@@ -53,7 +54,7 @@ async def handle(context: Context, request: Request[DeleteTopicsRequest]) -> Del
             text = "The topic stands more than once in the request."
             outcome = ChangeOutcome(ErrorCode.invalid_request, text)
         else:
-            outcome = await context.controller.submit(DeleteTopic(topic.topic_id))
+            outcome = await context.controller.submit(DeleteTopic(topic.topic_id), due_s)
         name = topic.name if topic is not None else asked.name
         topic_id = topic.topic_id if topic is not None else asked.topic_id
         results.append(_result(name, topic_id, *outcome))

@@ -43,9 +43,9 @@ async def handle(context: Context, request: Request[ElectLeadersRequest]) -> Ele
         for label in labels or ():
             results.setdefault(label.topic, []).append((label.partition, error, text))
         return _response(error, results)
-    for label, error, told in await context.controller.submit(
-        ElectLeaders(labels, kind == UNCLEAN)
-    ):
+    event, controller = ElectLeaders(labels, kind == UNCLEAN), context.controller
+    due_s = controller.due_s(request.body.timeout_ms)
+    for label, error, told in await controller.submit(event, due_s):
         results.setdefault(label.topic, []).append((label.partition, error, told))
     return _response(ErrorCode.none, results)
 

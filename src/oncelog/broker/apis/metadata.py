@@ -16,6 +16,7 @@ from oncelog.broker.apis.responses import by_id, each_once, offline_replicas, re
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import name_problem
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MIN
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT32_MAX
 from oncelog.protocol.messages.metadata import (
@@ -67,8 +68,9 @@ async def _create(
     context: Context, request: Request[MetadataRequest], missing: list[str]
 ) -> MetadataResponse:
     errors: dict[str, ErrorCode] = {}
+    due_s = context.controller.due_s(CONTROLLER_WAIT_MS_MIN)
     for name in dict.fromkeys(missing):
-        error = await context.controller.auto_create(name)
+        error = await context.controller.auto_create(name, due_s)
         if error is not ErrorCode.none:
             errors[name] = error
     return _response(context.image, request, _wanted(context, request, errors))

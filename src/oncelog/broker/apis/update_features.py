@@ -33,7 +33,9 @@ async def handle(
     """Update the features, or return the error."""
     body = request.body
     wishes = [_wish(update, request.version) for update in body.feature_updates]
-    outcome = await context.controller.submit(UpdateFeatures(tuple(wishes), body.validate_only))
+    event = UpdateFeatures(tuple(wishes), body.validate_only)
+    controller = context.controller
+    outcome = await controller.submit(event, controller.due_s(body.timeout_ms))
     names = [] if outcome.error or request.version > _LISTS_FEATURES_UNTIL else wishes
     return UpdateFeaturesResponse(
         error_code=outcome.error,

@@ -20,7 +20,7 @@ from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.events import CreateTopics, DeleteTopic
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate, new_internal_topic
-from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX, CONTROLLER_WAIT_MS_MIN
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId
 from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, TOPICS_CREATED_TOGETHER_COUNT_MAX
@@ -69,19 +69,30 @@ class ControllerShell:
         self._wait_s_max = wait_ms_max / 1000
         self._backoff = Backoff(RETRY_MS_MIN, RETRY_MS_MAX, rng.uniform)
         self._changes: set[asyncio.Task[Any]] = set()
+        """Events of this broker that are not answered."""
+        self._decisions: set[asyncio.Task[Any]] = set()
+        """Those, and events of other brokers, that are being decided on here."""
         self._reports: set[asyncio.Task[Any]] = set()
+        self._is_closed = False
 
-    async def submit(self, event: ControllerEvent[ReplyT]) -> ReplyT:
+    def due_s(self, timeout_ms: float) -> float:
+        """Return until when a client's request waits for a controller; see `submit`."""
+        wait_s = max(timeout_ms, CONTROLLER_WAIT_MS_MIN) / 1000
+        return self._loop.time() + min(wait_s, self._wait_s_max)
+
+    async def submit(self, event: ControllerEvent[ReplyT], due_s: float | None = None) -> ReplyT:
         """Have an event decided on and apply it here; returns the decision's reply.
 
-        Bounded in time: REQUEST_TIMED_OUT when no controller is found. An event is never sent
-        again when it may have taken effect. A cancelled caller does not cut it: librdkafka closes
-        its bootstrap connection with a request in flight, and its next connection should find the
-        whole topic.
+        REQUEST_TIMED_OUT when no controller has answered by `due_s` (of the event loop; None: as
+        late as possible), and when this broker stops. An event is never sent again when it may have
+        taken effect. A cancelled caller does not cut it: librdkafka closes its bootstrap connection
+        with a request in flight, and its next connection should find the whole topic.
         """
-        if len(self._changes) >= CONTROLLER_EVENTS_COUNT_MAX:
-            return self.office.refusal(event, ErrorCode.request_timed_out, _TOO_MANY)
-        return await asyncio.shield(_begin(self._changes, self._submitted(event)))
+        if self._is_closed or len(self._changes) >= CONTROLLER_EVENTS_COUNT_MAX:
+            text = _STOPS if self._is_closed else _TOO_MANY
+            return self.office.refusal(event, ErrorCode.request_timed_out, text)
+        due_s = self._loop.time() + self._wait_s_max if due_s is None else due_s
+        return await asyncio.shield(_begin(self._changes, self._submitted(event, due_s)))
 
     def report(self, event: ControllerEvent[ReplyT]) -> asyncio.Task[ReplyT]:
         """Have an event decided on that may be decided on twice; asked again until it is.
@@ -101,15 +112,20 @@ class ControllerShell:
             if not self._is_registered(broker_id, broker_epoch):
                 text = f"broker {broker_id} is not registered in epoch {broker_epoch}"
                 return EventVerdict(None, ErrorCode.stale_broker_epoch, text)
-        if len(self._changes) >= CONTROLLER_EVENTS_COUNT_MAX:
-            return EventVerdict(None, ErrorCode.request_timed_out, _TOO_MANY)
-        return await asyncio.shield(_begin(self._changes, self.office.decide(event)))
+        if self._is_closed or len(self._decisions) >= CONTROLLER_EVENTS_COUNT_MAX:
+            text = _STOPS if self._is_closed else _TOO_MANY
+            return EventVerdict(None, ErrorCode.request_timed_out, text)
+        return await self._decide(event)
 
-    async def close(self) -> None:
-        """Wait for changes that are under way, and give up reports. None is started after this."""
-        for report in self._reports:
-            report.cancel()
-        if waiting := self._changes | self._reports:
+    async def close(self, *, at_once: bool) -> None:
+        """Answer the events that wait, and give up reports. None is begun after this.
+
+        What is being decided here is written first, unless this is to end `at_once`.
+        """
+        self._is_closed = True
+        for task in self._changes | self._reports | (self._decisions if at_once else set()):
+            task.cancel()
+        if waiting := self._changes | self._reports | self._decisions:
             await asyncio.wait(waiting)
         if self._forwarding is not None:
             await self._forwarding.close()
@@ -118,14 +134,20 @@ class ControllerShell:
         broker = self._feed.known.stored.brokers.get(broker_id)
         return broker is not None and broker.broker_epoch == broker_epoch
 
-    async def _submitted(self, event: ControllerEvent[ReplyT]) -> ReplyT:
+    async def _submitted(self, event: ControllerEvent[ReplyT], due_s: float) -> ReplyT:
+        try:
+            return await self._carried_out(event, due_s)
+        except asyncio.CancelledError:
+            # Only `close` cancels it, and who asked is to be answered all the same.
+            return self.office.refusal(event, ErrorCode.request_timed_out, _STOPS)
+
+    async def _carried_out(self, event: ControllerEvent[ReplyT], due_s: float) -> ReplyT:
         before = self._feed.known.stored
-        deadline_s = self._loop.time() + self._wait_s_max
         attempt = 0
         while True:
             revision = self._feed.known.stored.revision
-            verdict = await self._ask(event)
-            left_s = deadline_s - self._loop.time()
+            verdict = await self._ask(event, due_s)
+            left_s = due_s - self._loop.time()
             if verdict.error not in _ASK_AGAIN or left_s <= 0:
                 return await self._concluded(event, verdict, before)
             await self._pause(revision, min(self._backoff.delay_ms(attempt) / 1000, left_s))
@@ -141,20 +163,30 @@ class ControllerShell:
             await self._pause(revision, self._backoff.delay_ms(attempt) / 1000)
             attempt += 1
 
-    async def _ask(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
+    async def _ask(
+        self, event: ControllerEvent[ReplyT], due_s: float | None = None
+    ) -> EventVerdict[ReplyT]:
         """Have the controller decide, if it is known who that is."""
         health = self._feed.health
         if health.pause_ms:
             # What is decided elsewhere could not be applied here.
             return EventVerdict(None, ErrorCode.request_timed_out, str(health.failure))
         if self.office.is_held:
-            return await self.office.decide(event)
+            return await self._decide(event)
         controller_id = self._feed.known.stored.controller_id
         if controller_id in (-1, self._membership.broker_id):
             return EventVerdict(None, ErrorCode.not_controller, "no broker is the controller")
         if self._forwarding is None:
             self._forwarding = self._make_forwarding()
-        return await self._forwarding.send(controller_id, event)
+        try:
+            async with asyncio.timeout_at(due_s):
+                return await self._forwarding.send(controller_id, event)
+        except TimeoutError:
+            text = f"broker {controller_id}, the controller, does not answer"
+            return EventVerdict(None, ErrorCode.request_timed_out, text)
+
+    async def _decide(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
+        return await asyncio.shield(_begin(self._decisions, self.office.decide(event)))
 
     async def _concluded(
         self, event: ControllerEvent[ReplyT], verdict: EventVerdict[ReplyT], before: MetadataImage
@@ -183,7 +215,11 @@ class ControllerShell:
     # --- topics, for callers inside the broker
 
     async def create_topics(
-        self, topics: Sequence[TopicToCreate], *, validate_only: bool = False
+        self,
+        topics: Sequence[TopicToCreate],
+        *,
+        validate_only: bool = False,
+        due_s: float | None = None,
     ) -> list[TopicOutcome]:
         """Create topics, each by itself; what could be created can be used when this returns.
 
@@ -193,7 +229,7 @@ class ControllerShell:
         outcomes: list[TopicOutcome] = []
         for begin in range(0, len(topics), TOPICS_CREATED_TOGETHER_COUNT_MAX):
             part = tuple(topics[begin : begin + TOPICS_CREATED_TOGETHER_COUNT_MAX])
-            reply = await self.submit(CreateTopics(part, validate_only))
+            reply = await self.submit(CreateTopics(part, validate_only), due_s)
             outcomes += reply
         return outcomes
 
@@ -204,11 +240,13 @@ class ControllerShell:
     async def internal_topic(self, name: str) -> TopicImage:
         """Return one of Kafka's internal topics, creating it on first use.
 
-        Raises `OncelogError` when that fails.
+        Clients ask again soon, so this does not wait long for a controller. Raises `OncelogError`
+        when that fails.
         """
         topic = self._feed.image.topic(name)
         if topic is None:
-            (outcome,) = await self.create_topics([self._new_internal(name)])
+            new = [self._new_internal(name)]
+            (outcome,) = await self.create_topics(new, due_s=self.due_s(CONTROLLER_WAIT_MS_MIN))
             topic = self._feed.image.topic(name)
             if topic is None:
                 raise OncelogError(f"cannot create {name}: {outcome.message}")
@@ -217,13 +255,13 @@ class ControllerShell:
     def _new_internal(self, name: str) -> TopicToCreate:
         return new_internal_topic(name, self.office.config, len(self._feed.image.brokers))
 
-    async def auto_create(self, name: str) -> ErrorCode:
+    async def auto_create(self, name: str, due_s: float) -> ErrorCode:
         """Create a topic because a client named it.
 
         What Metadata answers for it meanwhile comes back.
         """
         new = self._new_internal(name) if name in INTERNAL_TOPICS else TopicToCreate(name)
-        (outcome,) = await self.create_topics([new])
+        (outcome,) = await self.create_topics([new], due_s=due_s)
         if outcome.error is ErrorCode.topic_already_exists:
             return ErrorCode.none
         if outcome.error in (ErrorCode.request_timed_out, ErrorCode.not_controller):
@@ -233,6 +271,7 @@ class ControllerShell:
 
 
 _TOO_MANY: Final = "Too many changes wait for the controller."
+_STOPS: Final = "The broker stops."
 
 
 def _begin(

@@ -127,6 +127,6 @@ async def test_a_topic_that_a_lost_connection_asked_for_still_comes_into_being(
             await asyncio.sleep(0)
         client.writer.close()
         await client.writer.wait_closed()
-        await context.broker.controller.close()
+        await asyncio.wait(changes)
         assert "__consumer_offsets" in context.broker.image.topics
         assert context.broker.partitions.get("__consumer_offsets", 0) is not None

@@ -121,7 +121,7 @@ async def test_a_cancelled_request_does_not_cut_its_event() -> None:
     making = asyncio.create_task(create(shell, "t"))
     await asyncio.sleep(0)
     making.cancel()
-    await shell.controller.close()
+    await asyncio.wait(shell.controller._changes)
     assert "t" in shell.feed.image.topics
 
 
