@@ -83,9 +83,13 @@ def read(servers: str, count: int) -> list[str]:
 
 
 def leader(servers: str) -> tuple[int, tuple[int, ...]]:
+    """Who leads and who is in sync, as some broker knows; not every one knows the topic at once."""
     with Admin(servers) as admin:
-        (partition,) = admin.list_topics()["t"].partitions
-        return partition.leader, tuple(sorted(partition.isr))
+        topic = admin.list_topics().get("t")
+    if topic is None:
+        return -1, ()
+    (partition,) = topic.partitions
+    return partition.leader, tuple(sorted(partition.isr))
 
 
 def until(condition: object, wanted: object) -> None:
