@@ -11,26 +11,17 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Final, Self
+from typing import Self
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.controller.cluster_config import replicated_defaults
 from oncelog.core.cluster_limits import EMBEDDED_BROKERS_COUNT_MAX
 from oncelog.core.config_definition import ConfigError
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import MetadataStore
 
-__all__ = ["EmbeddedCluster", "cluster_defaults"]
-
-_REPLICATED: Final[Mapping[str, int]] = {
-    "default.replication.factor": 3,
-    "min.insync.replicas": 2,
-}
-
-
-def cluster_defaults(brokers_count: int) -> dict[str, object]:
-    """Return the configs whose default is larger in a cluster, as far as it has brokers."""
-    return {key: min(value, brokers_count) for key, value in _REPLICATED.items()}
+__all__ = ["EmbeddedCluster"]
 
 
 class EmbeddedMember(EmbeddedBroker):
@@ -64,7 +55,7 @@ class EmbeddedCluster:
             raise ConfigError(
                 f"a cluster of {brokers} brokers: it takes 1 to {EMBEDDED_BROKERS_COUNT_MAX}"
             )
-        self._given = {**cluster_defaults(brokers), **(config or {})}
+        self._given = {**replicated_defaults(brokers), **(config or {})}
         if "node.id" in self._given or "broker.id" in self._given:
             raise ConfigError("the brokers of a cluster have the ids 1, 2 and so on: leave node.id")
         self._count = brokers

@@ -48,3 +48,11 @@ def election_rules(topic: Mapping[str, str], cluster: Mapping[str, str]) -> Elec
     text = topic.get(UNCLEAN_ELECTION) or cluster.get(UNCLEAN_ELECTION, "false")
     allows_unclean = as_bool(TOPIC_KEYS[UNCLEAN_ELECTION][0].parse(text))
     return ElectionRules(min_insync_replicas(topic, cluster), allows_unclean)
+
+
+_REPLICATED: Final[Mapping[str, int]] = {"default.replication.factor": 3, MIN_INSYNC_REPLICAS: 2}
+
+
+def replicated_defaults(brokers_count: int) -> dict[str, int]:
+    """Return the configs of a cluster for tests and development, as far as it has brokers."""
+    return {key: min(value, brokers_count) for key, value in _REPLICATED.items()}

@@ -24,6 +24,7 @@ import click
 from oncelog.cli.output import Column, print_rows, say, warn
 from oncelog.cli.serve import stop_signals
 from oncelog.cli.tool import Failure
+from oncelog.controller.cluster_config import replicated_defaults
 from oncelog.core.cluster_limits import CLUSTER_PROCESSES_COUNT_MAX
 
 __all__ = ["run_cluster"]
@@ -31,7 +32,6 @@ __all__ = ["run_cluster"]
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 60.0
 LOOK_S: Final = 0.2
-REPLICATED: Final = {"default.replication.factor": 3, "min.insync.replicas": 2}
 READY: Final = re.compile(r"oncelog: ready on (\S+)")
 _COLUMNS: Final = (
     Column("broker", "Broker", numeric=True, style="cyan"),
@@ -146,7 +146,7 @@ def _arguments(
     own = {
         "node.id": broker_id,
         "oncelog.metadata.file": folder / "metadata.sqlite",
-        **{key: min(value, count) for key, value in REPLICATED.items()},
+        **replicated_defaults(count),
     }
     yield f"--data-dir={folder / f'broker-{broker_id}'}"
     yield f"--listen={host}:{port + broker_id - 1 if port else 0}"

@@ -26,6 +26,7 @@ from oncelog.protocol.messages import (
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
+from oncelog.simulation.peers.looking import look_until_told
 from oncelog.simulation.peers.wire import GROUP, TRANSACTION, LostError, PeerWire
 
 __all__ = ["run"]
@@ -51,13 +52,7 @@ _FINE: Final = frozenset({ErrorCode.none, ErrorCode.unknown_server_error})
 async def run(context: ClientContext) -> None:
     """Describe things at intervals until told to stop, then once more until all have answered."""
     probe = _Probe(context)
-    while not context.stopping():
-        await context.pause(0, 2 * float(context.get("pace_ms", 700)))
-        await probe.look()
-    attempt = 0
-    while not await probe.look_at_everything():
-        await context.back_off(attempt)
-        attempt += 1
+    await look_until_told(context, probe.looks, 700)
     probe.close()
     context.progress("settled")
 
@@ -68,7 +63,7 @@ class _Probe:
         self._wire = PeerWire(context, FLAVORS[context.get("flavor", "java")])
         self._fetcher = Fetcher(context, self._wire, committed=False)
         self._topics: Sequence[str] = context.get("topics", ("t",))
-        self._looks = (
+        self.looks = (
             self._transactions,
             self._groups,
             partial(self._some_partition, self._producers),
@@ -79,14 +74,6 @@ class _Probe:
     def close(self) -> None:
         """Close the connections."""
         self._wire.close()
-
-    async def look(self) -> None:
-        """Describe one random thing."""
-        await self._context.rng.choice(self._looks)()
-
-    async def look_at_everything(self) -> bool:
-        """Describe everything; return whether all responses arrived."""
-        return all([await look() for look in self._looks])
 
     def _expect(self, holds: bool, what: str) -> None:
         if not holds:

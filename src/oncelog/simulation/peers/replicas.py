@@ -25,6 +25,7 @@ from oncelog.protocol.messages.describe_topic_partitions import (
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.peers.fetching import Fetcher
 from oncelog.simulation.peers.flavors import FLAVORS
+from oncelog.simulation.peers.looking import look_until_told
 from oncelog.simulation.peers.wire import Address, LostError, PeerWire
 
 __all__ = ["run"]
@@ -35,13 +36,7 @@ NONE: Final = -1
 async def run(context: ClientContext) -> None:
     """Look at intervals until told to stop, then once more until all have answered."""
     observer = _Observer(context)
-    while not context.stopping():
-        await context.pause(0, 2 * float(context.get("pace_ms", 100)))
-        await observer.look()
-    attempt = 0
-    while not await observer.look_at_everything():
-        await context.back_off(attempt)
-        attempt += 1
+    await look_until_told(context, observer.looks, 100)
     observer.close()
     context.progress("settled")
 
@@ -55,16 +50,10 @@ class _Observer:
         self._brokers: list[Address] = []
         self._epochs: dict[tuple[Connection, TopicPartition], int] = {}
         self._ends: dict[TopicPartition, int] = {}
-        self._looks = (self._metadata, self._descriptions, self._latest)
+        self.looks = (self._metadata, self._descriptions, self._latest)
 
     def close(self) -> None:
         self._wire.close()
-
-    async def look(self) -> None:
-        await self._context.rng.choice(self._looks)()
-
-    async def look_at_everything(self) -> bool:
-        return all([await look() for look in self._looks])
 
     def _any_broker(self) -> Address:
         known = self._brokers
