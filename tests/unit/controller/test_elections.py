@@ -46,7 +46,8 @@ def rows_of_module() -> list[Row]:
 
 
 def rows_of_document() -> list[Row]:
-    lines = (ROOT / "docs/cluster.md").read_text().split("|---|---|---|---|\n")[1].splitlines()
+    head = "| state | live | event | next |\n|---|---|---|---|\n"
+    lines = (ROOT / "docs/cluster.md").read_text().split(head)[1].splitlines()
     rows = [line for line in lines if line.startswith("| ")]
     return [Row(*(cell.strip() for cell in row.replace("`", "").split("|")[1:-1])) for row in rows]
 
