@@ -28,9 +28,10 @@ def servers(bootstrap_servers: str) -> str:
 
 @pytest.fixture
 async def topic(servers: str) -> str:
+    """A topic that keeps records of 1970, which retention would delete when it next looks."""
     name = f"client-{uuid.uuid4().hex[:12]}"
     async with Admin(servers) as admin:
-        await admin.create_topics([NewTopic(name, 1)])
+        await admin.create_topics([NewTopic(name, 1, configs={"retention.ms": "-1"})])
     return name
 
 
