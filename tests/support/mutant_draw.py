@@ -31,6 +31,9 @@ class Room:
     is_spark: bool = False
     """Whether the model of Spark's driver simulates it, and not the broker's simulation."""
 
+    brokers: int | None = None
+    """How many the simulated runs have; None: as each seed draws it."""
+
 
 ROOMS = {
     "transaction": Room(
@@ -57,6 +60,7 @@ ROOMS = {
     "replication": Room(
         ("src/oncelog/replication/*.py", "src/oncelog/broker/replication/*.py"),
         ("tests/unit/replication", "tests/unit/broker/replication", "tests/unit/broker"),
+        brokers=3,
     ),
     "controller": Room(
         (
@@ -65,6 +69,12 @@ ROOMS = {
             "src/oncelog/broker/membership/*.py",
         ),
         ("tests/unit/controller", "tests/unit/broker"),
+        brokers=3,
+    ),
+    "metadata": Room(
+        ("src/oncelog/metadata/**/*.py",),
+        ("tests/unit/metadata", "tests/unit/broker/controller", "tests/unit/broker/membership"),
+        brokers=3,
     ),
     "client": Room(("src/oncelog/client/machines/*.py",), ("tests/unit/client",)),
     "spark driver": Room(

@@ -1,7 +1,7 @@
 """Plants bugs drawn at random, and counts who notices: the tests, the simulation, or neither.
 
-Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM] [--evidence]``; part
-of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a new
+Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM ...] [--evidence]``;
+part of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a new
 seed unless it is given one. A room, a kind of mistake and a place of it are drawn one after another
 (`tests.support.semantic_sites`). What the type checker rejects is left out. Each mutant meets the
 tests of its own part of the tree, and apart from them 100 simulated runs with seeds of its own.
@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import queue
 import random
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -100,7 +101,8 @@ def judge(
     source = (tree / mutant.file).read_bytes()
     tests = _tested(each, tree, source) if with_tests else NOT_RUN
     whole = Edit(mutant.file, source.decode(), mutant.planted(source).decode())
-    bug = planted.Bug(key_of(mutant), (whole,), "drawn", (), "")
+    brokers = ROOMS[room].brokers
+    bug = planted.Bug(key_of(mutant), (whole,), "drawn", (), "", brokers=brokers)
     simulated = _simulated_spark if ROOMS[room].is_spark else _simulated
     return Verdict(
         room,
@@ -200,7 +202,12 @@ def tell(verdict: Verdict, console: Console) -> None:
 class Tally:
     """The verdicts of all calls with one seed on one commit."""
 
-    def __init__(self, seed: int, wanted: Sequence[Drawn], at_commit: str) -> None:
+    def __init__(
+        self, seed: int, wanted: Sequence[Drawn], at_commit: str, rooms: Sequence[str] = ()
+    ) -> None:
+        """`rooms` are those that were drawn from; none: from all."""
+        self._name = f"{NAME} of {', '.join(rooms)}" if rooms else NAME
+        self._rooms = rooms
         self._seed = seed
         self._wanted = wanted
         self._commit = at_commit
@@ -210,7 +217,7 @@ class Tally:
 
     def take_known(self) -> list[tuple[int, Drawn]]:
         """Take over what is kept; returns what is still to be judged, numbered."""
-        document = evidence.kept(NAME)
+        document = evidence.kept(self._name)
         is_same = document.get("seed") == self._seed and document.get("commit") == self._commit
         # What a work tree held with changes nobody knows.
         if is_same and not self._commit.endswith("+changes"):
@@ -265,11 +272,15 @@ class Tally:
 
     def keep(self) -> None:
         """Keep every mutant and what became of it, and write the row of the evidence."""
-        evidence.keep(NAME, {"seed": self._seed, "commit": self._commit, "mutants": self._known})
+        evidence.keep(
+            self._name, {"seed": self._seed, "commit": self._commit, "mutants": self._known}
+        )
         score = ", ".join(f"{count} by {who}" for who, count in self.score().items())
         count = f"{self.count} of {len(self._wanted)} mutants, killed: {score}"
         how = f"python -m tests.support.mutants --seed {self._seed} --count {len(self._wanted)}"
-        evidence.note(NAME, self.verdict, count, how, seed=self._seed, at_commit=self._commit)
+        if self._rooms:
+            how += f" --room {shlex.join(self._rooms)}"
+        evidence.note(self._name, self.verdict, count, how, seed=self._seed, at_commit=self._commit)
 
     @property
     def verdict(self) -> str:
@@ -283,7 +294,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, help="a new one if none is given")
     parser.add_argument("--count", type=int, default=30)
-    parser.add_argument("--room", choices=sorted(ROOMS))
+    parser.add_argument("--room", choices=sorted(ROOMS), nargs="+", default=[])
     parser.add_argument("--only", metavar="TEXT", nargs="+", help="all whose name holds a text")
     parser.add_argument("--without-tests", action="store_true", help="ask the simulation alone")
     parser.add_argument("--evidence", action="store_true", help="write docs/evidence.md")
@@ -292,8 +303,7 @@ def main() -> int:
     seed = arguments.seed
     if seed is None:
         seed = random.SystemRandom().randrange(10**9)
-    rooms = [arguments.room] if arguments.room else list(ROOMS)
-    candidates = drawn(rooms, seed)
+    candidates = drawn(arguments.room or list(ROOMS), seed)
     if arguments.only is None:
         with tempfile.TemporaryDirectory(prefix="oncelog-mutants-") as folder:
             wanted = typed(candidates, arguments.count, fresh_copy(Path(folder) / "typed"))
@@ -301,7 +311,7 @@ def main() -> int:
         texts = arguments.only
         wanted = [each for each in candidates if any(text in key_of(each[1]) for text in texts)]
     console.print(f"seed {seed}: {len(wanted)} mutants")
-    tally = Tally(seed, wanted, evidence.commit())
+    tally = Tally(seed, wanted, evidence.commit(), arguments.room)
     left = tally.take_known() if arguments.evidence else list(enumerate(wanted))
     code = campaigns.carry_out(
         judge_all(left, seed, with_tests=not arguments.without_tests),
