@@ -1,10 +1,11 @@
 """Plants bugs drawn at random, and counts who notices: the tests, the simulation, or neither.
 
 Run as ``python -m tests.support.mutants [--seed N] [--count N] [--room ROOM ...] [--evidence]``;
-part of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a new
-seed unless it is given one. A room, a kind of mistake and a place of it are drawn one after another
-(`tests.support.semantic_sites`). What the type checker rejects is left out. Each mutant meets the
-tests of its own part of the tree, and apart from them 100 simulated runs with seeds of its own.
+part of `make test-full`. A score that the code was tuned to measures nothing, so each call draws a
+new seed unless it is given one. A room, a kind of mistake and a place of it are drawn one after
+another (`tests.support.semantic_sites`). What the type checker rejects is left out. Each mutant
+meets the tests of its own part of the tree, and apart from them 100 simulated runs with seeds of
+its own.
 
 One that lives through both is either a hole, or it changes nothing that anybody could see:
 tests/support/survivors.toml says why, by its name.
