@@ -146,6 +146,7 @@ class _Recovery:
             for entry in entries:
                 self._state.aborted.append(entry)
         self._scan_all(first, floor)
+        self._state.end_scan()
         end = segments[-1].end_offset
         if first < len(segments) and end < closed_at:
             self._report.lost_tail = True

@@ -60,6 +60,11 @@ class DerivedState:
         self._scanned_up_to = offset
         self.epochs.truncate_from_end(offset)
 
+    def end_scan(self) -> None:
+        """Take each later batch as one that was just appended: nothing is missing before it."""
+        self._noted_epochs = {}
+        self._scanned_up_to = None
+
     def note_appended(
         self,
         batches: Buffer,
@@ -71,6 +76,10 @@ class DerivedState:
     ) -> None:
         """Apply batches that were just written; headers of clients do not have final offsets."""
         if origin is Origin.REPLICATION:
+            first = headers[0][1]
+            if first.leader_epoch < self.epochs.latest:
+                # It led in an epoch in which it wrote nothing, and the next leader has earlier ones.
+                self.epochs.truncate_from_end(first.base_offset)
             for position, header in headers:
                 self.apply(header, batches, position, now_ms, note_aborted=True)
             return

@@ -244,6 +244,34 @@ def test_a_follower_judges_no_sequence_and_no_epoch_of_a_producer() -> None:
     assert read_all(follower.log) == b"".join(leader.batches)
 
 
+def test_a_leader_that_follows_again_knows_where_each_epoch_began() -> None:
+    """Recovery scanned up to where it began to lead, and its own appends were scanned by nobody."""
+    follower, leader = followed(3)
+    follower.machine.restart()
+    follower.start()
+    follower.log.begin_epoch(1)
+    records = build_batch([Record(0, NOW_MS, b"k", b"v")])
+    led = follower.log.append(records, leader_epoch=1, now_ms=NOW_MS)
+    leader.epoch = 1
+    leader._add(records)
+    follower.histories = [(0, b"".join(leader.batches))]
+    leader.epoch = 2
+    follower.take(leader.write(1).batches[-1:])
+    assert follower.log.epochs.entries() == [(0, 0), (1, led.base_offset), (2, led.last_offset + 1)]
+    follower.check()
+
+
+def test_an_epoch_that_wrote_nothing_does_not_name_records_of_an_earlier_one() -> None:
+    """Its successor was not told of it in time, and had more of the leader before."""
+    follower, leader = followed(3)
+    end = leader.end
+    follower.log.begin_epoch(2)
+    leader.epoch = 1
+    follower.take(leader.write(1).batches[-1:])
+    assert follower.log.epochs.entries() == [(0, 0), (1, end)]
+    follower.check()
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_the_state_after_each_truncation_is_what_the_bytes_imply(seed: int) -> None:
     follower, leader = followed(14, seed)
