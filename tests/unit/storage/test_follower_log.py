@@ -245,7 +245,7 @@ def test_a_follower_judges_no_sequence_and_no_epoch_of_a_producer() -> None:
 
 
 def test_a_leader_that_follows_again_knows_where_each_epoch_began() -> None:
-    """Recovery scanned up to where it began to lead, and its own appends were scanned by nobody."""
+    """The scan of its start ended where it began to lead; what it appended itself is behind."""
     follower, leader = followed(3)
     follower.machine.restart()
     follower.start()
