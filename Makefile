@@ -8,6 +8,7 @@ SEED ?= 1
 MINUTES ?= 10
 RUNS ?= 200
 RECORDS ?= 100000
+SECONDS ?= 300
 JOBS ?= 2
 ARGS ?=
 
@@ -55,8 +56,10 @@ interop-kafka: $(STAMP) ## the suite of stock clients against Apache Kafka (fetc
 test-full: $(STAMP) ## everything, with its rows in docs/evidence.md
 	@$(BIN)/python -m tests.support.full $(ARGS)
 
-soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, RECORDS copied by each stock client, RUNS of Spark jobs
+soak: $(STAMP) ## MINUTES of load with the broker killed every 5 to 15 s, SECONDS of a cluster under faults on each store, RECORDS copied by each stock client, RUNS of Spark jobs
 	@$(BIN)/python -m tests.support.soak --minutes $(MINUTES) --seed $(SEED) $(ARGS)
+	@$(BIN)/python -m tests.support.cluster_soak --store sqlite --seconds $(SECONDS) --seed $(SEED)
+	@$(BIN)/python -m tests.support.cluster_soak --store zookeeper --seconds $(SECONDS) --seed $(SEED)
 	@$(BIN)/python -m tests.support.copy_soak --records $(RECORDS) --seed $(SEED)
 	@$(BIN)/python -m tests.spark.soak --runs $(RUNS) --seed $(SEED)
 

@@ -28,6 +28,8 @@ class TcpProxy:
         self._writers: set[asyncio.StreamWriter] = set()
         self._accepts = asyncio.Event()
         self._accepts.set()
+        self._passes = asyncio.Event()
+        self._passes.set()
 
     @property
     def address(self) -> str:
@@ -52,6 +54,14 @@ class TcpProxy:
         self._loses_answers = False
         self.has_lost = False
         self._accepts.set()
+
+    def hold(self) -> None:
+        """Pass nothing on until `pass_on`: connections stay, new ones come about, all are mute."""
+        self._passes.clear()
+
+    def pass_on(self) -> None:
+        """Pass everything on, also what came meanwhile."""
+        self._passes.set()
 
     def drop(self) -> None:
         """Close all connections."""
@@ -91,6 +101,7 @@ class TcpProxy:
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, is_answer: bool
     ) -> None:
         while data := await reader.read(CHUNK_BYTES):
+            await self._passes.wait()
             if is_answer and self._loses_answers:
                 self.has_lost = True
                 self.cut()

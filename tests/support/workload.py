@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -96,6 +96,8 @@ class IdempotentWriter(Writer):
     """Bursts of records at no more than `rate` a second; never gives up on one."""
 
     rate = 500
+    settings: ClassVar[dict[str, object]] = {}
+    """What its client is told besides."""
 
     def run(self) -> None:
         producer = Producer(
@@ -106,6 +108,7 @@ class IdempotentWriter(Writer):
                 "linger.ms": 2,
                 "error_cb": self.on_error,
                 **QUIET,
+                **self.settings,
             }
         )
         while not self.stop.is_set():

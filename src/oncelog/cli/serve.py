@@ -32,6 +32,7 @@ from oncelog.runtime.open_files import raise_limit
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
+    from oncelog.runtime.network import Network
 
 __all__ = ["command"]
 
@@ -104,19 +105,19 @@ def gather(
     return given
 
 
-def run(config: BrokerConfig) -> int:
-    """Run the broker on a loop of its own; returns the exit code."""
+def run(config: BrokerConfig, network: Network | None = None) -> int:
+    """Run the broker on a loop of its own; returns the exit code. A test gives its `network`."""
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        return runner.run(_serve(config))
+        return runner.run(_serve(config, network))
 
 
-async def _serve(config: BrokerConfig) -> int:
+async def _serve(config: BrokerConfig, network: Network | None) -> int:
     from oncelog.broker.broker import Broker
     from oncelog.core.errors import OncelogError
 
     raise_limit()
-    broker = Broker(config)
+    broker = Broker(config, network=network)
     loop = asyncio.get_running_loop()
     for number in stop_signals():
         loop.add_signal_handler(number, broker.request_stop)

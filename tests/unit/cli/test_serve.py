@@ -116,7 +116,7 @@ def test_the_executor_holds_the_interpreter_for_half_a_millisecond_at_most(
     before = sys.getswitchinterval()
     seen = []
 
-    async def note(config: BrokerConfig) -> int:
+    async def note(config: BrokerConfig, _: object) -> int:
         seen.append(sys.getswitchinterval())
         return 0
 
