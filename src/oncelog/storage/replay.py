@@ -78,7 +78,7 @@ class DerivedState:
         if origin is Origin.REPLICATION:
             first = headers[0][1]
             if first.leader_epoch < self.epochs.latest:
-                # It led in an epoch in which it wrote nothing, and the next leader has earlier ones.
+                # It wrote nothing in the epoch it led last, and the next leader has earlier ones.
                 self.epochs.truncate_from_end(first.base_offset)
             for position, header in headers:
                 self.apply(header, batches, position, now_ms, note_aborted=True)
