@@ -97,6 +97,9 @@ class Stat(Protocol):
     def version(self) -> int: ...
 
     @property
+    def czxid(self) -> int: ...
+
+    @property
     def mzxid(self) -> int: ...
 
     @property

@@ -360,6 +360,7 @@ def _node(data: bytes, stat: Stat) -> Znode:
         stat.pzxid,
         session_name(stat.ephemeralOwner),
         stat.numChildren,
+        stat.czxid,
     )
 
 

@@ -1,9 +1,11 @@
 """What one store has read of ZooKeeper: every value, and in which transaction it changed. Pure.
 
 Its revisions are ZooKeeper's zxids, so that those of two brokers can be compared. What is older
-than what is known is dropped. Absence is no deletion (D14): a value is deleted where a step of the
-ring named its path, or where it was bound to a session that has ended; any other that is not there
-any more is forgotten, and not reported.
+than what is known is dropped. A value is deleted where a step of the ring named its path, where it
+was bound to a session that has ended, and where a reading of everything lacks it: its step has left
+the ring, or was too long to be named. But absence is no deletion where ZooKeeper lost its data and
+somebody began anew (D14): that ring is another node, and what is not there is forgotten, and not
+reported.
 """
 
 from __future__ import annotations
@@ -30,6 +32,8 @@ class ZooKeeperReading(NamedTuple):
     """Of the nodes directly above values bound to sessions; 0: there is none."""
     is_whole: bool
     """Whether `nodes` has every node that there is."""
+    ring_created_zxid: int
+    """Of the ring's node: another one is that of another store."""
 
 
 class _Known(NamedTuple):
@@ -41,12 +45,13 @@ class _Known(NamedTuple):
 class Mirror:
     """The values that were read, and the revision of each path's newest change."""
 
-    __slots__ = ("_known", "revision", "ring_zxid")
+    __slots__ = ("_known", "_ring_created_zxid", "revision", "ring_zxid")
 
     def __init__(self) -> None:
         self.revision = 0
         self.ring_zxid = 0
         """Of the newest step that is in it; 0: nothing was read yet."""
+        self._ring_created_zxid = 0
         # In the order of revisions.
         self._known: dict[str, _Known] = {}
 
@@ -92,6 +97,7 @@ class Mirror:
         ended = [*reading.children_zxids.values(), *(above if reading.is_whole else ())]
         self.revision = max([self.revision, reading.ring_zxid, *revisions, *ended])
         self.ring_zxid = reading.ring_zxid
+        self._ring_created_zxid = reading.ring_created_zxid
 
     def _taken(self, path: str, node: Znode | None, reading: ZooKeeperReading) -> _Known | None:
         """Return what is new of a path; None: nothing."""
@@ -114,14 +120,15 @@ class Mirror:
         return _Known(None, self._later(ended_zxid), is_bound=False)
 
     def _missing(self, reading: ZooKeeperReading) -> dict[str, _Known]:
-        """Forget what is not there; return what is known to be deleted."""
+        """Return what is deleted; forget what is not there for another reason."""
+        is_same = reading.ring_created_zxid == self._ring_created_zxid
         deleted: dict[str, _Known] = {}
         for path in {*self._known, *reading.named}:
             known = self._known.get(path)
             is_gone = known is not None and known.stored is None and path not in reading.named
             if is_gone or stored_in(reading.nodes.get(path)) is not None:
                 continue
-            if path in reading.named or (known is not None and known.is_bound):
+            if is_same or path in reading.named or (known is not None and known.is_bound):
                 deleted[path] = self._deleted(path, reading)
             else:
                 del self._known[path]

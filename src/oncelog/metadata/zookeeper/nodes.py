@@ -38,6 +38,8 @@ class Znode(NamedTuple):
     owner: str
     """The session that it is bound to; empty: none."""
     children_count: int
+    created_zxid: int = 0
+    """The transaction that made it."""
 
 
 def stored_in(node: Znode | None) -> Stored | None:

@@ -68,6 +68,7 @@ class _Batch(NamedTuple):
     above: dict[str, int]
     read_from_zxid: int
     is_of_one_moment: bool
+    ring_created_zxid: int
 
     @property
     def ring_zxid(self) -> int:
@@ -90,6 +91,7 @@ async def _read_batch(connection: ZooKeeperConnection, collected: _Collected) ->
         dict(zip(above, last, strict=True)),
         ring[-1].zxid,
         first == last and ring[-1].zxid == steps[-1].zxid,
+        answers[-1].created_zxid if answers[-1] else 0,
     )
 
 
@@ -137,7 +139,14 @@ class _Collected:
         named = named_since(batch.steps, self._mirror.ring_zxid)
         if named is None:  # Those that the ring names may not be all, but they are so.
             named = newest_named(batch.steps)
-        return ZooKeeperReading(batch.ring_zxid, named, self._nodes, batch.above, self._is_whole)
+        return ZooKeeperReading(
+            batch.ring_zxid,
+            named,
+            self._nodes,
+            batch.above,
+            self._is_whole,
+            batch.ring_created_zxid,
+        )
 
 
 async def _walk(connection: ZooKeeperConnection) -> dict[str, Znode | None]:

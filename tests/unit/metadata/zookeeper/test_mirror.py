@@ -22,9 +22,10 @@ def read(
     named: Mapping[str, int] = {},
     above: Mapping[str, int] = {},
     is_whole: bool = False,
+    ring: int = 1,
 ) -> None:
     steps = {path: Named(zxid, is_bound=False) for path, zxid in named.items()}
-    mirror.take(ZooKeeperReading(ring_zxid, steps, nodes, above, is_whole))
+    mirror.take(ZooKeeperReading(ring_zxid, steps, nodes, above, is_whole, ring))
 
 
 def begun(**nodes: Znode) -> Mirror:
@@ -76,9 +77,17 @@ def test_the_end_of_a_session_deletes_what_was_bound_to_it() -> None:
     assert mirror.changes(9) == Changes(12, (Change("/b", b"2", 1),))
 
 
-def test_what_a_whole_reading_lacks_is_forgotten_and_not_deleted() -> None:
+def test_what_a_whole_reading_lacks_is_deleted() -> None:
+    mirror = begun(gone=node(b"1", 3), kept=node(b"1", 3))
+    read(mirror, 30, {"/kept": node(b"1", 3)}, is_whole=True)
+    assert mirror.changes(5) == Changes(30, (Change("/gone", None, 0),))
+    read(mirror, 40, {"/kept": node(b"1", 3)}, is_whole=True)
+    assert mirror.changes(30) == Changes(40, ())
+
+
+def test_what_a_store_that_was_begun_anew_lacks_is_forgotten() -> None:
     mirror = begun(gone=node(b"1", 3), named=node(b"1", 3), bound=node(b"1", 3, owner="0x1"))
-    read(mirror, 30, {}, named={"/named": 29}, above={"": 28}, is_whole=True)
+    read(mirror, 30, {}, named={"/named": 29}, above={"": 28}, is_whole=True, ring=20)
     assert mirror.changes(5) == Changes(30, (Change("/bound", None, 0), Change("/named", None, 0)))
     assert mirror.list("/") == {}
     assert mirror.changes(0).entries == mirror.changes(5).entries

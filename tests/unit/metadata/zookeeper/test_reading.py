@@ -116,6 +116,17 @@ def stored(mirror: Mirror) -> dict[str, bytes]:
     return {path: one.value for path, one in mirror.list("").items()}
 
 
+def follow(mirror: Mirror, revision: int, seen: dict[str, bytes]) -> int:
+    """Bring what a follower of the feed has seen up to the mirror; returns its revision."""
+    changes = mirror.changes(revision)
+    assert changes.revision >= revision
+    for path, value, _ in changes.entries:
+        seen.pop(path, None)
+        if value is not None:
+            seen[path] = value
+    return changes.revision
+
+
 @pytest.mark.parametrize("seed", range(200))
 async def test_every_reading_is_of_one_moment_and_the_feed_leads_to_it(seed: int) -> None:
     nodes, mirror = Nodes(seed), Mirror()
@@ -126,13 +137,7 @@ async def test_every_reading_is_of_one_moment_and_the_feed_leads_to_it(seed: int
         nodes.hurry = nodes.rng.choice([0.0, 0.02, 0.1])
         await read(nodes, mirror)
         assert stored(mirror) == nodes.at(mirror.revision)
-        changes = mirror.changes(revision)
-        assert changes.revision >= revision
-        revision = changes.revision
-        for path, value, _ in changes.entries:
-            seen.pop(path, None)
-            if value is not None:
-                seen[path] = value
+        revision = follow(mirror, revision, seen)
         assert seen == stored(mirror)
         bound = {path for path, node in nodes.values.items() if node.owner}
         if nodes.hurry == 0:
@@ -146,12 +151,15 @@ async def test_every_reading_is_of_one_moment_and_the_feed_leads_to_it(seed: int
 @pytest.mark.parametrize("seed", range(50))
 async def test_a_reader_behind_the_ring_has_what_there_is(seed: int) -> None:
     nodes, mirror = Nodes(seed, steps_kept=2), Mirror()
+    seen, revision = dict[str, bytes](), 0
     for _ in range(12):
         for _ in range(nodes.rng.randint(0, 8)):
             nodes.step()
         nodes.hurry = nodes.rng.choice([0.0, 0.05])
         await read(nodes, mirror)
         assert stored(mirror) == nodes.at(mirror.revision)
+        revision = follow(mirror, revision, seen)
+        assert seen == stored(mirror)
 
 
 async def test_nodes_that_never_stand_still_are_not_read() -> None:
