@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from oncelog.broker.membership.feed import MetadataFeed
@@ -243,7 +243,8 @@ class Office:
             done_count = 0
             try:
                 for part in parts:
-                    await self._store.write_all(part, fence=fence)
+                    checks = _same_lives(part, known.version_of)
+                    await self._store.write_all(part, checks=checks, fence=fence)
                     done_count += 1
             except Conflict:
                 await self._feed.read()
@@ -288,6 +289,16 @@ def _over(image: MetadataImage) -> dict[int, int]:
         for broker_id, epoch in image.broker_epochs.items()
         if broker_id not in image.brokers
     }
+
+
+def _same_lives(writes: Sequence[Write], version_of: Callable[[str], int]) -> list[Check]:
+    """Return the checks that each registration to be written is of the life that is known.
+
+    Its own version does not tell: it begins anew where a life begins without a registration.
+    """
+    written = [one.path for one in writes if one.path.startswith(layout.BROKERS_PREFIX)]
+    ids = [int(path.removeprefix(layout.BROKERS_PREFIX)) for path in written]
+    return [Check(path, version_of(path)) for path in map(layout.broker_epoch_path, ids)]
 
 
 _NOT_CONTROLLER: EventVerdict[Any] = EventVerdict(

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
+from functools import partial
+import pytest
+
 from oncelog.controller import layout
-from oncelog.controller.events import BrokersChanged
+from oncelog.controller.events import BrokerRegistered, BrokersChanged, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.metadata.store import Write
-from tests.unit.broker.controller.support import Shell, TroubledStore, started
+from oncelog.metadata.store import Check, SessionId, Write
+from tests.unit.broker.controller.support import Shell, TroubledStore, registration, started
 
 
 async def two() -> tuple[Shell, Shell]:
@@ -72,6 +77,57 @@ async def test_a_life_that_is_over_has_nothing_decided() -> None:
     assert verdict.error is ErrorCode.stale_broker_epoch
     verdict = await second.controller.take(1, 1, BrokersChanged())
     assert verdict.error is ErrorCode.not_controller
+
+
+class SlowStore(TroubledStore):
+    """Does something before the next write takes effect."""
+
+    before: Callable[[], Awaitable[None]] | None = None
+
+    async def write_all(
+        self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
+    ) -> None:
+        before, self.before = self.before, None
+        if before is not None:
+            await before()
+        await super().write_all(writes, checks=checks, fence=fence)
+
+
+@pytest.mark.parametrize(
+    "event", [BrokerShuttingDown(2, 1), replace(registration(2), is_clean=False)]
+)
+async def test_a_late_write_about_a_life_leaves_the_next_one_alone(
+    event: BrokerShuttingDown | BrokerRegistered,
+) -> None:
+    """The version of a registration begins anew with each life that begins without one."""
+    store = SlowStore()
+    first = await started(store, 1)
+    second = await started(store, 2, first.others)
+    unclean = replace(second.feed.known.stored.brokers[2], is_clean=False)
+    session_id = second.membership.session_id
+
+    async def register(epoch: int) -> None:
+        """Begin a life at once after the end of the one before."""
+        nonlocal session_id
+        store.expire(session_id or SessionId(""))
+        session_id = (await store.open_session(9000)).session_id
+        path, epoch_path = layout.broker_path(2), layout.broker_epoch_path(2)
+        value = layout.encode_broker(replace(unclean, broker_epoch=epoch))
+        number = layout.encode_number(epoch)
+        await store.write_all(
+            [Write(path, value, 0, session_id), Write(epoch_path, number, epoch - 1)]
+        )
+
+    await register(2)
+    await first.feed.read()
+
+    store.before = partial(register, 3)
+    verdict = await first.controller.take(2, 2, replace(event, broker_epoch=2))
+    assert store.before is None
+    assert verdict.reply.error is ErrorCode.stale_broker_epoch
+    (found,) = (await store.list(layout.broker_path(2))).values()
+    broker = layout.decode_broker(layout.broker_path(2), found.value)
+    assert broker == replace(unclean, broker_epoch=3)
 
 
 async def test_a_broker_that_starts_while_another_does_is_registered() -> None:
