@@ -242,6 +242,12 @@ class BrokerNode:
         now_s = self.world.now_s
         for partition in broker.partitions:
             log, state = partition.log, partition.state
+            if partition.is_being_cut:
+                # Its log and its role agree again behind the cut. Until then it serves no client.
+                if state.is_leader:
+                    name = str(partition.topic_partition)
+                    self.find_fault("a leader", [f"{name} leads while its log is being cut"])
+                continue
             found = (
                 self.incarnation,
                 partition.topic_partition,
