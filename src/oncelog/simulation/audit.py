@@ -33,6 +33,8 @@ __all__ = ["Audit", "Disagreeing"]
 RANGES_COUNT = 8
 Disagreeing = tuple[TopicPartition, str, str]
 """Where, what, and the particulars."""
+_End = tuple[int, int]
+"""Where a log ends and its last epoch: one that was cut may have grown to the same offset again."""
 
 
 @dataclass(slots=True)
@@ -41,8 +43,8 @@ class _Seen:
 
     raw: RawLog = field(default_factory=RawLog)
     marks: tuple[int, ...] = ()
-    end_offset: int = -1
-    applied_offset: int = -1
+    looked: _End = (-1, -1)
+    applied: _End = (-1, -1)
     turn: int = -1
     batches_count: int = 0
     """Of a coordinator's log: so many batches of this turn of `raw` are in the states below."""
@@ -83,9 +85,9 @@ class Audit:
         `awake_since_ms`: by the coordinators' clock, its process has run since; None: it is frozen.
         """
         for partition in broker.partitions:
-            seen, end = self._seen[partition.log], partition.log.log_end_offset
-            if seen.end_offset != end and _is_sound(partition):
-                seen.end_offset = end
+            seen, end = self._seen[partition.log], _end(partition.log)
+            if seen.looked != end and _is_sound(partition):
+                seen.looked = end
                 yield from self._look_at(partition, seen)
         yield from self._look_at_coordinators(broker)
         if awake_since_ms is not None:
@@ -143,10 +145,10 @@ class Audit:
             partition = shard.partition
             if partition is None or not _is_sound(partition):
                 continue
-            seen, end = self._seen[partition.log], partition.log.log_end_offset
+            seen, end = self._seen[partition.log], _end(partition.log)
             # What is not committed yet is not applied either.
-            if partition.state.high_watermark == end != seen.applied_offset:
-                seen.applied_offset = end
+            if partition.state.high_watermark == end[0] and seen.applied != end:
+                seen.applied = end
                 self._read(partition, seen)
                 _follow(seen, partition.topic_partition.topic)
                 for text in _compare(shard.inner, seen):
@@ -184,6 +186,10 @@ def _is_sound(partition: Partition) -> bool:
     """Whether the log is in use; a failed write may have left anything behind its end."""
     log = partition.log
     return log.failure is None and not log.is_deleted
+
+
+def _end(log: PartitionLog) -> _End:
+    return log.log_end_offset, log.latest_epoch
 
 
 def _marks(partition: Partition) -> tuple[int, int, int, int]:

@@ -36,8 +36,8 @@ def broker_name(broker_id: int) -> str:
 class PartitionChanged(Event):
     """The state of a partition with several replicas, as it was written to the store.
 
-    `excluded` are the brokers that the rules keep out of an ISR at that moment: without a
-    registration, shutting down, or back with a log that may have lost its end.
+    `excluded` are the brokers that the rules keep out of an ISR by what the writer had read of the
+    store: without a registration, shutting down, or back with a log that may have lost its end.
     """
 
     topic_partition: TopicPartition

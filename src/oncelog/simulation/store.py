@@ -95,9 +95,16 @@ class SimulatedStore:
         return self._rng.uniform(*DELAY_S) + self.extra_s
 
     def write_all(
-        self, writes: Sequence[Write], checks: Sequence[Check], fence: Check | None
+        self,
+        writes: Sequence[Write],
+        checks: Sequence[Check],
+        fence: Check | None,
+        read_revision: int,
     ) -> None:
-        """Write at the current time, and wake who waits for a change."""
+        """Write at the current time, and wake who waits for a change.
+
+        `read_revision` is the last one that the writer had read when it sent this.
+        """
         self.state.write_all(writes, checks, fence)
         self._trace.note("store", "write_all", ",".join(write.path for write in writes))
         self.wake()
@@ -153,6 +160,7 @@ class StoreConnection:
         self._server = server
         self.sessions: list[SimulatedSession] = []
         self._view: StoreState | None = None
+        self._read_revision = 0
 
     def cut(self) -> None:
         """Be out of the store's reach from now on. Calls that wait fail."""
@@ -181,10 +189,11 @@ class StoreConnection:
         self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
     ) -> None:
         """See `MetadataStore.write_all`."""
+        read_revision = self._read_revision
 
         def write(server: SimulatedStore) -> None:
             try:
-                server.write_all(writes, checks, fence)
+                server.write_all(writes, checks, fence, read_revision)
             except SessionExpired:
                 for session in self.sessions:
                     if not server.state.is_alive(session.session_id):
@@ -204,7 +213,10 @@ class StoreConnection:
         # The server waits, so that no write between an answer and a question is missed.
         if wait_ms > 0 and self._shown().changes(after_revision).revision <= after_revision:
             await server.wait_for_change(self.process, wait_ms)
-        return await self._call(lambda server: self._shown().changes(after_revision))
+        found = await self._call(lambda server: self._shown().changes(after_revision))
+        if not wait_ms:  # Who has waited for a change only knows that there is one.
+            self._read_revision = max(self._read_revision, found.revision)
+        return found
 
     async def open_session(self, timeout_ms: int) -> Session:
         """See `MetadataStore.open_session`."""

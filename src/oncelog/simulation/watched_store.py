@@ -29,15 +29,29 @@ class WatchedStore(SimulatedStore):
         self._tell = tell
         self.states: dict[TopicPartition, PartitionChanged] = {}
         """The present state of each replicated partition."""
+        self._registered: list[tuple[int, dict[int, bool]]] = [(0, {})]
+        """What `registered` returned from which revision on."""
 
     def write_all(
-        self, writes: Sequence[Write], checks: Sequence[Check], fence: Check | None
+        self,
+        writes: Sequence[Write],
+        checks: Sequence[Check],
+        fence: Check | None,
+        read_revision: int,
     ) -> None:
         """See `SimulatedStore`."""
-        super().write_all(writes, checks, fence)
+        super().write_all(writes, checks, fence, read_revision)
+        admitted = self._admitted_by(read_revision, writes)
         for write in sorted(writes):
             if write.path.startswith(layout.TOPICS_PREFIX):
-                self._look(write.path)
+                self._look(write.path, admitted)
+
+    def wake(self) -> None:
+        """See `SimulatedStore`. Something may have changed."""
+        changes = self.state.changes(self._registered[-1][0])
+        if any(each.path.startswith(layout.BROKERS_PREFIX) for each in changes.entries):
+            self._registered.append((changes.revision, self.registered()))
+        super().wake()
 
     def registered(self) -> dict[int, bool]:
         """Return the brokers with a registration, each with whether it may be in an ISR."""
@@ -47,7 +61,21 @@ class WatchedStore(SimulatedStore):
             found[member.broker_id] = member.is_clean and not member.is_shutting_down
         return found
 
-    def _look(self, path: str) -> None:
+    def _admitted_by(self, read_revision: int, writes: Sequence[Write]) -> set[int]:
+        """Return who may be in an ISR as far as the writer can know, with what it writes itself.
+
+        A registration may end while a write is on its way: the next decision is about that.
+        """
+        before = [each for revision, each in self._registered if revision <= read_revision][-1]
+        written = {write.path for write in writes}
+        now = self._registered[-1][1]
+        return {
+            broker
+            for broker in {*before, *now}
+            if (now if layout.broker_path(broker) in written else before).get(broker, False)
+        }
+
+    def _look(self, path: str, admitted: set[int]) -> None:
         name, number = layout.partition_of(path)
         stored = self.state.get(layout.topic_path(name))
         if stored is None:
@@ -60,12 +88,16 @@ class WatchedStore(SimulatedStore):
             state = self.state.get(layout.state_path(name, index))
             if state is not None and index < len(topic.replicas) and len(topic.replicas[index]) > 1:
                 label = TopicPartition(name, index)
-                self._changed(label, topic, index, layout.decode_state(state.value))
+                self._changed(label, topic, index, layout.decode_state(state.value), admitted)
 
     def _changed(
-        self, label: TopicPartition, topic: layout.TopicValue, index: int, state: PartitionImage
+        self,
+        label: TopicPartition,
+        topic: layout.TopicValue,
+        index: int,
+        state: PartitionImage,
+        admitted: set[int],
     ) -> None:
-        admitted = [broker for broker, may_be_in in self.registered().items() if may_be_in]
         before = self.states.get(label)
         changed = PartitionChanged(
             self._now_s(),
@@ -79,7 +111,7 @@ class WatchedStore(SimulatedStore):
             tuple(sorted(state.isr)),
             tuple(sorted(state.eligible)),
             tuple(sorted(state.suspects)),
-            tuple(sorted(set(topic.replicas[index]) - set(admitted))),
+            tuple(sorted(set(topic.replicas[index]) - admitted)),
         )
         is_same = before is not None and (before.topic_id, before.partition_epoch) == (
             changed.topic_id,

@@ -38,7 +38,8 @@ class RawLog:
         self.turn = 0
         """How often everything was read again from the start."""
         self.segments: dict[str, list[RawBatch]] = {}
-        self._sizes: dict[str, int] = {}
+        self._known: dict[str, bytes] = {}
+        """The bytes of their whole batches."""
         self.state = LogState()
 
     @property
@@ -55,21 +56,24 @@ class RawLog:
         files = {name: read(name) for name in log_files_among(names)}
         if not self._has_grown_to(files):
             self.turn += 1
-            self.segments, self._sizes, self.state = {}, {}, LogState()
+            self.segments, self._known, self.state = {}, {}, LogState()
         for name, data in files.items():
             known = self.segments.setdefault(name, [])
-            for batch in batches_in(data, self._sizes.get(name, 0)):
+            end = len(self._known.get(name, b""))
+            for batch in batches_in(data, end):
                 known.append(batch)
                 self.state.add(batch)
-                self._sizes[name] = batch.position + len(batch.data)
+                end = batch.position + len(batch.data)
+            self._known[name] = data[:end]
 
     def _has_grown_to(self, files: dict[str, bytes]) -> bool:
-        """Whether all known files are there, and none but the last has another size."""
+        """Whether all known bytes are there, and only the last known file has more.
+
+        The sizes do not tell: a follower cuts its log and appends as much from another leader.
+        """
         known = list(self.segments)
         if list(files)[: len(known)] != known:
             return False
-        sealed_are_equal = all(
-            self._sizes.get(name, 0) == len(files[name]) for name, _ in pairwise(known)
-        )
-        last = known[-1] if known else None
-        return sealed_are_equal and (last is None or self._sizes.get(last, 0) <= len(files[last]))
+        if any(len(self._known[name]) != len(files[name]) for name, _ in pairwise(known)):
+            return False
+        return all(files[name].startswith(self._known[name]) for name in known)

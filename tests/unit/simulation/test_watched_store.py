@@ -1,0 +1,127 @@
+"""What the history is told of states that controllers write."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller import layout
+from oncelog.controller.image import BrokerImage, PartitionImage, TopicImage
+from oncelog.metadata import Write
+from oncelog.simulation.history_cluster import PartitionChanged
+from oncelog.simulation.process import Process
+from oncelog.simulation.scheduler import Scheduler
+from oncelog.simulation.store import StoreConnection
+from oncelog.simulation.trace import Trace
+from oncelog.simulation.watched_store import WatchedStore
+
+BEFORE = PartitionImage(0, 0, (0, 1, 2), (0, 1, 2))
+AFTER = PartitionImage(1, 1, (1, 2), (0, 1, 2), partition_epoch=1)
+STATE = layout.state_path("t", 0)
+ELECTION = Write(STATE, layout.encode_state(AFTER), 1)
+
+
+def registered(broker: int, *, stops: bool = False) -> bytes:
+    return layout.encode_broker(BrokerImage(broker, "h", 1, None, is_shutting_down=stops))
+
+
+class Context:
+    """Three brokers are registered; the controller has read that, and any other process writes."""
+
+    def __init__(self) -> None:
+        self.scheduler = Scheduler()
+        self.told: list[PartitionChanged] = []
+        trace = Trace(lambda: self.scheduler.now_s)
+        self.store = WatchedStore(
+            random.Random(1), trace, lambda: self.scheduler.now_s, self.told.append
+        )
+        self.controller, self.other = self.process("controller"), self.process("other")
+        topic = TopicImage("t", UUID(int=1), (BEFORE,))
+        self.write(
+            self.other,
+            Write(layout.topic_path("t"), layout.encode_topic(topic), 0),
+            Write(STATE, layout.encode_state(BEFORE), 0),
+            *(Write(layout.broker_path(each), registered(each), 0) for each in (0, 1, 2)),
+        )
+        self.read()
+
+    def process(self, name: str) -> Process:
+        return Process(self.scheduler, name, "10.0.0.1", random.Random(name))
+
+    def of(self, process: Process) -> StoreConnection:
+        return self.store.of(process)
+
+    def write(self, process: Process, *writes: Write) -> None:
+        async def written() -> None:
+            await self.of(process).write_all(writes)
+
+        process.spawn(written())
+        self.let_pass()
+
+    def read(self) -> None:
+        async def read() -> None:
+            await self.of(self.controller).changes(0)
+
+        self.controller.spawn(read())
+        self.let_pass()
+
+    def let_pass(self) -> None:
+        self.scheduler.run_until(self.scheduler.now_s + 1)
+
+    def elect(self, *beside: Write) -> Sequence[int]:
+        """Have the controller elect broker 1; return who was excluded."""
+        self.write(self.controller, ELECTION, *beside)
+        return self.told[-1].excluded
+
+
+@pytest.mark.parametrize("value", [None, registered(1, stops=True)])
+def test_a_controller_is_judged_by_the_registrations_it_has_read(value: bytes | None) -> None:
+    context = Context()
+    context.write(context.other, Write(layout.broker_path(1), value, 1))
+    assert context.elect() == ()
+
+
+@pytest.mark.parametrize("value", [None, registered(1, stops=True)])
+def test_who_was_read_to_be_gone_is_excluded(value: bytes | None) -> None:
+    context = Context()
+    context.write(context.other, Write(layout.broker_path(1), value, 1))
+    context.read()
+    assert context.elect() == (1,)
+
+
+def test_who_waited_for_a_change_has_not_read_it() -> None:
+    context = Context()
+
+    async def wait() -> None:
+        await context.of(context.controller).changes(1, wait_ms=10_000)
+
+    context.controller.spawn(wait())
+    context.write(context.other, Write(layout.broker_path(1), None, 1))
+    assert context.elect() == ()
+
+
+def test_what_the_controller_writes_beside_a_state_counts() -> None:
+    context = Context()
+    stops = Write(layout.broker_path(2), registered(2, stops=True), 1)
+    assert context.elect(stops) == (2,)
+
+
+def test_what_is_read_while_a_write_is_on_its_way_does_not_count() -> None:
+    context = Context()
+    context.write(context.other, Write(layout.broker_path(1), None, 1))
+
+    async def elect() -> None:
+        await context.of(context.controller).write_all([ELECTION])
+
+    context.store.extra_s = 2
+    context.controller.spawn(elect())
+    context.scheduler.run_until(context.scheduler.now_s + 0.1)
+    context.store.extra_s = 0
+    context.read()
+    assert not any(each.leader == 1 for each in context.told)
+    context.let_pass()
+    assert context.told[-1].leader == 1
+    assert context.told[-1].excluded == ()
