@@ -47,7 +47,9 @@ __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 Buffer = bytes | bytearray | memoryview
 Note = Callable[[], None]
 """Called before a truncation removes anything: it writes the checkpoint of recovery points, as by
-one above the new end the next start would report the removed records as damage.
+one above the new end the next start would report the removed records as damage. Called once more
+behind one that lowers the log's start: by the old one the next start would take new records for
+deleted ones, and by the new one, written before, deleted records for present ones.
 """
 _NONE = ErrorCode.none
 _new = tuple.__new__
@@ -434,8 +436,10 @@ class PartitionLog:
                 self.recovery_point = min(self.recovery_point, self._local.boundary_before(offset))
                 note()
                 self.log_end_offset = end = self._local.truncate(offset)
-                self.log_start_offset = min(self.log_start_offset, end)
+                start, self.log_start_offset = self.log_start_offset, min(self.log_start_offset, end)
                 self._local.settle_truncation(end, now_ms)
+                if end < start:
+                    note()
 
     def restart_at(self, offset: int, now_ms: int = 0, note: Note = lambda: None) -> None:
         """Remove all records and let the empty log begin at `offset`, as its leader's does.
@@ -447,7 +451,10 @@ class PartitionLog:
             self.recovery_point = min(self.recovery_point, first, offset)
             note()
             self._local.restart_at(offset, now_ms)
+            start = self.log_start_offset
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
+            if offset < start:
+                note()
 
     @contextmanager
     def _cutting(self) -> Iterator[None]:

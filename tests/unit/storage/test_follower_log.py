@@ -333,6 +333,28 @@ def test_a_log_that_starts_anew_keeps_nothing_of_before() -> None:
     assert follower.log.log_start_offset == 100
 
 
+@pytest.mark.parametrize("begins_anew", [False, True])
+def test_a_log_cut_below_its_start_hides_none_of_what_comes_then(begins_anew: bool) -> None:
+    """An older checkpoint would have the next start take new records for deleted ones."""
+    follower, leader = followed()
+    follower.flush()
+    follower.log.delete_records(8)
+    follower.manager.checkpoint()
+    if begins_anew:
+        follower.restart_at(0)
+        other = Leader(7).write(3)
+    else:
+        follower.truncate(4)
+        other = leader.copy(follower.log.log_end_offset).write(3)
+    start = follower.log.log_start_offset
+    follower.take(other.batches[-3:])
+    follower.log.flush()
+    follower.machine.lose_power(1, rate=0.0)
+    follower.start()
+    assert follower.log.log_end_offset == other.end
+    assert follower.log.log_start_offset == start
+
+
 def test_an_empty_log_takes_a_batch_around_its_leaders_log_start() -> None:
     """The leader's records were deleted up to the middle of a batch."""
     follower = Follower()

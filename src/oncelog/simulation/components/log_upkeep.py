@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import accumulate
 from typing import Final
 
@@ -153,24 +154,22 @@ class LogLife(LogFolders):
         truth.start = offset
 
     def _truncate(self, partition: TopicPartition) -> None:
-        """Cut the end, as a follower does, whose recovery point was written before."""
+        """Cut the end, as a follower does."""
         log, truth, raw = self._log(partition), self._truths[partition], self._read(partition)
         # What is cleaned is committed, and nothing that is committed is ever cut.
         low = max(raw.first_offset, truth.start, truth.committed_end)
         if truth.end - low < 1 or self._rng.random() < 0.5:
             return
         offset = self._rng.randint(low, truth.end)
-        left = [batch.last_offset + 1 for batch in truth.batches if batch.last_offset < offset]
-        log.recovery_point = min(log.recovery_point, max([low, *left]))
-        self._logs.checkpoint()
         truth.cut_to = offset
         truth.durable_end = min(truth.durable_end, offset)
         truth.clean_offset = min(truth.clean_offset, offset)
-        log.truncate_to(offset, self._time_ms)
+        note = partial(self._logs.note_truncation, partition, offset)
+        log.truncate_to(offset, self._time_ms, note)
         truth.batches = [batch for batch in truth.batches if batch.last_offset < offset]
         truth.cut_to = None
         truth.restarts_at.add(log.log_end_offset)
-        truth.start = min(truth.start, log.log_end_offset)
+        truth.start = truth.start_max = min(truth.start, log.log_end_offset)
         truth.durable_end = log.recovery_point = min(truth.durable_end, log.log_end_offset)
         truth.forgotten_below = max(truth.forgotten_below, log.log_end_offset)
         self._watermarks.pop(partition, None)
