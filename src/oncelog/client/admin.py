@@ -6,6 +6,7 @@ from typing import Literal, TypeVar, Unpack
 
 from oncelog.client import (
     admin_requests,
+    cluster_admin,
     feature_admin,
     group_admin,
     group_offsets,
@@ -26,7 +27,6 @@ from oncelog.client.values import (
     GroupDescription,
     GroupListing,
     NewTopic,
-    Node,
     OffsetAndMetadata,
     ProducerState,
     TopicDescription,
@@ -39,6 +39,7 @@ from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
+from oncelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 __all__ = ["Admin"]
 
@@ -235,28 +236,27 @@ class Admin(AsyncHints, role=Role.ADMIN):
 
         Brokers without DescribeCluster (Apache Kafka before 2.8) are asked by Metadata.
         """
-
-        async def call() -> ClusterDescription:
-            response = await self._cluster.request_any(
-                ApiKey.DESCRIBE_CLUSTER, admin_requests.describe_cluster_request()
-            )
-            self._check(response.error_code, response.error_message or "")
-            nodes = tuple(Node(b.broker_id, b.host, b.port) for b in response.brokers)
-            return ClusterDescription(response.cluster_id, response.controller_id, nodes)
-
-        async def call_older() -> ClusterDescription:
-            await self._cluster.refresh([])
-            known = self._cluster.metadata
-            return ClusterDescription(
-                known.cluster_id, known.controller_id, tuple(known.nodes.values())
-            )
-
         try:
-            return await self._retrying(call)
+            return await self._retrying(partial(cluster_admin.describe, self._cluster))
         except FatalError as error:
             if error.code is not ErrorCode.unsupported_version:
                 raise
-        return await self._retrying(call_older)
+        return await self._retrying(partial(cluster_admin.describe_older, self._cluster))
+
+    async def unregister_broker(self, broker_id: int) -> None:
+        """Have the cluster forget a broker that is gone for good.
+
+        Raises `FatalError`: broker_id_not_registered for an unknown broker; from Oncelog
+        invalid_request for one that is registered, or that alone may have records of a partition.
+        Source: Java's `Admin.unregisterBroker`.
+        """
+        request = UnregisterBrokerRequest(broker_id=broker_id)
+
+        async def call() -> None:
+            response = await self._ask_controller(ApiKey.UNREGISTER_BROKER, request)
+            self._check(response.error_code, response.error_message or "")
+
+        await self._retrying(call)
 
     async def describe_features(self, node_id: int | None = None) -> dict[str, FeatureLevels]:
         """Return the features that broker `node_id` (None: any) supports, with finalized levels.

@@ -12,7 +12,6 @@ from oncelog.protocol.messages import (
     create_partitions,
     create_topics,
     delete_topics,
-    describe_cluster,
     describe_configs,
 )
 from oncelog.protocol.messages import incremental_alter_configs as alter_configs
@@ -34,14 +33,6 @@ _SOURCES: Final = {
     8: "group",
 }
 """`DescribeConfigsResponse.ConfigSource` in words."""
-
-
-def describe_cluster_request() -> describe_cluster.DescribeClusterRequest:
-    """DescribeCluster, brokers only."""
-    return describe_cluster.DescribeClusterRequest(
-        include_cluster_authorized_operations=False,
-        include_fenced_brokers=False,
-    )
 
 
 def create_topics_request(

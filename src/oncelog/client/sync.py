@@ -342,6 +342,7 @@ class Admin(_Blocking[admin.Admin], role=Role.ADMIN):
     incremental_alter_configs = _blocking(admin.Admin.incremental_alter_configs)
     list_offsets = _blocking(admin.Admin.list_offsets)
     describe_cluster = _blocking(admin.Admin.describe_cluster)
+    unregister_broker = _blocking(admin.Admin.unregister_broker)
     describe_data_folders = _blocking(admin.Admin.describe_data_folders)
     describe_features = _blocking(admin.Admin.describe_features)
     update_features = _blocking(admin.Admin.update_features)

@@ -12,7 +12,13 @@ from oncelog.controller.decision import (
     DecisionContext,
     Put,
 )
-from oncelog.controller.elections import Election, ElectionRules, after_failure, live_brokers
+from oncelog.controller.elections import (
+    Election,
+    ElectionRules,
+    after_failure,
+    live_brokers,
+    without_broker,
+)
 from oncelog.controller.events import (
     BrokersChanged,
     BrokerShuttingDown,
@@ -26,6 +32,7 @@ from oncelog.controller.states import (
     changed_states,
     election_notices,
     leaders_checked,
+    listed,
     state_writes,
 )
 from oncelog.controller.writes import deleted_writes
@@ -116,8 +123,10 @@ def fail_directory(
 def forget_broker(
     image: MetadataImage, event: ForgetBroker, context: DecisionContext
 ) -> ControllerDecision[ChangeOutcome]:
-    """Take a broker that is gone for good off all notes of deletions, and forget its directories.
+    """Take a broker that is gone for good off all that waits for it.
 
+    That are notes of deletions, the states of partitions (but for their assignments), and its
+    directories. It is refused while the broker alone may have records of a partition (INV-1).
     Should it come back, what it still holds of deleted topics is set aside as strays. The number of
     its last life stays: it begins no life twice.
     """
@@ -125,7 +134,23 @@ def forget_broker(
     if gone in image.brokers:
         text = f"Broker {gone} is registered: stop it first."
         return ControllerDecision(ChangeOutcome(ErrorCode.invalid_request, text))
-    writes: list[Put] = []
+    live = live_brokers(image)
+    needed: list[TopicPartition] = []
+
+    def change(label: TopicPartition, state: PartitionImage, rules: ElectionRules) -> Election:
+        election = without_broker(state, gone, live, rules)
+        if election is None:
+            needed.append(label)
+        return election or Election(state)
+
+    changes = changed_states(image, lambda state: gone in state.replicas, change)
+    if needed:
+        text = (
+            f"Broker {gone} alone may have records of {listed(needed)}. To give them up, elect "
+            "other leaders by an unclean election, or delete the topic."
+        )
+        return ControllerDecision(ChangeOutcome(ErrorCode.invalid_request, text))
+    writes = list(state_writes(image, changes))
     for name, noted in image.deleted.items():
         held = {
             topic_id: tuple(broker for broker in holders if broker != gone)
@@ -139,5 +164,7 @@ def forget_broker(
     if not writes and gone not in image.broker_epochs:
         text = f"Broker {gone} was never registered."
         return ControllerDecision(ChangeOutcome(ErrorCode.broker_id_not_registered, text))
-    notices = (ControllerNotice(f"forgot broker {gone}"),) if writes else ()
-    return ControllerDecision(ChangeOutcome(), tuple(writes), notices)
+    notices = [ControllerNotice(f"forgot broker {gone}")] if writes else []
+    return ControllerDecision(
+        ChangeOutcome(), tuple(writes), (*notices, *election_notices(changes))
+    )

@@ -50,6 +50,11 @@ state                live   event                          next
 1: 1 (2)             1 2 3  min.insync.replicas becomes 1  1: 1
 -: 1 (2)             3      unclean elections are allowed  3: 3, new epoch
 -: {1 to 7, 2 to ?}  1 3    unclean elections are allowed  1: 1, new epoch
+1: 1 (2)             1 3    2 is forgotten                 1: 1
+-: 1 2               3      1 is forgotten                 -: 2
+-: 2 {1 to 9}        3      1 is forgotten                 -: 2
+-: {1 to 7, 2 to 9}  1 3    2 is forgotten                 -: {1 to 7, 2 to 9}
+-: 1                 2 3    1 is forgotten                 -: 1
 ===================  =====  =============================  =====================
 """
 
@@ -76,6 +81,7 @@ __all__ = [
     "live_brokers",
     "settled",
     "with_isr",
+    "without_broker",
 ]
 
 
@@ -186,6 +192,34 @@ def after_failure(
     if broker_id in state.offline_replicas:
         return Election(state)
     after, manner = _settled(_off_line(state, broker_id), live, rules)
+    return Election(_numbered(state, after), manner)
+
+
+def without_broker(
+    state: PartitionImage, gone: int, live: LiveBrokers, rules: ElectionRules
+) -> Election | None:
+    """Return the state after a broker is gone for good; None: it alone may have some records.
+
+    Another member of the ISR or eligible broker has them all, unless its log is off line. Of
+    suspects the one that is gone may be left out where another's log is known to go as far.
+    """
+    have_all = {*state.isr, *state.eligible}
+    if gone not in have_all and gone not in state.suspects:
+        return Election(state)
+    if not have_all - {gone, *state.offline_replicas}:
+        log = state.suspects.get(gone)
+        others = [found for broker, found in state.suspects.items() if broker != gone]
+        if gone in have_all or log is None:
+            return None
+        if not any(found is not None and found >= log for found in others):
+            return None
+    left = replace(
+        state,
+        isr=_minus(state.isr, gone),
+        eligible=_minus(state.eligible, gone),
+        suspects={broker: found for broker, found in state.suspects.items() if broker != gone},
+    )
+    after, manner = _settled(left, live, rules)
     return Election(_numbered(state, after), manner)
 
 

@@ -145,7 +145,7 @@ class ElectLeaders(ControllerEvent[tuple[ElectionOutcome, ...]]):
 
 @dataclass(frozen=True, slots=True)
 class ForgetBroker(ControllerEvent[ChangeOutcome]):
-    """A broker is gone for good: no note of a deletion waits for it any more."""
+    """A broker is gone for good: no deletion and no partition waits for it any more."""
 
     broker_id: int
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog.controller import layout
@@ -26,11 +26,12 @@ __all__ = [
     "changed_states",
     "election_notices",
     "leaders_checked",
+    "listed",
     "state_writes",
 ]
 
 NAMED_COUNT_MAX = 5
-"""Partitions that one line of the log names."""
+"""Partitions that one message names."""
 
 
 class StateChange(NamedTuple):
@@ -114,22 +115,27 @@ def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotic
         yield ControllerNotice(
             f"{len(by_logs)} partitions are led by the longest log that is left, since every "
             "in-sync replica stopped uncleanly; acknowledged records at its end may be lost: "
-            + _listed(by_logs),
+            + _led(by_logs),
             is_warning=True,
         )
     unclean = [one for one in changes if one.election.manner is Manner.UNCLEAN]
     if unclean:
         yield ControllerNotice(
             f"unclean election in {len(unclean)} partitions, since none of the replicas with "
-            f"every acknowledged record is live: {_listed(unclean)}",
+            f"every acknowledged record is live: {_led(unclean)}",
             is_warning=True,
         )
 
 
-def _listed(changes: list[StateChange]) -> str:
-    named = [f"{one.label} by broker {_leader(one)}" for one in changes[:NAMED_COUNT_MAX]]
-    more = len(changes) - len(named)
+def listed(things: Sequence[object]) -> str:
+    """Name some things, or the first of many."""
+    named = [str(one) for one in things[:NAMED_COUNT_MAX]]
+    more = len(things) - len(named)
     return ", ".join(named) + (f" and {more} more" if more else "")
+
+
+def _led(changes: list[StateChange]) -> str:
+    return listed([f"{one.label} by broker {_leader(one)}" for one in changes])
 
 
 def _leader(change: StateChange) -> str:

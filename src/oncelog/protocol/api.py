@@ -59,6 +59,7 @@ class ApiKey(IntEnum):
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
+    UNREGISTER_BROKER = 64
     DESCRIBE_TRANSACTIONS = 65
     LIST_TRANSACTIONS = 66
     CONSUMER_GROUP_HEARTBEAT = 68
@@ -150,6 +151,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.UPDATE_FEATURES: Row(0, 2, 0),
         ApiKey.DESCRIBE_CLUSTER: Row(0, 2, 0),
         ApiKey.DESCRIBE_PRODUCERS: Row(0, 0, 0),
+        ApiKey.UNREGISTER_BROKER: Row(0, 0, 0),
         ApiKey.DESCRIBE_TRANSACTIONS: Row(0, 0, 0),
         ApiKey.LIST_TRANSACTIONS: Row(0, 2, 0),
         ApiKey.CONSUMER_GROUP_HEARTBEAT: Row(0, 1, 0),

@@ -157,6 +157,7 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.duplicate_resource: Known(0),
         },
         ApiKey.UPDATE_FEATURES: {ErrorCode.invalid_update_version: Known(0)},
+        ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered: Known(0)},
         ApiKey.DESCRIBE_CLUSTER: {
             ErrorCode.mismatched_endpoint_type: Known(1),
             ErrorCode.unsupported_endpoint_type: Known(1),

@@ -18,6 +18,7 @@ from oncelog.controller.events import (
     BrokerShuttingDown,
     DirectoryFailed,
     ElectLeaders,
+    ForgetBroker,
     IsrChange,
     IsrMember,
 )
@@ -86,6 +87,8 @@ def event_of(text: str, state: PartitionImage) -> ControllerEvent[Any]:
         return registration(who[0], is_clean="doubted" not in text, uncertain=log)
     if "shuts down" in text:
         return BrokerShuttingDown(who[0], 1)
+    if "forgotten" in text:
+        return ForgetBroker(who[0])
     if "directory" in text:
         return DirectoryFailed(who[0], (T0,))
     if "asks" in text:

@@ -109,7 +109,7 @@ def test_each_version_is_told_what_it_knows(api: ApiKey, version: int, code: E) 
     assert set(counted) == {told}
 
 
-BETWEEN_BROKERS = {E.broker_id_not_registered, E.ineligible_replica, E.stale_broker_epoch}
+BETWEEN_BROKERS = {E.ineligible_replica, E.stale_broker_epoch}
 """The codes of replies to events, which no client is told."""
 
 

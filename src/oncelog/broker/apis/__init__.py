@@ -70,6 +70,7 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
     ApiKey.DELETE_ACLS: Served("delete_acls", is_controller_only=True),
     ApiKey.WRITE_TXN_MARKERS: Served("write_txn_markers"),
     ApiKey.DESCRIBE_PRODUCERS: Served("describe_producers"),
+    ApiKey.UNREGISTER_BROKER: Served("unregister_broker", is_controller_only=True),
     ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Served("list_transactions"),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(

@@ -15,6 +15,10 @@ from oncelog.core.config_definition import ConfigError
 __all__ = ["command"]
 
 COMMANDS: Final = {
+    "forget": (
+        "oncelog.cli.cluster.forgetting",
+        "Forget a broker that is gone for good: nothing waits for it any longer.",
+    ),
     "import": (
         "oncelog.cli.cluster.importing",
         "Move the metadata of a broker that is alone to ZooKeeper.",

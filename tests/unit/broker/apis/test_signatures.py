@@ -12,6 +12,7 @@ READ_BYTES = {ApiKey.PRODUCE, ApiKey.FETCH}
 FORWARDED = """
     CREATE_TOPICS DELETE_TOPICS CREATE_PARTITIONS ALTER_CONFIGS INCREMENTAL_ALTER_CONFIGS
     CREATE_ACLS DELETE_ACLS ELECT_LEADERS LIST_PARTITION_REASSIGNMENTS UPDATE_FEATURES
+    UNREGISTER_BROKER
 """
 """Of the APIs served here those that Kafka's brokers forward (`ApiKeys.forwardable`);
 tests/interop/test_definitions.py asks Kafka's own classes."""
