@@ -102,7 +102,7 @@ def until(condition: object, wanted: object) -> None:
 def test_nothing_is_lost_when_the_leader_or_all_brokers_are_killed(tmp_path: Path) -> None:
     with cluster(tmp_path) as three:
         with Admin(three.servers) as admin:
-            admin.create_topics([NewTopic("t", 1, replication_factor=3)])
+            admin.create_topics([NewTopic("t", 1)])
         until(lambda: leader(three.servers)[1], (1, 2, 3))
         send(three.servers, "a", "b")
         killed, _ = leader(three.servers)

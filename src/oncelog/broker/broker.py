@@ -47,7 +47,6 @@ from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import off_line
 from oncelog.controller.events import BrokerRegistered, DirectoryFailed
-from oncelog.controller.features import FEATURES
 from oncelog.controller.group_configs import group_config_warnings
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
@@ -291,7 +290,6 @@ class Broker:
             *endpoint,
             self.config.get_str("broker.rack"),
             broker_epoch=self.logs.noted_epoch,
-            levels={name: (one.levels.min, one.levels.max) for name, one in FEATURES.items()},
             is_clean=event.is_clean,
             incarnation=self._incarnation,
         )

@@ -123,12 +123,12 @@ class FetchedPartition:
 class NewTopic:
     """A topic to create.
 
-    `partitions` and `replication_factor` may be -1 for the broker's default.
+    `partitions` and `replication_factor` are the broker's defaults where they are -1.
     """
 
     name: str
     partitions: int = -1
-    replication_factor: int = 1
+    replication_factor: int = -1
     configs: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -13,7 +13,12 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from oncelog.controller.image import MetadataImage, TopicImage
-from oncelog.controller.placement import new_partition, new_partitions, placeable_brokers
+from oncelog.controller.placement import (
+    known_brokers,
+    new_partition,
+    place_partitions,
+    placeable_brokers,
+)
 from oncelog.controller.topics import TopicOutcome, name_problem
 from oncelog.core.config import BrokerConfig, check_topic_overrides
 from oncelog.core.config_definition import ConfigError, ConfigType, format_value
@@ -74,19 +79,15 @@ def decide_partitions(
         able = placeable_brokers(image)
         added = [new_partition(tuple(replicas), able) for replicas in assignments]
         if None in added:
-            text = "All brokers of a partition in the manual assignment are shutting down."
+            text = "All brokers of a partition in the manual assignment are away or shutting down."
             return TopicOutcome(name, ErrorCode.invalid_replica_assignment, text)
         grown = tuple(filter(None, added))
     else:
-        brokers = placeable_brokers(image)
-        if factor > len(brokers):
-            text = (
-                f"Unable to replicate the partition {factor} time(s): "
-                f"only {len(brokers)} broker(s) are registered."
-            )
-            return TopicOutcome(name, ErrorCode.invalid_replication_factor, text)
         start = sum(len(one.partitions) for one in image.topics.values() if one.name != name)
-        grown = new_partitions(brokers, start, range(len(topic.partitions), count), factor)
+        placed = place_partitions(image, start, range(len(topic.partitions), count), factor)
+        if isinstance(placed, str):
+            return TopicOutcome(name, ErrorCode.invalid_replication_factor, placed)
+        grown = placed
     return TopicOutcome(name, topic=replace(topic, partitions=topic.partitions + grown))
 
 
@@ -118,7 +119,7 @@ def _assignment_problem(
             return "The manual partition assignment includes an empty replica list."
         if len(set(replicas)) != len(replicas):
             return "The manual partition assignment names a broker more than once."
-        unknown = [broker for broker in replicas if broker not in image.brokers]
+        unknown = [broker for broker in replicas if broker not in known_brokers(image)]
         if unknown:
             return (
                 f"The manual partition assignment includes broker {unknown[0]}, "

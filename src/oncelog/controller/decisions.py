@@ -58,6 +58,7 @@ from oncelog.controller.group_configs import (
 )
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.leaders import alter_partition, elect_leaders
+from oncelog.controller.placement import known_brokers
 from oncelog.controller.registration import register_broker
 from oncelog.controller.states import (
     StateChange,
@@ -131,11 +132,12 @@ def _create_topics(
         return ControllerDecision(refused(reply, ErrorCode.kafka_storage_error, context.no_room))
     writes: list[Put] = []
     notices: list[ControllerNotice] = []
+    brokers_count = len(known_brokers(image))
     for topic in (outcome.topic for outcome in reply if outcome.topic is not None):
         writes += topic_writes(None, topic, image.controller_epoch)
         if not topic.is_internal:
             notices += _config_warnings(topic)
-        elif (warning := few_replicas_warning(topic, config, len(image.brokers))) is not None:
+        elif (warning := few_replicas_warning(topic, config, brokers_count)) is not None:
             notices.append(ControllerNotice(warning, is_warning=True))
         count = len(topic.partitions)
         notices.append(
@@ -223,7 +225,8 @@ def _update_features(
     image: MetadataImage, event: UpdateFeatures, context: DecisionContext
 ) -> ControllerDecision[ChangeOutcome]:
     chosen = image.chosen_features
-    update = decide_update(chosen, event.updates)
+    supported = {each.broker_id: each.levels for each in image.brokers.values()}
+    update = decide_update(chosen, event.updates, supported)
     reply = ChangeOutcome(update.error, update.message)
     if update.error or event.validate_only or update.chosen == chosen:
         return ControllerDecision(reply)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode
@@ -16,6 +17,7 @@ from oncelog.protocol.api import VersionRange
 __all__ = [
     "FEATURES",
     "GROUP_VERSION",
+    "SUPPORTED_LEVELS",
     "TRANSACTION_VERSION",
     "Feature",
     "FeatureUpdate",
@@ -25,6 +27,7 @@ __all__ = [
     "decide_update",
     "demanded_updates",
     "level_text",
+    "unsupported_level",
 ]
 
 TRANSACTION_VERSION: Final = "transaction.version"
@@ -43,6 +46,15 @@ FEATURES: Final[Mapping[str, Feature]] = {
     GROUP_VERSION: Feature(VersionRange(0, 1), 1),
 }
 """By name. A setting of transaction.version's name finalizes a level at each start."""
+
+
+SUPPORTED_LEVELS: Final[Mapping[str, tuple[int, int]]] = MappingProxyType(
+    {name: (feature.levels.min, feature.levels.max) for name, feature in FEATURES.items()}
+)
+"""The lowest and the highest level by name, as a registration has them."""
+_OFF: Final = (0, 0)
+"""The levels of a feature that a broker does not know."""
+_NOTHING: Final[Mapping[int, Mapping[str, tuple[int, int]]]] = MappingProxyType({})
 
 
 class UpgradeType(IntEnum):
@@ -75,12 +87,19 @@ class UpdateOutcome(NamedTuple):
     message: str | None = None
 
 
-def decide_update(chosen: Mapping[str, int], updates: Iterable[FeatureUpdate]) -> UpdateOutcome:
-    """Decide on all updates together: all of them, or none."""
+def decide_update(
+    chosen: Mapping[str, int],
+    updates: Iterable[FeatureUpdate],
+    supported: Mapping[int, Mapping[str, tuple[int, int]]] = _NOTHING,
+) -> UpdateOutcome:
+    """Decide on all updates together: all of them, or none.
+
+    `supported` has the lowest and highest levels of each registered broker, by its id.
+    """
     after = dict(chosen)
     levels = all_levels(chosen)
     for update in updates:
-        problem = _problem(levels.get(update.name, 0), update)
+        problem = _problem(levels.get(update.name, 0), update, supported)
         if problem is not None:
             text = (
                 "The update failed for all features since the following feature had an error: "
@@ -96,6 +115,20 @@ def level_text(update: FeatureUpdate) -> str:
     return f"the level of {update.name} is {update.level} from now on"
 
 
+def unsupported_level(
+    finalized: Mapping[str, int], supported: Mapping[str, tuple[int, int]]
+) -> str | None:
+    """Return why a broker that supports these levels cannot register; None if it can."""
+    for name, level in finalized.items():
+        low, high = supported.get(name, _OFF)
+        if level and not low <= level <= high:
+            return (
+                f"Unable to register because the broker does not support finalized version {level}"
+                f" of {name}. The broker wants a version between {low} and {high}, inclusive."
+            )
+    return None
+
+
 def demanded_updates(chosen: Mapping[str, int], levels: Mapping[str, int]) -> list[FeatureUpdate]:
     """Return the updates that bring features to the levels in the configs."""
     updates = []
@@ -107,7 +140,11 @@ def demanded_updates(chosen: Mapping[str, int], levels: Mapping[str, int]) -> li
     return updates
 
 
-def _problem(current: int, update: FeatureUpdate) -> str | None:
+def _problem(
+    current: int,
+    update: FeatureUpdate,
+    supported: Mapping[int, Mapping[str, tuple[int, int]]],
+) -> str | None:
     if update.upgrade_type not in set(UpgradeType):
         return "The controller does not support the given upgrade type."
     if update.level < 0:
@@ -126,4 +163,11 @@ def _problem(current: int, update: FeatureUpdate) -> str | None:
         )
     if update.level > current and not is_upgrade:
         return "Can't downgrade to a newer version."
+    for broker_id, levels in sorted(supported.items()):
+        low, high = levels.get(update.name, _OFF)
+        if not low <= update.level <= high:
+            only = (
+                f"only supports versions {low}-{high}" if high else "does not support this feature."
+            )
+            return f"Broker {broker_id} {only}"
     return None

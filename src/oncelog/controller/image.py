@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from oncelog.controller.features import all_levels
+from oncelog.controller.features import SUPPORTED_LEVELS, all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 from oncelog.core.values import value
 
@@ -42,8 +42,8 @@ class BrokerImage:
     rack: str | None = None
     broker_epoch: int = 0
     """The number of this life; each registration of the broker has a larger one."""
-    levels: Mapping[str, tuple[int, int]] = field(default_factory=lambda: _NOTHING)
-    """The lowest and the highest level that it supports, by feature."""
+    levels: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_LEVELS)
+    """The lowest and the highest level that it supports, by feature; of this version if unnamed."""
     is_clean: bool = True
     """False while it may have lost records, and the controller has not decided on that yet.
 

@@ -1,13 +1,29 @@
-"""Places the replicas of new partitions: over all live brokers, and over their racks."""
+"""Places the replicas of new partitions: over all live brokers, and over their racks.
+
+Brokers that are away take replicas only where the live ones are too few, so that topics can be
+created while a broker starts again. Such a replica begins outside of the ISR.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 
 from oncelog.controller.image import MetadataImage, PartitionImage
 
-__all__ = ["new_partition", "new_partitions", "placeable_brokers"]
+__all__ = [
+    "known_brokers",
+    "new_partition",
+    "new_partitions",
+    "place_partitions",
+    "placeable_brokers",
+]
+
+
+def known_brokers(image: MetadataImage) -> Set[int]:
+    """Return the brokers of the cluster: those that are registered, and those that are away."""
+    return image.brokers.keys() | image.directories.keys()
 
 
 def placeable_brokers(image: MetadataImage) -> dict[int, str | None]:
@@ -20,6 +36,34 @@ def placeable_brokers(image: MetadataImage) -> dict[int, str | None]:
         for broker_id, broker in sorted(image.brokers.items())
         if broker.is_clean and not broker.is_shutting_down
     }
+
+
+def place_partitions(
+    image: MetadataImage, start: int, numbers: range, factor: int
+) -> tuple[PartitionImage, ...] | str:
+    """Return new partitions of `factor` replicas, or why there are too few brokers for them."""
+    able = placeable_brokers(image)
+    others = sorted(known_brokers(image) - able.keys())
+    if not able:
+        return "All brokers are away or shutting down."
+    if factor > len(able) + len(others):
+        return (
+            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
+            f"{factor} cannot be reached because only {len(able) + len(others)} broker(s) are "
+            "registered."
+        )
+    placed = new_partitions(able, start, numbers, min(factor, len(able)))
+    added_count = factor - len(able)
+    if added_count <= 0:
+        return placed
+    return tuple(
+        replace(one, replicas=one.replicas + _taken_in_turns(others, number, added_count))
+        for number, one in zip(numbers, placed, strict=True)
+    )
+
+
+def _taken_in_turns(brokers: Sequence[int], first: int, count: int) -> tuple[int, ...]:
+    return tuple(brokers[(first + step) % len(brokers)] for step in range(count))
 
 
 def new_partitions(

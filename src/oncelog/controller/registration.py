@@ -26,7 +26,12 @@ from oncelog.controller.elections import (
     live_brokers,
 )
 from oncelog.controller.events import BrokerRegistered
-from oncelog.controller.features import decide_update, demanded_updates, level_text
+from oncelog.controller.features import (
+    decide_update,
+    demanded_updates,
+    level_text,
+    unsupported_level,
+)
 from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage
 from oncelog.controller.states import (
     StateChange,
@@ -49,8 +54,12 @@ def register_broker(
     if broker is None or event.broker_epoch != broker.broker_epoch:
         text = f"Broker {event.broker_id} has begun another life than {event.broker_epoch}."
         return ControllerDecision(ChangeOutcome(ErrorCode.stale_broker_epoch, text))
+    problem = unsupported_level(image.features, broker.levels)
+    if problem is not None:
+        return ControllerDecision(ChangeOutcome(ErrorCode.unsupported_version, problem))
     updates = demanded_updates(image.chosen_features, event.levels)
-    update = decide_update(image.chosen_features, updates)
+    supported = {each.broker_id: each.levels for each in image.brokers.values()}
+    update = decide_update(image.chosen_features, updates, supported)
     if update.error:
         return ControllerDecision(ChangeOutcome(update.error, update.message))
     config, warnings = _cluster_config(image, event)

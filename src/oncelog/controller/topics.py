@@ -15,7 +15,12 @@ from types import MappingProxyType
 from typing import Final
 
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
-from oncelog.controller.placement import new_partition, new_partitions, placeable_brokers
+from oncelog.controller.placement import (
+    known_brokers,
+    new_partition,
+    place_partitions,
+    placeable_brokers,
+)
 from oncelog.core.config import BrokerConfig, check_topic_overrides
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import ErrorCode
@@ -110,7 +115,7 @@ def few_replicas_warning(topic: TopicImage, config: BrokerConfig, brokers_count:
         return None
     return (
         f"{topic.name} has {count} replicas, not {wanted} ({prefix}.replication.factor): only "
-        f"{brokers_count} brokers were registered when it was first used"
+        f"{brokers_count} brokers were known when it was first used"
     )
 
 
@@ -238,15 +243,10 @@ def _placed(
             ErrorCode.invalid_replication_factor,
             "Replication factor must be larger than 0, or -1 to use the default value.",
         )
-    brokers = placeable_brokers(image)
-    if factor > len(brokers):
-        return TopicOutcome(
-            new.name,
-            ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {factor} time(s): The target replication factor of "
-            f"{factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
-        )
-    return new_partitions(brokers, start, range(count), factor)
+    placed = place_partitions(image, start, range(count), factor)
+    if isinstance(placed, str):
+        return TopicOutcome(new.name, ErrorCode.invalid_replication_factor, placed)
+    return placed
 
 
 def _assigned(
@@ -272,12 +272,12 @@ def _assigned(
             return refused(f"Partition {index} names a broker more than once.")
         if len(replicas) != len(placed[0]):
             return refused("Partitions have inconsistent numbers of replicas.")
-        unknown = [broker for broker in replicas if broker not in image.brokers]
+        unknown = [broker for broker in replicas if broker not in known_brokers(image)]
         if unknown:
             return refused(f"Broker {unknown[0]} of partition {index} is not registered.")
     able = placeable_brokers(image)
     partitions = [new_partition(replicas, able) for replicas in placed]
     for index, partition in enumerate(partitions):
         if partition is None:
-            return refused(f"All brokers of partition {index} are shutting down.")
+            return refused(f"All brokers of partition {index} are away or shutting down.")
     return tuple(filter(None, partitions))

@@ -132,6 +132,7 @@ async def test_a_leader_that_is_not_registered_is_none() -> None:
         for version in range(ADVERTISED[ApiKey.METADATA].max + 1):
             found = await partition_of(cluster, "t", version)
             assert (found.leader_id, found.error_code) == (-1, ErrorCode.leader_not_available)
+            assert found.isr_nodes == ()
         answer = await ask_each(
             cluster,
             ApiKey.DESCRIBE_TOPIC_PARTITIONS,
@@ -140,6 +141,8 @@ async def test_a_leader_that_is_not_registered_is_none() -> None:
         ((found,),) = [topic.partitions for topic in answer.topics]
         assert (found.leader_id, found.error_code) == (-1, ErrorCode.leader_not_available)
         assert found.offline_replicas == (9,)
+        # Whoever counts the ISR sees that one is missing, and who may lead: as in Kafka.
+        assert (found.isr_nodes, found.eligible_leader_replicas) == ((), (9,))
 
 
 async def test_eligible_and_last_known_replicas_are_described() -> None:
@@ -206,6 +209,21 @@ async def test_internal_topics_have_the_replicas_that_there_are_brokers_for(
         assert topic.config.get("min.insync.replicas") == (None if count == 1 else "2")
     lines = [r for r in caplog.records if "__consumer_offsets has" in r.getMessage()]
     assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
+
+
+async def test_topics_made_while_a_broker_is_away_have_their_replicas_later() -> None:
+    async with members(3, {"auto.leader.rebalance.enable": "false"}) as cluster:
+        await cluster.kill(3)
+        cluster.expire(3)
+        await cluster.until(lambda: set(cluster[1].broker.image.brokers) == {1, 2})
+        await create(cluster, "t", 3)
+        await create(cluster, "named", (3, 1))
+        topic = await controller_of(cluster).internal_topic("__consumer_offsets")
+        assert [len(one.replicas) for one in topic.partitions] == [3]
+        assert (isr_of(cluster, "t"), isr_of(cluster, "named")) == ((1, 2), (1,))
+        await cluster.restart(3)
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2, 3})
+        await cluster.until(lambda: set(isr_of(cluster, "named")) == {1, 3})
 
 
 async def test_transactions_are_refused_by_name_on_several_brokers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -38,13 +39,19 @@ from oncelog.controller.events import (
     IsrMember,
     UpdateFeatures,
 )
-from oncelog.controller.features import TRANSACTION_VERSION, FeatureUpdate, UpgradeType
+from oncelog.controller.features import (
+    GROUP_VERSION,
+    TRANSACTION_VERSION,
+    FeatureUpdate,
+    UpgradeType,
+)
 from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT32_MAX
+from tests.unit.controller.cluster import broker
 
 NONE = ErrorCode.none
 ID, NEW_ID = UUID(int=1), UUID(int=2)
@@ -52,7 +59,7 @@ T0 = TopicPartition("t", 0)
 MIN_ISR = "min.insync.replicas"
 TOPIC = TopicImage("t", ID, (PartitionImage(1, 4, (1, 2), (1, 2)),))
 CONTEXT = DecisionContext(BrokerConfig({}), (NEW_ID,))
-BROKERS = [BrokerImage(broker_id, "h", 1) for broker_id in (1, 2)]
+BROKERS = [broker(broker_id, 0) for broker_id in (1, 2)]
 SET = ConfigOperation.SET
 REGISTRATION = BrokerRegistered(1, 0, frozenset({"d"}), True, {}, {}, {})
 
@@ -74,8 +81,13 @@ EVENTS: list[ControllerEvent[Any]] = [
 ]
 
 
-def image(*topics: TopicImage, brokers: int = 2, **more: Any) -> MetadataImage:
-    return MetadataImage(cluster_id="c", topics=topics, brokers=BROKERS[:brokers], **more)
+def image(
+    *topics: TopicImage,
+    brokers: int = 2,
+    registered: Sequence[BrokerImage] = BROKERS,
+    **more: Any,
+) -> MetadataImage:
+    return MetadataImage(cluster_id="c", topics=topics, brokers=registered[:brokers], **more)
 
 
 LED_BY_THE_DEAD = TopicImage("u", UUID(int=3), (PartitionImage(3, 4, (3, 1), (3, 1)),))
@@ -212,6 +224,33 @@ def test_levels_that_a_broker_demands_are_finalized() -> None:
     decision = decide(image(), replace(REGISTRATION, levels={TRANSACTION_VERSION: 9}), CONTEXT)
     assert decision.reply.error is ErrorCode.invalid_update_version
     assert decision.writes == ()
+
+
+def test_a_level_that_a_registered_broker_does_not_support_is_refused() -> None:
+    """Of an upgrade of brokers one by one: the last one knows the level before, or no feature."""
+    last = broker(2, levels={TRANSACTION_VERSION: (0, 1)})
+    mixed = image(features={TRANSACTION_VERSION: 1, GROUP_VERSION: 0}, registered=[broker(1), last])
+    for name, level, reason in (
+        (TRANSACTION_VERSION, 2, "Broker 2 only supports versions 0-1"),
+        (GROUP_VERSION, 1, "Broker 2 does not support this feature."),
+    ):
+        decision = decide(mixed, UpdateFeatures((FeatureUpdate(name, level),), False), CONTEXT)
+        assert decision.reply.error is ErrorCode.invalid_update_version
+        assert (decision.reply.message or "").endswith(reason)
+        assert decision.writes == ()
+    alone = image(features={TRANSACTION_VERSION: 1}, registered=[broker(1)])
+    update = UpdateFeatures((FeatureUpdate(TRANSACTION_VERSION, 2),), False)
+    assert decide(alone, update, CONTEXT).reply == ChangeOutcome()
+
+
+def test_a_broker_without_a_finalized_level_is_not_registered() -> None:
+    older = broker(1, 0, levels={TRANSACTION_VERSION: (0, 1), GROUP_VERSION: (0, 1)})
+    decision = decide(image(registered=[older, broker(2)]), REGISTRATION, CONTEXT)
+    assert decision.reply.error is ErrorCode.unsupported_version
+    assert "does not support finalized version 2 of transaction.version" in str(decision.reply)
+    assert decision.writes == ()
+    lowered = image(features={TRANSACTION_VERSION: 1}, registered=[older, broker(2)])
+    assert decide(lowered, REGISTRATION, CONTEXT).reply == ChangeOutcome()
 
 
 def test_the_clusters_config_is_that_of_the_first_broker() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 from hypothesis import given
@@ -77,8 +78,13 @@ def created(image: MetadataImage, new: TopicToCreate) -> TopicOutcome:
     return decide_creation(image, new, ID, CreationDefaults())
 
 
-def image(*brokers: BrokerImage, topics: list[TopicImage] | None = None) -> MetadataImage:
-    return MetadataImage(cluster_id="c", brokers=brokers, topics=topics or [])
+def image(
+    *brokers: BrokerImage, topics: list[TopicImage] | None = None, away: Iterable[int] = ()
+) -> MetadataImage:
+    directories = dict.fromkeys(away, frozenset({"d"}))
+    return MetadataImage(
+        cluster_id="c", brokers=brokers, topics=topics or [], directories=directories
+    )
 
 
 STOPPING = broker(2, is_shutting_down=True)
@@ -88,10 +94,46 @@ DOUBTED = broker(4, is_clean=False)
 def test_brokers_that_shut_down_or_are_doubted_take_no_replica() -> None:
     some = image(broker(3, rack="r"), STOPPING, broker(1), DOUBTED)
     assert placeable_brokers(some) == {1: None, 3: "r"}
-    assert created(some, TopicToCreate("t", 1, 3)).error is ErrorCode.invalid_replication_factor
     topic = created(some, TopicToCreate("t", 2, 2)).topic
     assert topic is not None
     assert [one.replicas for one in topic.partitions] == [(1, 3), (3, 1)]
+
+
+def test_where_the_live_ones_are_too_few_others_are_replicas_out_of_sync() -> None:
+    some = image(broker(1), STOPPING, DOUBTED, away=[9])
+    topic = created(some, TopicToCreate("t", 3, 3)).topic
+    assert topic is not None
+    assert [one.replicas for one in topic.partitions] == [(1, 2, 4), (1, 4, 9), (1, 9, 2)]
+    assert {(one.leader, one.isr) for one in topic.partitions} == {(1, (1,))}
+    grown = decide_partitions(some, "t", topic, 4).topic
+    assert grown is not None
+    assert grown.partitions[3] == topic.partitions[0]
+    refused = created(some, TopicToCreate("t", 1, 5))
+    assert refused.error is ErrorCode.invalid_replication_factor
+    assert "only 4 broker(s) are registered" in (refused.message or "")
+
+
+def test_no_topic_is_placed_where_no_broker_could_lead_it() -> None:
+    some = image(STOPPING, DOUBTED)
+    for refused in (
+        created(some, TopicToCreate("t", 1, 1)),
+        decide_partitions(some, "t", TopicImage("t", ID, (PartitionImage(2, 0, (2,), (2,)),)), 2),
+    ):
+        assert refused.error is ErrorCode.invalid_replication_factor
+        assert refused.message == "All brokers are away or shutting down."
+
+
+def test_a_manual_placement_may_name_brokers_that_are_away() -> None:
+    some = image(broker(1), away=[2])
+    topic = created(some, TopicToCreate("t", assignment={0: (2, 1)})).topic
+    assert topic is not None
+    assert topic.partitions == (PartitionImage(1, 0, (1,), (2, 1)),)
+    assert decide_partitions(some, "t", topic, 2, [[2, 1]]).error is ErrorCode.none
+    for unknown in (
+        created(some, TopicToCreate("u", assignment={0: (1, 3)})),
+        decide_partitions(some, "t", topic, 2, [[1, 3]]),
+    ):
+        assert unknown.error is ErrorCode.invalid_replica_assignment
 
 
 def test_a_manual_placement_begins_with_the_live_ones_in_sync() -> None:

@@ -13,7 +13,12 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
-from oncelog.broker.apis.responses import offline_replicas, registered_leader
+from oncelog.broker.apis.responses import (
+    offline_replicas,
+    registered_leader,
+    shown_eligible,
+    shown_isr,
+)
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.topics import name_problem
@@ -115,8 +120,8 @@ def _topic(
                 leader_id=leader,
                 leader_epoch=image.leader_epoch,
                 replica_nodes=image.replicas,
-                isr_nodes=image.isr,
-                eligible_leader_replicas=image.eligible,
+                isr_nodes=shown_isr(metadata, image),
+                eligible_leader_replicas=shown_eligible(metadata, image),
                 last_known_elr=tuple(image.suspects),
                 offline_replicas=offline_replicas(metadata, image),
             )

@@ -12,7 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oncelog.broker.apis.responses import by_id, each_once, offline_replicas, registered_leader
+from oncelog.broker.apis.responses import (
+    by_id,
+    each_once,
+    offline_replicas,
+    registered_leader,
+    shown_isr,
+)
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import name_problem
@@ -143,11 +149,9 @@ def _partition(
     leader = registered_leader(image, partition)
     error = ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available
     offline = offline_replicas(image, partition)
-    replicas, isr = partition.replicas, partition.isr
+    replicas, isr = partition.replicas, shown_isr(image, partition)
     if request.version == 0 and offline:
-        replicas, isr = (
-            tuple(each for each in some if each in image.brokers) for some in (replicas, isr)
-        )
+        replicas = tuple(each for each in replicas if each in image.brokers)
         if len(replicas) < len(partition.replicas) and error is ErrorCode.none:
             error = ErrorCode.replica_not_available
     return MetadataResponsePartition(

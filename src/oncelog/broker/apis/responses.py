@@ -17,6 +17,8 @@ __all__ = [
     "leader_endpoints",
     "offline_replicas",
     "registered_leader",
+    "shown_eligible",
+    "shown_isr",
 ]
 
 T = TypeVar("T")
@@ -70,6 +72,23 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage) -> tuple[i
         for replica in partition.replicas
         if replica not in image.brokers or replica in partition.offline_replicas
     )
+
+
+def shown_isr(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
+    """Return the members of the ISR whose broker is registered, as Kafka keeps an ISR (KIP-966).
+
+    A state keeps those that are gone while nobody leads: tools that count would take such a
+    partition for one with all its replicas in sync.
+    """
+    isr, live = partition.isr, image.brokers
+    return isr if live.keys() >= set(isr) else tuple(each for each in isr if each in live)
+
+
+def shown_eligible(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
+    """Return who may lead without being in the shown ISR: the eligible brokers, and the others."""
+    isr, live = partition.isr, image.brokers
+    gone = () if live.keys() >= set(isr) else tuple(each for each in isr if each not in live)
+    return partition.eligible + gone
 
 
 def absent(image: MetadataImage, broker_id: int, topic: str, index: int) -> ErrorCode:

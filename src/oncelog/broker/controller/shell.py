@@ -19,6 +19,7 @@ from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.events import CreateTopics, DeleteTopic
 from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.placement import known_brokers
 from oncelog.controller.topics import TopicOutcome, TopicToCreate, new_internal_topic
 from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX, CONTROLLER_WAIT_MS_MIN
 from oncelog.core.errors import ErrorCode, OncelogError
@@ -253,7 +254,8 @@ class ControllerShell:
         return topic
 
     def _new_internal(self, name: str) -> TopicToCreate:
-        return new_internal_topic(name, self.office.config, len(self._feed.image.brokers))
+        count = len(known_brokers(self._feed.image))
+        return new_internal_topic(name, self.office.config, count)
 
     async def auto_create(self, name: str, due_s: float) -> ErrorCode:
         """Create a topic because a client named it.
