@@ -5,6 +5,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from oncelog.controller.cluster_config import replicated_defaults
 from tests.support.left_folders import check_left
 from tests.support.peer.child import BrokerChild
 
@@ -63,3 +64,16 @@ class BrokerProcess(BrokerChild):
     def __enter__(self) -> "BrokerProcess":
         self.start()
         return self
+
+
+def broker_processes(
+    folder: Path, count: int, settings: Mapping[str, str] | None = None
+) -> list[BrokerProcess]:
+    """The brokers of one cluster, with the ids 1, 2, 3 and a SQLite file of them all."""
+    own = {"oncelog.metadata.file": folder / "metadata.sqlite", **replicated_defaults(count)}
+    shared = {**{key: str(value) for key, value in own.items()}, **(settings or {})}
+    folder.mkdir(parents=True, exist_ok=True)
+    return [
+        BrokerProcess(folder / f"broker-{number}", {"node.id": str(number), **shared})
+        for number in range(1, count + 1)
+    ]

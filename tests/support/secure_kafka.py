@@ -46,13 +46,11 @@ class SecureKafka(KafkaPeer):
         (folder / "ca.pem").write_text(self.authority.pem)
         broker = self.authority.sign("broker", "127.0.0.1").write(folder / "broker.pem")
         self._ports = {name: free_port() for name in LISTENERS}
-        controller = free_port()
         addresses = {"PLAINTEXT": self.port, **self._ports}
         listeners = [f"{name}://127.0.0.1:{port}" for name, port in addresses.items()]
         protocols = {"PLAINTEXT": "PLAINTEXT", "CONTROLLER": "PLAINTEXT", **LISTENERS}
         self.settings = {
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{controller}"]),
+            "listeners": ",".join([*listeners, f"CONTROLLER://127.0.0.1:{self.voters[1]}"]),
             "advertised.listeners": ",".join(listeners),
             "listener.security.protocol.map": ",".join(
                 f"{name}:{protocol}" for name, protocol in protocols.items()

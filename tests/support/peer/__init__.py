@@ -1,4 +1,4 @@
-"""Apache Kafka as a peer: its jars from Maven Central, one KRaft broker as a process, its tools.
+"""Apache Kafka as a peer: its jars from Maven Central, KRaft brokers as processes, its tools.
 
 Used by benchmarks and by interop tests. Nothing of the product depends on it: where Maven or Java
 cannot be had, `jars()` raises `PeerUnavailable` with the reason, and tests skip with it.
@@ -11,6 +11,7 @@ from tests.support.peer.kafka import (
     connect_jars,
     jars,
     java,
+    kafka_peers,
     streams_jars,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "connect_jars",
     "jars",
     "java",
+    "kafka_peers",
     "streams_jars",
 ]

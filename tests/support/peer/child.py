@@ -7,6 +7,7 @@ import socket
 import subprocess
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -39,7 +40,7 @@ def free_port() -> int:
     raise RuntimeError(f"no port from {PORTS.start} to {PORTS.stop - 1} is free")
 
 
-class BrokerChild:
+class BrokerChild(ABC):
     """One broker on a port that survives its restarts. A subclass says how to start it."""
 
     stop_timeout_s: float = STOP_TIMEOUT_S
@@ -65,6 +66,10 @@ class BrokerChild:
     def pid(self) -> int:
         """Process id."""
         return self.child.pid
+
+    @abstractmethod
+    def start(self) -> object:
+        """Begin a life; returns once it answers Metadata."""
 
     def launch(
         self, command: list[str], log: Path, timeout_s: float, env: dict[str, str] | None = None
@@ -121,8 +126,8 @@ def wait_ready(port: int, process: "subprocess.Popen[bytes]", timeout_s: float) 
     raise RuntimeError(f"no answer on port {port} within {timeout_s} s")
 
 
-def answers_metadata(port: int) -> bool:
-    """Whether a Metadata request is answered with a non-empty broker list."""
+def answers_metadata(port: int, brokers_count_min: int = 1) -> bool:
+    """Whether a Metadata request is answered with a list of so many brokers."""
     try:
         with socket.create_connection(("127.0.0.1", port), timeout=2) as connection:
             connection.sendall(METADATA_REQUEST)
@@ -132,6 +137,6 @@ def answers_metadata(port: int) -> bool:
                 if not chunk:
                     return False
                 answer += chunk
-            return int.from_bytes(answer[8:12], "big") > 0
+            return int.from_bytes(answer[8:12], "big") >= brokers_count_min
     except OSError:
         return False

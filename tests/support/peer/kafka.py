@@ -1,10 +1,11 @@
-"""Fetches Apache Kafka's jars once per checkout and runs one broker of it as a child process."""
+"""Fetches Apache Kafka's jars once per checkout and runs brokers of it as child processes."""
 
 import fcntl
 import os
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -125,7 +126,9 @@ def run_tool(
 class KafkaPeer(BrokerChild):
     """One Apache Kafka broker (KRaft, combined mode, 1 GB heap) on loopback; a context manager.
 
-    `settings` are broker properties on top of Kafka's defaults.
+    `settings` are broker properties on top of Kafka's defaults. `voters` has the port of each
+    controller of its cluster by node id; None is a broker that is alone. Internal topics get as
+    many replicas as there are brokers for, up to Kafka's three.
     """
 
     jvm: tuple[str, ...] = ("-Xmx1G", "-Xms1G", "-XX:+UseG1GC")
@@ -133,27 +136,37 @@ class KafkaPeer(BrokerChild):
     format_options: tuple[str, ...] = ()
     """What the storage tool is told besides, as users of SCRAM."""
 
-    def __init__(self, folder: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        voters: Mapping[int, int] | None = None,
+    ) -> None:
         super().__init__(folder)
-        self.settings = settings or {}
+        self.settings = dict(settings or {})
+        self.node_id = node_id
+        self.voters = {node_id: free_port()} if voters is None else voters
 
     def prepare(self) -> None:
         """Write the configuration and format the log directory, as before a first start."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        controller_port = free_port()
+        voters = [f"{node_id}@127.0.0.1:{port}" for node_id, port in self.voters.items()]
+        own = f"CONTROLLER://127.0.0.1:{self.voters[self.node_id]}"
+        factor, min_isr = str(min(3, len(voters))), str(min(2, len(voters)))
         properties = {
             "process.roles": "broker,controller",
-            "node.id": "1",
-            "controller.quorum.voters": f"1@127.0.0.1:{controller_port}",
-            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},CONTROLLER://127.0.0.1:{controller_port}",
+            "node.id": str(self.node_id),
+            "controller.quorum.voters": ",".join(voters),
+            "listeners": f"PLAINTEXT://127.0.0.1:{self.port},{own}",
             "advertised.listeners": f"PLAINTEXT://127.0.0.1:{self.port}",
             "controller.listener.names": "CONTROLLER",
             "log.dirs": str(self.folder / "data"),
-            "offsets.topic.replication.factor": "1",
-            "transaction.state.log.replication.factor": "1",
-            "transaction.state.log.min.isr": "1",
-            "share.coordinator.state.topic.replication.factor": "1",
-            "share.coordinator.state.topic.min.isr": "1",
+            "offsets.topic.replication.factor": factor,
+            "transaction.state.log.replication.factor": factor,
+            "transaction.state.log.min.isr": min_isr,
+            "share.coordinator.state.topic.replication.factor": factor,
+            "share.coordinator.state.topic.min.isr": min_isr,
             **self.settings,
         }
         lines = [f"{key}={value}\n" for key, value in properties.items()]
@@ -182,3 +195,14 @@ class KafkaPeer(BrokerChild):
         self.prepare()
         self.start()
         return self
+
+
+def kafka_peers(
+    folder: Path,
+    count: int,
+    settings: Mapping[str, str] | None = None,
+    kind: type[KafkaPeer] = KafkaPeer,
+) -> list[KafkaPeer]:
+    """The brokers of one cluster of Apache Kafka, with the ids 1, 2, 3 and a folder each."""
+    voters = {node_id: free_port() for node_id in range(1, count + 1)}
+    return [kind(folder / str(node_id), settings, node_id, voters) for node_id in voters]
