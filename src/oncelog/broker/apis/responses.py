@@ -77,7 +77,7 @@ def offline_replicas(image: MetadataImage, partition: PartitionImage) -> tuple[i
 def shown_isr(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
     """Return the members of the ISR whose broker is registered, as Kafka keeps an ISR (KIP-966).
 
-    A state keeps those that are gone while nobody leads: tools that count would take such a
+    A state keeps those that are gone while there is no leader: tools that count would take such a
     partition for one with all its replicas in sync.
     """
     isr, live = partition.isr, image.brokers
