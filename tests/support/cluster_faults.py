@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from confluent_kafka import KafkaException
 
 from tests.support.broker_processes import IDS, Brokers, from_clients, isolated
+from tests.support.cpu_wait import CpuWait
 from tests.support.workload import IDEMPOTENT_TOPIC
 from tests.support.zookeeper import ZooKeeperServer
 
@@ -61,16 +62,25 @@ class Struck:
     victims: tuple[int, ...]
     led: tuple[int, ...]
     at_s: float
+    healed_s: float = 0.0
+    """When the fault had been taken back."""
     whole_s: float = 0.0
     """When all replicas were in sync again."""
     ready_after_s: float | None = None
     """How long after the start of all brokers every partition was led."""
+    gap_s: float = 0.0
+    """The longest time that a producer had no acknowledgement of a partition in `led`, or of any
+    partition if that is empty."""
+    cpu_wait_s: float = 0.0
+    """How long brokers and clients that live waited for a processor meanwhile."""
 
 
-def draw(seed: int, is_on_zookeeper: bool, session_s: float, partitions: int) -> Iterator[Fault]:
-    """Faults without end: each kind comes once before any comes again."""
+def draw(
+    seed: int, is_on_zookeeper: bool, session_s: float, partitions: int, only: str = ""
+) -> Iterator[Fault]:
+    """Faults without end, of all kinds or of one: each comes once before any comes again."""
     rng = random.Random(seed)
-    kinds = [*ON_BOTH, *(ON_ZOOKEEPER if is_on_zookeeper else ())]
+    kinds = [only] if only else [*ON_BOTH, *(ON_ZOOKEEPER if is_on_zookeeper else ())]
     while True:
         rng.shuffle(kinds)
         for kind in kinds:
@@ -86,11 +96,14 @@ class Striker:
         self,
         brokers: Brokers,
         zookeeper: ZooKeeperServer | None,
+        clients: Sequence[int],
         findings: list[str],
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`clients` are the process ids of those who produce and consume."""
         self._brokers = brokers
         self._zookeeper = zookeeper
+        self._clients = clients
         self._findings = findings
         self._sleep = sleep
         self.struck: list[Struck] = []
@@ -102,14 +115,18 @@ class Striker:
         led = tuple(p for p, leader in enumerate(leaders) if leader in victims)
         struck = Struck(fault.kind, victims, led, time.monotonic())
         self.struck.append(struck)
+        living = [*self._brokers.pids(victims), *self._clients]
+        wait = CpuWait(living)
         self._do(fault, victims, struck)
         self._brokers.heal()
+        struck.healed_s = time.monotonic()
         try:
             self._brokers.until(lambda: self._brokers.is_whole(IDEMPOTENT_TOPIC), WHOLE_S)
         except TimeoutError:
             states = self._brokers.states(IDEMPOTENT_TOPIC)
             self._findings.append(f"not whole {WHOLE_S:g} s after {fault.kind}: {states}")
         struck.whole_s = time.monotonic()
+        struck.cpu_wait_s = wait.so_far_s(living)
         self._findings += self._brokers.ended()
         self._sleep(fault.quiet_s)
 
@@ -182,13 +199,17 @@ class Striker:
         zookeeper.go_on()
 
     def _start_all(self) -> float:
-        begun_s = time.monotonic()
+        begun_s, wait = time.monotonic(), CpuWait(self._clients)
         self._brokers.start(*IDS)
         try:
             self._brokers.until(lambda: self._brokers.is_led(IDEMPOTENT_TOPIC), WHOLE_S)
         except TimeoutError:
             self._findings.append(f"not led {WHOLE_S:g} s after the start of all brokers")
         took_s = time.monotonic() - begun_s
-        if took_s > READY_S:
-            self._findings.append(f"ready {took_s:.1f} s after the start of all brokers")
+        waited_s = wait.so_far_s([*self._brokers.pids(), *self._clients])
+        if took_s > READY_S + waited_s:
+            self._findings.append(
+                f"ready {took_s:.1f} s after the start of all brokers, which waited {waited_s:.1f} "
+                "s for a processor"
+            )
         return took_s

@@ -12,9 +12,10 @@ import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
@@ -29,8 +30,6 @@ from tests.support.workload import (
 )
 
 SOURCES = Path(__file__).with_name("java")
-REQUEST_TIMEOUT_MS = 4_000
-"""How long a client waits for a broker that is stopped or cut off; the default is 30 s."""
 END_TIMEOUT_S = 60.0
 JAVA_RATE = 200
 
@@ -46,14 +45,15 @@ class TimedWriter(IdempotentWriter):
     """A writer of librdkafka that keeps when each record was acknowledged."""
 
     rate = 200
-    settings: ClassVar[dict[str, object]] = {
-        "request.timeout.ms": REQUEST_TIMEOUT_MS,
-        "socket.timeout.ms": 2 * REQUEST_TIMEOUT_MS,
-    }
 
     def __post_init__(self) -> None:
         super().__post_init__()
         self.acknowledged: list[Acknowledged] = []
+
+    def answers_within(self, timeout_ms: int) -> TimedWriter:
+        """Wait only so long for a broker that is stopped or cut off; the default is 30 s."""
+        self.settings = {"request.timeout.ms": timeout_ms, "socket.timeout.ms": 2 * timeout_ms}
+        return self
 
     def report(self, value: Value) -> Callable[[KafkaError | None, Message], None]:
         """See `Writer.report`."""
@@ -70,12 +70,13 @@ class TimedWriter(IdempotentWriter):
 class Reader:
     """A librdkafka consumer that reads all partitions while they are written."""
 
-    def __init__(self, servers: str) -> None:
+    def __init__(self, servers: str, timeout_ms: int) -> None:
         self.name = "the librdkafka consumer"
         self.seen: list[Seen] = []
         self.problems: list[str] = []
         self._ends: dict[int, int] | None = None
         self._servers = servers
+        self._timeout_ms = timeout_ms
         self.thread = threading.Thread(target=self._read, daemon=True)
 
     def read_to(self, ends: dict[int, int]) -> None:
@@ -92,7 +93,7 @@ class Reader:
                 "group.id": "alone",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "error",
-                "socket.timeout.ms": 2 * REQUEST_TIMEOUT_MS,
+                "socket.timeout.ms": 2 * self._timeout_ms,
                 **QUIET,
             }
         )
@@ -116,7 +117,7 @@ class JavaClients:
     stream = "java"
     name = "the Java consumer"
 
-    def __init__(self, servers: str, folder: Path) -> None:
+    def __init__(self, servers: str, folder: Path, timeout_ms: int) -> None:
         self.history = History()
         self.acknowledged: list[Acknowledged] = []
         self.seen: list[Seen] = []
@@ -125,7 +126,7 @@ class JavaClients:
         classes = compiled("Load", SOURCES)
         command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
         command += ["-cp", f"{jars()}:{classes}", "Load", servers, IDEMPOTENT_TOPIC]
-        command += [str(PARTITION_COUNT), str(JAVA_RATE), str(REQUEST_TIMEOUT_MS), self.stream]
+        command += [str(PARTITION_COUNT), str(JAVA_RATE), str(timeout_ms), self.stream]
         with self._notes.open("wb") as notes, (folder / "java.err").open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=notes, stderr=errors
@@ -161,10 +162,16 @@ class JavaClients:
             self.kill()
         self._take(self._notes.read_text())
 
+    @property
+    def pid(self) -> int:
+        """Process id of the JVM."""
+        return self._process.pid
+
     def kill(self) -> None:
         """End the JVM, if it still runs."""
         self._process.kill()
-        self._process.wait()
+        with suppress(BrokenPipeError):
+            self._process.communicate()
 
     def _tell(self, word: str) -> None:
         assert self._process.stdin is not None

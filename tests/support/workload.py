@@ -9,9 +9,10 @@ producer. Nothing here judges; that is the checker's work.
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, TypeVar
+from types import MappingProxyType
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -96,7 +97,7 @@ class IdempotentWriter(Writer):
     """Bursts of records at no more than `rate` a second; never gives up on one."""
 
     rate = 500
-    settings: ClassVar[dict[str, object]] = {}
+    settings: Mapping[str, object] = MappingProxyType({})
     """What its client is told besides."""
 
     def run(self) -> None:

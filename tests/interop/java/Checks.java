@@ -1,8 +1,8 @@
 // What the suite asks of the Java client, all in one JVM because each start costs seconds.
 //
-// java -cp JARS Checks.java BOOTSTRAP_SERVERS RUN
+// java -cp JARS Checks.java BOOTSTRAP_SERVERS RUN [BROKERS CHECK...]
 //
-// Runs every check, also after one failed, and prints a line for each:
+// Runs every check, or those named, also after one failed, and prints a line for each:
 // "ok NAME" or "failed NAME: reason". RUN makes names of topics, groups and ids unique.
 // The same source has to compile against every client that test_java.py names.
 
@@ -45,6 +45,7 @@ import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.errors.RecordTooLargeException;
 import org.apache.kafka.common.errors.TopicExistsException;
+import org.apache.kafka.common.errors.UnknownTopicOrPartitionException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
@@ -53,6 +54,7 @@ public class Checks {
     static final long BASE_MS = 1_700_000_000_000L;
     static String servers;
     static String run;
+    static int brokers = 1;
     static int numbers = 0;
     static Admin admin;
 
@@ -63,6 +65,7 @@ public class Checks {
     public static void main(String[] args) throws Exception {
         servers = args[0];
         run = args[1];
+        brokers = args.length > 2 ? Integer.parseInt(args[2]) : 1;
         admin = Admin.create(Map.of("bootstrap.servers", servers));
         // Without a broker every check would wait in turn.
         get(admin.describeCluster().clusterId());
@@ -90,6 +93,9 @@ public class Checks {
         checks.put("list-offsets", Checks::listOffsets);
         checks.put("groups-admin", Checks::groupsAdmin);
         checks.put("transactions-admin", Checks::transactionsAdmin);
+        if (args.length > 3) {
+            checks.keySet().retainAll(Arrays.asList(args).subList(3, args.length));
+        }
         for (Map.Entry<String, Check> each : checks.entrySet()) {
             try {
                 each.getValue().run();
@@ -133,7 +139,7 @@ public class Checks {
 
     static String topic(int partitions, Map<String, String> configs) throws Exception {
         String name = fresh("topic");
-        NewTopic ordered = new NewTopic(name, partitions, (short) 1).configs(configs);
+        NewTopic ordered = new NewTopic(name, partitions, (short) brokers).configs(configs);
         get(admin.createTopics(List.of(ordered)).all());
         // The answer can come before the broker that is asked next knows the topic.
         until(() -> get(admin.listTopics().names()).contains(name), name);
@@ -520,7 +526,7 @@ public class Checks {
     static void configs() throws Exception {
         String name = topic(1, Map.of("retention.ms", "3600000"));
         ConfigResource resource = new ConfigResource(ConfigResource.Type.TOPIC, name);
-        var before = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+        var before = configsOf(resource);
         same("3600000", before.get("retention.ms").value());
         same(ConfigEntry.ConfigSource.DYNAMIC_TOPIC_CONFIG, before.get("retention.ms").source());
         require(before.get("segment.bytes").isDefault(), "segment.bytes was not set");
@@ -531,20 +537,39 @@ public class Checks {
                         AlterConfigOp.OpType.DELETE));
         get(admin.incrementalAlterConfigs(Map.of(resource, change)).all());
         until(() -> {
-            var after = get(admin.describeConfigs(List.of(resource)).all()).get(resource);
+            var after = configsOf(resource);
             return after.get("cleanup.policy").value().equals("compact")
                     && after.get("retention.ms").value().equals("604800000");
         }, "the new settings");
     }
 
+    // One of several brokers may not know the topic yet, and the client does not ask again.
+    static org.apache.kafka.clients.admin.Config configsOf(ConfigResource resource) throws Exception {
+        List<org.apache.kafka.clients.admin.Config> found = new ArrayList<>();
+        until(() -> {
+            try {
+                found.add(get(admin.describeConfigs(List.of(resource)).all()).get(resource));
+                return true;
+            } catch (ExecutionException error) {
+                require(error.getCause() instanceof UnknownTopicOrPartitionException, "" + error);
+                return false;
+            }
+        }, "the configs of " + resource.name());
+        return found.get(0);
+    }
+
     static void cluster() throws Exception {
         var found = admin.describeCluster();
-        same(1, get(found.nodes()).size());
+        same(brokers, get(found.nodes()).size());
         require(!get(found.clusterId()).isEmpty(), "no cluster id");
         var features = get(admin.describeFeatures().featureMetadata());
         same((short) 2, features.finalizedFeatures().get("transaction.version").maxVersionLevel());
-        same(1, get(admin.describeLogDirs(get(found.nodes()).stream().map(n -> n.id()).toList())
+        same(brokers, get(admin.describeLogDirs(get(found.nodes()).stream().map(n -> n.id()).toList())
                 .allDescriptions()).size());
+        String name = topic(brokers, Map.of());
+        var partitions = get(admin.describeTopics(List.of(name)).allTopicNames()).get(name).partitions();
+        same(brokers, (int) partitions.stream().map(each -> each.leader().id()).distinct().count());
+        require(partitions.stream().allMatch(each -> each.replicas().size() == brokers), "replicas");
     }
 
     static void deleteRecords() throws Exception {

@@ -9,6 +9,7 @@ from tests.support.checker import History, Seen, Value
 from tests.support.cluster_faults import KILL, ON_BOTH, ON_ZOOKEEPER, PAUSE_LONG, Struck, draw
 from tests.support.cluster_load import Acknowledged, longest_gap_s, merged
 from tests.support.cluster_soak import Report, judge, judge_gaps, said_in
+from tests.support.cpu_wait import CpuWait
 
 SENT = [Value("a", number) for number in range(3)]
 WHOLE = [Seen(0, value.number, value) for value in SENT]
@@ -72,10 +73,29 @@ def test_the_longest_gap_begins_before_the_fault_and_ends_with_the_stretch(
 def test_only_the_death_of_a_leader_has_a_bound() -> None:
     late = {"librdkafka": [Acknowledged(10.0, 0), Acknowledged(14.0, 0)]}
     for kind, count in ((KILL, 1), (PAUSE_LONG, 0)):
-        report = Report([Struck(kind, (1,), (0,), 10.0, 15.0)])
+        report = Report([Struck(kind, (1,), (0,), 10.0, whole_s=15.0)])
         judge_gaps(report, late, 3.0)
-        assert report.gaps_s == {kind: 4.0}
+        assert report.struck[0].gap_s == 4.0
         assert len(report.findings) == count
+
+
+def test_what_waited_for_a_processor_is_no_cost_of_a_death() -> None:
+    late = {"librdkafka": [Acknowledged(10.0, 0), Acknowledged(14.0, 0)]}
+    for wait_s, count in ((0.9, 1), (1.1, 0)):
+        report = Report([Struck(KILL, (1,), (0,), 10.0, whole_s=15.0, cpu_wait_s=wait_s)])
+        judge_gaps(report, late, 3.0)
+        assert len(report.findings) == count
+
+
+def test_a_process_counts_with_the_thread_that_waited_longest(tmp_path: Path) -> None:
+    for pid, thread, waited_ns in ((7, 7, 10**9), (7, 8, 3 * 10**9), (9, 9, 0)):
+        (tmp_path / f"{pid}/task/{thread}").mkdir(parents=True)
+        (tmp_path / f"{pid}/task/{thread}/schedstat").write_text(f"5 {waited_ns} 1\n")
+    wait = CpuWait([7], tmp_path)
+    (tmp_path / "7/task/8/schedstat").write_text(f"5 {5 * 10**9} 1\n")
+    (tmp_path / "9/task/9/schedstat").write_text(f"5 {10**9} 1\n")
+    assert wait.so_far_s([7]) == 2.0
+    assert wait.so_far_s([7, 9, 11]) == 3.0
 
 
 def test_unclean_elections_and_errors_in_a_log_are_findings(tmp_path: Path) -> None:
