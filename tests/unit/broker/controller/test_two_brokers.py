@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
+
 import pytest
 
 from oncelog.controller import layout
+from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.events import BrokerRegistered, BrokersChanged, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage
 from oncelog.controller.topics import TopicToCreate
@@ -122,8 +125,9 @@ async def test_a_late_write_about_a_life_leaves_the_next_one_alone(
     await first.feed.read()
 
     store.before = partial(register, 3)
-    verdict = await first.controller.take(2, 2, replace(event, broker_epoch=2))
-    assert store.before is None
+    late: ControllerEvent[Any] = replace(event, broker_epoch=2)
+    verdict = await first.controller.take(2, 2, late)
+    assert verdict.reply is not None
     assert verdict.reply.error is ErrorCode.stale_broker_epoch
     (found,) = (await store.list(layout.broker_path(2))).values()
     broker = layout.decode_broker(layout.broker_path(2), found.value)
