@@ -294,7 +294,7 @@ def _over(image: MetadataImage) -> dict[int, int]:
 def _same_lives(writes: Sequence[Write], version_of: Callable[[str], int]) -> list[Check]:
     """Return the checks that each registration to be written is of the life that is known.
 
-    Its own version does not tell: it begins anew where a life begins without a registration.
+    Its own version does not tell: it starts at 1 where a life begins without a registration.
     """
     written = [one.path for one in writes if one.path.startswith(layout.BROKERS_PREFIX)]
     ids = [int(path.removeprefix(layout.BROKERS_PREFIX)) for path in written]

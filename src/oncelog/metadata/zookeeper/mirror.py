@@ -3,9 +3,9 @@
 Its revisions are ZooKeeper's zxids, so that those of two brokers can be compared. What is older
 than what is known is dropped. A value is deleted where a step of the ring named its path, where it
 was bound to a session that has ended, and where a reading of everything lacks it: its step has left
-the ring, or was too long to be named. But absence is no deletion where ZooKeeper lost its data and
-somebody began anew (D14): that ring is another node, and what is not there is forgotten, and not
-reported.
+the ring, or was too long to be named. But absence is no deletion where ZooKeeper lost its data, and
+a broker has made another store there (D14): that ring is another node, and what is not there is
+forgotten, and not reported.
 """
 
 from __future__ import annotations
