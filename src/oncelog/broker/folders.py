@@ -28,8 +28,7 @@ log = logging.getLogger(__name__)
 
 def open_logs(logs: LogManager, image: MetadataImage, config: BrokerConfig, now_ms: int) -> None:
     """Finish what the last run left, set strays aside, and open all logs. Blocking."""
-    noted = image.directories.get(config.get_int("node.id"), frozenset())
-    logs.missing = noted - logs.directory_ids
+    logs.expect(image.directories.get(config.get_int("node.id"), frozenset()))
 
     def config_for(name: str) -> LogConfig:
         topic = image.topic(name)

@@ -45,6 +45,7 @@ A version that reads format 1 would cut a log at its first gap.
 _CHECKPOINTS = (CLEAN_SHUTDOWN_NAME, HIGH_WATERMARKS_NAME, LOG_STARTS_NAME, RECOVERY_POINTS_NAME)
 _METADATA_PREFIX = "metadata.sqlite"
 _KEYS = ("cluster.id", "node.id", "directory.id")
+_REPLACES = "replaces.directory.ids"
 
 
 class FolderMismatch(OncelogError):  # noqa: N818 - names a state of the folder
@@ -58,6 +59,8 @@ class Identity(NamedTuple):
     node_id: int
     directory_id: str
     format_version: int = FORMAT_VERSION
+    replaces: frozenset[str] = frozenset()
+    """Ids of the log directories in whose place it was made: their disks were exchanged."""
 
 
 def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity | None:
@@ -93,7 +96,8 @@ def read_identity(disk: Disk, directory: str, node_id: int | None) -> Identity |
         raise FolderMismatch(
             f"the folder {directory} belongs to broker {fields['node.id']}, not {node_id}"
         )
-    return Identity(fields["cluster.id"], node_id, fields["directory.id"], format_version)
+    replaces = frozenset(filter(None, fields.get(_REPLACES, "").split(",")))
+    return Identity(fields["cluster.id"], node_id, fields["directory.id"], format_version, replaces)
 
 
 def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
@@ -113,6 +117,8 @@ def write_identity(disk: Disk, directory: str, identity: Identity) -> None:
         "node.id": str(identity.node_id),
         "directory.id": identity.directory_id,
     }
+    if identity.replaces:
+        meta[_REPLACES] = ",".join(sorted(identity.replaces))
     disk.write_atomic(f"{directory}/{META_NAME}", format_properties(meta), sync=True)
 
 

@@ -131,6 +131,11 @@ class LogDirectory:
             write_identity(self._disk, self.directory, identity)
         self.identity = identity
 
+    def replace(self, missing: frozenset[str]) -> None:
+        """Note in whose place a claimed folder was made. Blocking."""
+        assert self.identity is not None
+        self.claim(self.identity._replace(replaces=self.identity.replaces | missing))
+
     def open_logs(self, config_for: Callable[[str], LogConfig], now_ms: int) -> None:
         """Open every log in the directory. Blocking.
 

@@ -88,6 +88,19 @@ class LogManager:
         for folder in self.folders:
             folder.claim(folder.identity or Identity(cluster_id, node_id, fresh_id()))
 
+    def expect(self, noted: frozenset[str]) -> None:
+        """Find which of the directories that the store has noted are missing. Blocking.
+
+        Where as many came as are missing, or all are others, disks were exchanged: the new ones
+        note whose place they take, for later starts. Raises `StorageFailure`.
+        """
+        self.missing = noted - self.directory_ids
+        new = [folder for folder in self.folders if folder.directory_id not in noted]
+        is_exchange = len(new) >= len(self.missing) or len(new) == len(self.folders)
+        if self.missing and is_exchange and not self.off_line_directories:
+            for folder in new:
+                folder.replace(self.missing)
+
     def finish_moves(self) -> None:
         """Finish or undo moves that a crash interrupted, before any log is opened. Blocking.
 
@@ -194,9 +207,9 @@ class LogManager:
 
     @property
     def has_replacements(self) -> bool:
-        """Whether as many folders are new as are missing, so that a disk was exchanged."""
-        new_count = sum(folder.life.is_new for folder in self.folders)
-        return not self.off_line_directories and new_count >= len(self.missing)
+        """Whether what is missing was on disks that were exchanged."""
+        replaced = {each for f in self.folders if f.identity for each in f.identity.replaces}
+        return not self.off_line_directories and self.missing <= replaced
 
     @property
     def unread_count(self) -> int:

@@ -16,8 +16,10 @@ import pytest
 from oncelog.broker.controller.shell import ControllerShell
 from oncelog.client import Admin, Consumer, Producer
 from oncelog.controller import layout
+from oncelog.controller.events import ElectLeaders
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.metadata.changes import change_value
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.fetch import parse_fetch_response
@@ -321,6 +323,45 @@ async def test_a_broker_whose_disk_was_exchanged_has_its_replicas_again() -> Non
         await cluster.until(has_all)
         await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2})
         assert broker.image.topics["alone"].partitions[0].leader == -1
+
+
+async def test_an_exchanged_disk_waits_for_who_has_the_records_and_is_down() -> None:
+    """Here one that left the ISR while that was below `min.insync.replicas`."""
+    async with members(2, {"min.insync.replicas": 2}) as cluster:
+        await create(cluster, "t", (2, 1))
+        async with Producer(cluster[1].broker.bootstrap_servers) as producer:
+            await producer.send("t", b"value")
+            await producer.flush()
+        await cluster.stop(1)
+        await cluster.until(lambda: isr_of(cluster, "t") == (2,))
+        await cluster.stop(2)
+        shutil.rmtree(cluster[2].folder)
+        broker = await cluster[2].start()
+        assert cluster.leader_of("t", 0) == -1
+        await cluster[1].start()
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2})
+        partition = broker.partitions.get("t", 0)
+        assert partition is not None
+        assert partition.log.log_end_offset == 1
+
+
+async def test_a_disk_that_was_exchanged_is_still_at_later_starts() -> None:
+    """Its broker may die before it has made the replicas, or others may have none until later."""
+    async with members(2) as cluster:
+        await create(cluster, "t", (2, 1))
+        await cluster.stop(1)
+        await cluster.until(lambda: isr_of(cluster, "t") == (2,))
+        await cluster.stop(2)
+        shutil.rmtree(cluster[2].folder)
+        await cluster[1].start()
+        await cluster[2].start()
+        assert cluster.leader_of("t", 0) == -1
+        event = ElectLeaders((TopicPartition("t", 0),), is_unclean=True)
+        await cluster[1].broker.controller.submit(event)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 1)
+        await cluster.stop(2)
+        await cluster[2].start()
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2})
 
 
 @pytest.mark.slow

@@ -153,11 +153,11 @@ def _is_away(
 ) -> bool:
     """Whether a partition without a log here may have one, so that it must not be made again.
 
-    One whose disk was exchanged is made again where others of the ISR have its records.
+    One whose disk was exchanged is made again where others have all its committed records.
     """
     if logs.is_unread(label) or logs.has_all:
         return logs.is_unread(label)
-    return not logs.has_replacements or not {*partition.isr} - {broker_id}
+    return not logs.has_replacements or not {*partition.isr, *partition.eligible} - {broker_id}
 
 
 def miss_directories(logs: LogManager, image: MetadataImage, broker_id: int) -> None:
