@@ -8,11 +8,13 @@ bytes are compared; the records where a log was cleaned. It looks between two ca
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.ids import TopicPartition
+from oncelog.replication.replica import ReplicaState
 from oncelog.simulation.history import Acked, Sent, Value
 from oncelog.simulation.history_cluster import (
     DIVERGED,
@@ -40,6 +42,9 @@ class _Committed:
     known: dict[int, float] = field(default_factory=dict)
     """Base offset -> a time before which it was not committed yet."""
     looked_s: float = 0.0
+    cut_offset: int = 0
+    cut_epoch: int = -1
+    """The leader of this epoch lacked what was committed from the offset on."""
 
     def extend(self, batches: list[RawBatch], high_watermark: int) -> None:
         """Add what a high watermark has passed."""
@@ -49,11 +54,24 @@ class _Committed:
                 self.known[batch.base_offset] = self.looked_s
         self.end = max(self.end, high_watermark)
 
-    def cut(self, offset: int) -> None:
-        """Forget what is there no more."""
+    def cut(self, offset: int, epoch: int) -> None:
+        """Forget what the leader of an epoch does not have."""
+        self.cut_offset, self.cut_epoch = offset, epoch
         for base in [base for base, batch in self.batches.items() if batch.last_offset >= offset]:
             del self.batches[base], self.known[base]
         self.end = min(self.end, offset)
+
+    def bound(self, state: ReplicaState, batches: list[RawBatch]) -> float:
+        """Return up to where a replica says what is committed.
+
+        One that has not heard of the cut holds, as committed, what is lost: it was found once.
+        """
+        if state.is_leader and state.leader_epoch >= self.cut_epoch:
+            return math.inf
+        above = (batch for batch in batches if batch.last_offset >= self.cut_offset)
+        first = next(above, None)
+        is_lost = first is not None and first.leader_epoch < self.cut_epoch
+        return self.cut_offset if is_lost else math.inf
 
     def known_s(self, offset: int) -> float:
         """Return since when an offset may have been committed."""
@@ -138,7 +156,9 @@ class ReplicaAudit:
             if end < committed.end:
                 what = f"{end}, committed are {committed.end}"
                 yield say.that(LACKING, end, what, committed.known_s(end))
-                committed.cut(end)
+                self._cut(label, end, state.leader_epoch)
+        elif (bound := committed.bound(state, batches)) < end:
+            end, high_watermark = int(bound), min(int(bound), high_watermark)
         limit = min(end, committed.end) if state.is_leader else min(high_watermark, committed.end)
         from_offset = 0 if begins else seen.compared_end
         is_thinned = self._is_thinned(node, partition)
@@ -148,13 +168,20 @@ class ReplicaAudit:
             what = LACKING if begins else DIVERGED
             yield say.that(what, offset, text, committed.known_s(offset))
             if begins:
-                committed.cut(offset)
+                self._cut(label, offset, state.leader_epoch)
             break
         seen.compared_end = max(seen.compared_end, limit)
         if begins:
             yield from self._acknowledged(say, batches, log.log_start_offset, is_thinned)
         committed.extend(batches, high_watermark)
         seen.highest = max(seen.highest, min(high_watermark, end))
+
+    def _cut(self, label: _Label, offset: int, epoch: int) -> None:
+        """Go on without what a leader lacks: whoever had it gives it up as well."""
+        self._committed[label].cut(offset, epoch)
+        for (_, of), seen in self._replicas.items():
+            if of == label:
+                seen.highest = min(seen.highest, offset)
 
     def _acknowledged(
         self, say: _Saying, batches: list[RawBatch], start: int, is_thinned: bool

@@ -17,9 +17,10 @@ from tests.unit.storage.context import batch
 T0 = TopicPartition("t", 0)
 
 
-def record_batch(value: bytes, base_offset: int) -> bytes:
+def record_batch(value: bytes, base_offset: int, epoch: int = 0) -> bytes:
     data = batch(value=value)
     data[:8] = base_offset.to_bytes(8)
+    data[12:16] = epoch.to_bytes(4)
     return bytes(data)
 
 
@@ -53,7 +54,8 @@ class Replica:
         return list(batches_in(b"".join(self.data)))
 
     def append(self, value: bytes) -> None:
-        self.data.append(record_batch(value, base_offset=len(self.data)))
+        epoch = self.state.leader_epoch
+        self.data.append(record_batch(value, base_offset=len(self.data), epoch=epoch))
         self.log.log_end_offset = len(self.data)
 
     def cut(self, end: int) -> None:
@@ -122,6 +124,61 @@ def test_a_leader_without_what_is_committed_is_found() -> None:
     other.lead(1)
     assert world.found() == [("broker-1", LACKING)]
     assert world.found() == []
+
+
+def elected_without_records() -> World:
+    """Broker 1 has lost two records and leads; broker 0 does not know of it."""
+    world = World()
+    world.write(b"a", b"b")
+    assert world.found() == []
+    one, other = world.replicas
+    other.node.losses_count = 1
+    other.cut(0)
+    other.pass_to(0)
+    other.lead(1)
+    one.node.is_serving = False
+    assert world.found() == [("broker-1", LACKING)]
+    other.append(b"x")
+    other.pass_to(1)
+    assert world.found() == []
+    one.node.is_serving = True
+    return world
+
+
+def test_an_old_leader_does_not_commit_again_what_is_lost() -> None:
+    world = elected_without_records()
+    one = world.replicas[0]
+    assert world.found() == []
+    one.append(b"c")
+    one.pass_to(3)
+    assert world.found() == []
+    one.state.is_leader = False
+    assert world.found() == []
+    one.state.leader_epoch = 1
+    assert world.found() == []
+    one.cut(0)
+    one.pass_to(0)
+    assert world.found() == []
+
+
+def test_what_is_committed_after_a_loss_counts_as_before() -> None:
+    world = elected_without_records()
+    one, other = world.replicas
+    one.cut(0)
+    one.state.is_leader = False
+    one.state.leader_epoch = 1
+    one.append(b"y")
+    one.pass_to(1)
+    assert world.found() == [("broker-0", DIVERGED)]
+    one.cut(0)
+    one.append(b"x")
+    assert world.found() == []
+    one.cut(0)
+    one.pass_to(0)
+    assert world.found() == [("broker-0", TRUNCATED)]
+    other.node.is_serving = False
+    one.lead(2)
+    assert world.found() == [("broker-0", LACKING)]
 
 
 def test_a_truncation_below_the_high_watermark_is_found() -> None:
