@@ -28,6 +28,9 @@ CONTROLLER: Final = -1
 QUIET_S = (0.5, 2.5)
 
 KILL, KILL_ALL, KILL_TWO, RESTART = "SIGKILL", "SIGKILL of all", "SIGKILL of two", "SIGTERM"
+KILL_CHAIN = "SIGKILL one after the other"
+KILL_STALE = "SIGKILL of all, the stale one is back first"
+PAUSE_THEN_KILL = "SIGSTOP, then SIGKILL of another"
 PAUSE_SHORT, PAUSE_LONG = "SIGSTOP, short", "SIGSTOP, longer than the session"
 CUT_BROKERS, CUT_CLIENTS = "cut from the brokers", "cut from the clients"
 CUT_IN, CUT_OUT = "hears no broker", "is heard by no broker"
@@ -39,6 +42,7 @@ ZK_PAUSE, ZK_PAUSE_SHORT = "SIGSTOP of ZooKeeper", "SIGSTOP of ZooKeeper, short"
 
 ON_BOTH = (
     *(KILL, KILL, KILL_ALL, KILL_TWO, RESTART, PAUSE_SHORT, PAUSE_LONG, PAUSE_LONG),
+    *(KILL_CHAIN, KILL_STALE, PAUSE_THEN_KILL),
     *(CUT_BROKERS, CUT_CLIENTS, CUT_IN, CUT_OUT, CUT_PAIR),
 )
 ON_ZOOKEEPER = (CUT_STORE, CUT_STORE_SHORT, CUT_ALL, ZK_KILL, ZK_PAUSE, ZK_PAUSE_SHORT)
@@ -134,7 +138,9 @@ class Striker:
         if fault.kind == KILL_ALL:
             return IDS
         victim = self._one(fault.of)
-        if fault.kind == KILL_TWO:
+        if fault.kind in (KILL_CHAIN, KILL_STALE):
+            return victim, *(each for each in IDS if each != victim)
+        if fault.kind in (KILL_TWO, PAUSE_THEN_KILL):
             return victim, next(each for each in IDS if each != victim)
         return () if fault.kind in (ZK_KILL, ZK_PAUSE, ZK_PAUSE_SHORT) else (victim,)
 
@@ -164,11 +170,35 @@ class Striker:
             brokers.pause(victims[0])
             self._sleep(fault.held_s)
             brokers.go_on(victims[0])
+        elif kind in (KILL_CHAIN, KILL_STALE, PAUSE_THEN_KILL):
+            self._strike_in_turn(fault, *victims)
         elif kind in (ZK_KILL, ZK_PAUSE, ZK_PAUSE_SHORT):
             self._strike_zookeeper(fault)
         else:
             self._cut(kind, victims[0])
             self._sleep(fault.held_s)
+
+    def _strike_in_turn(self, fault: Fault, victim: int, *others: int) -> None:
+        """Have brokers leave the ISR one after the other; who left first must not lead alone."""
+        brokers = self._brokers
+        if fault.kind == KILL_CHAIN:
+            for each in (victim, *others):
+                brokers.kill(each)
+                self._sleep(fault.held_s)
+            for each in (victim, *others):
+                brokers.start(each)
+            return
+        brokers.pause(victim)
+        self._sleep(fault.held_s)
+        if fault.kind == KILL_STALE:
+            brokers.kill(victim, *others)
+            brokers.start(victim)
+            self._sleep(fault.held_s)
+        else:
+            brokers.kill(*others)
+            brokers.go_on(victim)
+            self._sleep(fault.held_s)
+        brokers.start(*others)
 
     def _cut(self, kind: str, victim: int) -> None:
         if kind in (CUT_STORE, CUT_STORE_SHORT, CUT_ALL):

@@ -436,7 +436,10 @@ class PartitionLog:
                 self.recovery_point = min(self.recovery_point, self._local.boundary_before(offset))
                 note()
                 self.log_end_offset = end = self._local.truncate(offset)
-                start, self.log_start_offset = self.log_start_offset, min(self.log_start_offset, end)
+                start, self.log_start_offset = (
+                    self.log_start_offset,
+                    min(self.log_start_offset, end),
+                )
                 self._local.settle_truncation(end, now_ms)
                 if end < start:
                     note()
