@@ -41,6 +41,7 @@ async def send_produce(
     topic: str = TOPIC,
     topic_id: UUID | None = None,
     partition: int = 0,
+    timeout_ms: int = 5000,
 ) -> None:
     frame = encode_produce_request(
         version,
@@ -48,7 +49,7 @@ async def send_produce(
         "test",
         transactional_id=transactional_id,
         acks=acks,
-        timeout_ms=5000,
+        timeout_ms=timeout_ms,
         topics=[(topic, topic_id, [(partition, records)])],
     )
     await client.send(b"".join(frame))

@@ -55,6 +55,7 @@ class Reading:
         "_deadline_s",
         "_ends_wait",
         "_fetch",
+        "_has_uncommitted",
         "_limit",
         "_rack_id",
         "_read_committed",
@@ -88,6 +89,8 @@ class Reading:
         self.cold: list[ColdPartition] = []
         """Partitions that have to be read in the executor."""
         self._ends_wait = False
+        self._has_uncommitted = False
+        """Whether a log has records that it may not return yet."""
         self._unknown: set[tuple[str | None, UUID | None, int]] = set()
         """The partitions that the metadata did not have at the first read."""
         self._limit = 0
@@ -122,7 +125,7 @@ class Reading:
     def read(self) -> None:
         """Read every partition, in the order of the request, until the limits are used up."""
         fetch = self._fetch
-        self._ends_wait = False
+        self._ends_wait = self._has_uncommitted = False
         self._bytes = 0
         self.cold = []
         self._topics = []
@@ -186,6 +189,8 @@ class Reading:
             end = log.log_end_offset
         else:
             end = partition.readable_end(self._read_committed)
+            if end < log.log_end_offset:
+                self._has_uncommitted = True
         records = None
         if offset < end and (limit > 0 or self._bytes == 0):
             try:
@@ -349,28 +354,33 @@ class Reading:
             self._attempt,
             self._parked_at().values(),
             isolation=self._isolation,
-            missing_bytes=self._fetch.min_bytes - self._bytes,
+            missing_bytes=self._missing_bytes,
             wants_high_watermark=self.is_follower and self._context.partitions.selects_by_rack,
         )
         reply.on_drop = delayed.cancel
         delayed.park(self._context.partitions.loop, wait_ms)
 
-    def _attempt(self, final: bool) -> int:
+    @property
+    def _missing_bytes(self) -> int:
+        """How many bytes have to be appended before another read can find enough."""
+        return 0 if self._has_uncommitted else self._fetch.min_bytes - self._bytes
+
+    def _attempt(self, final: bool) -> int | None:
         """Read again; reply when there is enough or when this is the last attempt.
 
-        Returns the bytes still missing; none while records are read in the executor, which ends the
-        parking.
+        Returns the bytes still missing; None also while records are read in the executor, which
+        ends the parking.
         """
         self.read()
         if self.cold:
             if final:
                 self._deadline_s = 0.0
             self._ask_the_disk()
-            return 0
+            return None
         if final or self.is_enough:
             self._complete(None)
-            return 0
-        return self._fetch.min_bytes - self._bytes
+            return None
+        return self._missing_bytes
 
     def _complete(self, bug: Exception | None) -> None:
         # Break the reference cycle, which would hold the records until garbage collection.

@@ -14,25 +14,37 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from enum import Enum
+from functools import partial
 from typing import Protocol
 
 from oncelog.core.errors import ErrorCode
 
 __all__ = [
+    "Alive",
     "CommitWaiters",
     "DelayedFetch",
     "DelayedProduce",
+    "Drop",
     "FetchIsolation",
     "FetchPurgatory",
+    "StartWaiters",
 ]
 
 CommitCallback = Callable[[ErrorCode], None]
 
+Alive = Callable[[], Container[int]]
+"""Returns the brokers that live."""
 
-OnReached = Callable[[int, CommitCallback], None]
-"""Calls back when an offset is reached: `on_replicated`, `on_synced` or `on_started`."""
+Drop = Callable[[], object]
+"""Ends a wait: nothing is called back, and nothing of it stays in memory."""
+
+OnReached = Callable[[int, CommitCallback], Drop | None]
+"""Calls back when an offset is reached: `on_replicated`, `on_synced` or `on_started`.
+
+Returns None where it has called back.
+"""
 
 
 class FetchIsolation(Enum):
@@ -53,31 +65,78 @@ class Watched(Protocol):
 class CommitWaiters:
     """Callbacks of one partition, ordered by the offset that the high watermark has to reach."""
 
-    __slots__ = ("_heap", "_order")
+    __slots__ = ("_callbacks", "_heap", "_order")
 
     def __init__(self) -> None:
-        self._heap: list[tuple[int, int, CommitCallback]] = []
+        self._heap: list[tuple[int, int]] = []
+        """(end offset, order) of each, and of some that were dropped."""
+        self._callbacks: dict[int, CommitCallback] = {}
+        """By their order."""
         self._order = 0
 
     def __len__(self) -> int:
-        return len(self._heap)
+        return len(self._callbacks)
 
-    def add(self, end_offset: int, callback: CommitCallback) -> None:
+    def add(self, end_offset: int, callback: CommitCallback) -> Drop:
         """Call back once the high watermark is at or above `end_offset` (last offset + 1)."""
-        self._order += 1
-        heapq.heappush(self._heap, (end_offset, self._order, callback))
+        self._order = order = self._order + 1
+        self._callbacks[order] = callback
+        heapq.heappush(self._heap, (end_offset, order))
+        return partial(self._drop, order)
+
+    def _drop(self, order: int) -> None:
+        self._callbacks.pop(order, None)
+        if len(self._heap) > 2 * len(self._callbacks):
+            self._heap = [each for each in self._heap if each[1] in self._callbacks]
+            heapq.heapify(self._heap)
 
     def advance(self, high_watermark: int) -> None:
         """Release the waiters that the high watermark satisfies, lowest offset first."""
-        heap = self._heap
-        while heap and heap[0][0] <= high_watermark:
-            heapq.heappop(heap)[2](ErrorCode.none)
+        while self._heap and self._heap[0][0] <= high_watermark:
+            _, order = heapq.heappop(self._heap)
+            callback = self._callbacks.pop(order, None)
+            if callback is not None:
+                callback(ErrorCode.none)
 
     def fail(self, error: ErrorCode) -> None:
         """Fail all waiters: whether these offsets were committed is no longer known."""
         waiting, self._heap = sorted(self._heap), []
-        for _, _, callback in waiting:
-            callback(error)
+        callbacks, self._callbacks = self._callbacks, {}
+        for _, order in waiting:
+            callback = callbacks.get(order)
+            if callback is not None:
+                callback(error)
+
+
+class StartWaiters:
+    """Callbacks of one partition, for when the logs of all live replicas start at an offset."""
+
+    __slots__ = ("_order", "_waiting")
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, tuple[Alive, int, CommitCallback]] = {}
+        self._order = 0
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, alive: Alive, offset: int, callback: CommitCallback) -> Drop:
+        """Call back once `release` finds them there."""
+        self._order = order = self._order + 1
+        self._waiting[order] = alive, offset, callback
+        return partial(self._waiting.pop, order, None)
+
+    def release(self, low_watermark: Callable[[Alive], int]) -> None:
+        """Release those whose offset the smallest start has reached."""
+        for order, (alive, offset, callback) in tuple(self._waiting.items()):
+            if low_watermark(alive) >= offset and self._waiting.pop(order, None) is not None:
+                callback(ErrorCode.none)
+
+    def fail(self, error: ErrorCode) -> None:
+        """Fail all: whether the records are deleted everywhere is no longer known."""
+        for order, (_, _, callback) in tuple(self._waiting.items()):
+            if self._waiting.pop(order, None) is not None:
+                callback(error)
 
 
 class DelayedProduce:
@@ -94,14 +153,16 @@ class DelayedProduce:
 
     def __init__(self, finish: Callable[[dict[int, ErrorCode]], None]) -> None:
         self._finish: Callable[[dict[int, ErrorCode]], None] | None = finish
-        self._waiting: set[int] = set()
+        self._waiting: dict[int, Drop | None] = {}
         self._outcomes: dict[int, ErrorCode] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def wait_for(self, key: int, on_reached: OnReached, end_offset: int) -> None:
         """Also wait for `end_offset` to be reached."""
-        self._waiting.add(key)
-        on_reached(end_offset, lambda error: self._settled(key, error))
+        self._waiting[key] = None
+        drop = on_reached(end_offset, partial(self._settled, key))
+        if key in self._waiting:
+            self._waiting[key] = drop
 
     def start(self, loop: asyncio.AbstractEventLoop, timeout_ms: int) -> None:
         """Finish at once if no partition waits, else by the deadline; call after all `wait_for`."""
@@ -113,16 +174,18 @@ class DelayedProduce:
     def _settled(self, key: int, error: ErrorCode) -> None:
         if key not in self._waiting:
             return
-        self._waiting.discard(key)
+        del self._waiting[key]
         self._outcomes[key] = error
         if not self._waiting and self._timer is not None:
             self._timer.cancel()
             self._complete()
 
     def _expired(self) -> None:
-        for key in self._waiting:
+        waiting, self._waiting = self._waiting, {}
+        for key, drop in waiting.items():
             self._outcomes[key] = ErrorCode.request_timed_out
-        self._waiting.clear()
+            if drop is not None:
+                drop()
         self._complete()
 
     def _complete(self) -> None:
@@ -134,11 +197,11 @@ class DelayedProduce:
 class DelayedFetch:
     """One fetch that found too few bytes.
 
-    `attempt(final)` reads again and replies, or returns the bytes still missing.
+    `attempt(final)` reads again. It returns None where it has replied, else the bytes missing.
 
-    `missing_bytes` is an upper bound of the bytes that have to be appended to its partitions before
-    reading again can succeed, so that a fetch with a large `min.bytes` is not read again at every
-    append.
+    So many have to be appended to its partitions before reading again can succeed, so that a fetch
+    with a large `min.bytes` is not read again at every append: none where enough may be in the
+    logs, but not committed yet.
     """
 
     __slots__ = (
@@ -154,7 +217,7 @@ class DelayedFetch:
 
     def __init__(
         self,
-        attempt: Callable[[bool], int],
+        attempt: Callable[[bool], int | None],
         partitions: Iterable[Watched],
         *,
         isolation: FetchIsolation,
@@ -183,7 +246,7 @@ class DelayedFetch:
         if self.is_done:
             return
         missing = self._attempt(False)
-        if missing <= 0:
+        if missing is None:
             self.cancel()
         else:
             self.missing_bytes = missing

@@ -15,15 +15,18 @@ made meanwhile (group commit).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from oncelog.broker.partitions.delayed import (
+    Alive,
     CommitCallback,
     CommitWaiters,
     DelayedFetch,
+    Drop,
     FetchIsolation,
     FetchPurgatory,
+    StartWaiters,
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.meters import TopicMeter
@@ -38,16 +41,13 @@ from oncelog.storage import AppendResult, Origin, PartitionLog
 if TYPE_CHECKING:
     from oncelog.replication.follower import FollowerState
 
-__all__ = ["Alive", "FollowerWatch", "MarkerListener", "Partition"]
+__all__ = ["FollowerWatch", "MarkerListener", "Partition"]
 
 log = logging.getLogger(__name__)
 
 _NOTHING_APPENDED: Final = AppendResult(ErrorCode.none)
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
-
-Alive = Callable[[], Container[int]]
-"""Returns the brokers that live."""
 
 MarkerListener = Callable[[int, int, bool, int], None]
 """Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high
@@ -117,7 +117,7 @@ class Partition:
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
         self._replication_waiters: CommitWaiters | None = None
-        self.start_waiters: list[tuple[Alive, int, CommitCallback]] = []
+        self.start_waiters = StartWaiters()
         """Those who wait until records are deleted on all live replicas."""
         self.follower_watch: FollowerWatch | None = None
         self.is_syncing = False
@@ -245,7 +245,10 @@ class Partition:
             self._advanced()
         start = min(log_start_offset, state.high_watermark)
         if start > log.log_start_offset:
-            self.delete_records(start)
+            try:
+                self.delete_records(start)
+            except StorageFailure as failure:
+                return self._failed(failure)
         return result
 
     def _follow_end(self) -> None:
@@ -269,43 +272,51 @@ class Partition:
         """Raise the last stable offset to the log's start (INV-7)."""
         self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
 
-    def on_committed(self, end_offset: int, callback: CommitCallback) -> None:
+    def on_committed(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Call back when the high watermark reaches `end_offset`.
 
         At once if it has reached it, with an error if it never will.
         """
         if self.state.high_watermark >= end_offset:
             callback(ErrorCode.none)
-            return
+            return None
         if self._commit_waiters is None:
             self._commit_waiters = CommitWaiters()
-        self._commit_waiters.add(end_offset, callback)
+        return self._commit_waiters.add(end_offset, callback)
 
-    def on_replicated(self, end_offset: int, callback: CommitCallback) -> None:
+    def on_replicated(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Like `on_committed`, but with NOT_ENOUGH_REPLICAS_AFTER_APPEND once the ISR is too small.
 
         The records may be committed all the same, when there are enough again.
         """
         if self.state.high_watermark >= end_offset:
             callback(ErrorCode.none)
-            return
+            return None
         if self._replication_waiters is None:
             self._replication_waiters = CommitWaiters()
-        self._replication_waiters.add(end_offset, callback)
+        return self._replication_waiters.add(end_offset, callback)
 
-    def on_synced(self, end_offset: int, callback: CommitCallback) -> None:
+    def on_synced(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Call back when all below `end_offset` counts as appended here, whatever the replicas."""
         if self.state.log_end_offset >= end_offset:
             callback(ErrorCode.none)
-            return
+            return None
         if self._sync_waiters is None:
             self._sync_waiters = CommitWaiters()
-        self._sync_waiters.add(end_offset, callback)
+        return self._sync_waiters.add(end_offset, callback)
 
-    def on_started(self, alive: Alive, offset: int, callback: CommitCallback) -> None:
-        """Call back when the logs of all live replicas start at `offset` or above."""
-        self.start_waiters.append((alive, offset, callback))
-        self._look_at_starts()
+    def on_started(self, alive: Alive, offset: int, callback: CommitCallback) -> Drop | None:
+        """Call back when the logs of all live replicas start at `offset` or above.
+
+        At once with an error where it does not lead: another leader may have the records still.
+        """
+        error = self.state.leader_error()
+        if error is not ErrorCode.none:
+            callback(error)
+            return None
+        drop = self.start_waiters.add(alive, offset, callback)
+        self.start_waiters.release(self.low_watermark)
+        return drop
 
     def low_watermark(self, alive: Alive) -> int:
         """Return the smallest log start of the live replicas; -1 while one is not known."""
@@ -334,7 +345,7 @@ class Partition:
         if state.high_watermark > before:
             self._advanced()
         if self.start_waiters:
-            self._look_at_starts()
+            self.start_waiters.release(self.low_watermark)
         if self.follower_watch is not None and error is ErrorCode.none:
             self.follower_watch.fetched(self, broker_id)
         return error
@@ -390,7 +401,7 @@ class Partition:
             self._advanced()
             if self._replication_waiters is not None and not self.state.has_enough_replicas:
                 self._replication_waiters.fail(ErrorCode.not_enough_replicas_after_append)
-            self._look_at_starts()
+            self.start_waiters.release(self.low_watermark)
             self.wake_fetches()
 
     def note_damage(self, error: StorageFailure | ProtocolError) -> ErrorCode:
@@ -451,18 +462,7 @@ class Partition:
     def _fail_waiters(self, error: ErrorCode) -> None:
         for waiters in self._waiters():
             waiters.fail(error)
-        deletions, self.start_waiters = self.start_waiters, []
-        for _, _, callback in deletions:
-            callback(error)
-
-    def _look_at_starts(self) -> None:
-        """Release those who wait for the log starts of the replicas, as far as these have moved."""
-        waiting, self.start_waiters = self.start_waiters, []
-        for alive, offset, callback in waiting:
-            if self.low_watermark(alive) >= offset:
-                callback(ErrorCode.none)
-            else:
-                self.start_waiters.append((alive, offset, callback))
+        self.start_waiters.fail(error)
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the log directory off line (D12): the write may be torn and is not acknowledged."""

@@ -17,7 +17,16 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsTopic
 from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from tests.unit.broker.context import Client, Running, running
-from tests.unit.broker.raw import error_of, produce, receive_produce, send_produce, until
+from tests.unit.broker.raw import (
+    error_of,
+    produce,
+    receive_fetch,
+    receive_produce,
+    send_fetch,
+    send_produce,
+    until,
+    values,
+)
 from tests.unit.broker.support import NOW_MS, assignment, batch
 
 ME, FOLLOWER = 1, 2
@@ -88,6 +97,37 @@ async def test_acks_all_learns_that_the_leader_is_another(context: Running) -> N
     assert error_of(await receive_produce(client, 9)) is ErrorCode.not_leader_or_follower
 
 
+@pytest.mark.parametrize("isolation_level", [0, 1])
+async def test_a_fetch_between_an_append_and_its_commit_gets_it_at_the_commit(
+    context: Running, isolation_level: int
+) -> None:
+    """No byte is appended after it has parked, so none would wake it."""
+    partition = lead(context)
+    client, producer = await context.connect(), await context.connect()
+    await produce(producer, 9, batch(3), acks=1)
+    await send_fetch(client, min_bytes=9, max_wait_ms=LONG_MS, isolation_level=isolation_level)
+    await until(lambda: bool(partition.fetches))
+    partition.follower_fetched(FOLLOWER, 3, 0)
+    found = (await receive_fetch(client)).topics[0].partitions[0]
+    assert len(values(found.records)) == 3
+
+
+async def test_a_marker_releases_a_fetch_that_wants_more_bytes_than_it_has(
+    context: Running,
+) -> None:
+    """The records before it were there when the fetch came."""
+    partition = context.broker.partitions.get("t", 0)
+    assert partition is not None
+    opened = batch(9, producer_id=9, epoch=0, sequence=0, transactional=True)
+    assert partition.append(opened, now_ms=NOW_MS).error is ErrorCode.none
+    client = await context.connect()
+    await send_fetch(client, min_bytes=len(opened), max_wait_ms=LONG_MS, isolation_level=1)
+    await until(lambda: bool(partition.fetches))
+    partition.append_marker(9, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
+    found = (await receive_fetch(client)).topics[0].partitions[0]
+    assert len(values(found.records)) == 9
+
+
 async def offset_at(client: Client, timestamp: int, version: int = 9, **fields: Any) -> Any:
     asked = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
     topic = ListOffsetsTopic(name="t", partitions=(asked,))
@@ -154,6 +194,20 @@ async def test_a_deletion_that_a_replica_does_not_follow_times_out(context: Runn
     await produce(client, 9, batch(4), acks=1)
     partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=0)
     assert await delete(client, 2, timeout_ms=1) == (ErrorCode.request_timed_out, -1)
+
+
+async def test_what_timed_out_waits_at_its_partition_no_more(context: Running) -> None:
+    """Else a replica that never deletes would keep every request of that kind in memory."""
+    live(context, FOLLOWER)
+    partition = lead(context)
+    client = await context.connect()
+    await produce(client, 9, batch(4), acks=1)
+    partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=0)
+    await delete(client, 2, timeout_ms=1)
+    timed_out = await produce(client, 9, batch(), timeout_ms=1)
+    assert error_of(timed_out) is ErrorCode.request_timed_out
+    assert not partition.start_waiters
+    assert partition.waiting_count == 0
 
 
 async def test_a_replica_that_is_dead_holds_up_no_deletion(context: Running) -> None:

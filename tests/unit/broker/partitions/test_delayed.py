@@ -97,11 +97,12 @@ class Attempts:
 
     def __init__(self, missing: int) -> None:
         self.missing = missing
+        self.is_answered = False
         self.finals: list[bool] = []
 
-    def __call__(self, final: bool) -> int:
+    def __call__(self, final: bool) -> int | None:
         self.finals.append(final)
-        return self.missing
+        return None if self.is_answered else self.missing
 
 
 def park(
@@ -121,7 +122,7 @@ def test_several_appends_of_one_turn_wake_a_fetch_once(tmp_path: Path, loop: Han
     park(partition, loop, attempts)
     partition.append(batch(), now_ms=NOW_MS)
     partition.append(batch(), now_ms=NOW_MS)
-    attempts.missing = 0
+    attempts.is_answered = True
     loop.run()
     assert attempts.finals == [False]
     assert not partition.fetches
@@ -138,7 +139,7 @@ def test_a_fetch_with_min_bytes_is_not_read_again_before_they_can_be_there(
     loop.run()
     assert attempts.finals == []
     partition.append(batch(), now_ms=NOW_MS)
-    attempts.missing = 0
+    attempts.is_answered = True
     loop.run()
     assert attempts.finals == [False]
 
@@ -159,7 +160,7 @@ def test_a_fetch_to_the_logs_end_wakes_before_the_record_is_committed(
     attempts, consumer = Attempts(missing=1), Attempts(missing=1)
     park(replicated, loop, attempts, FetchIsolation.LOG_END)
     park(replicated, loop, consumer)
-    attempts.missing = 0
+    attempts.is_answered = True
     replicated.append(batch(), now_ms=NOW_MS)
     replicated.append(batch(), now_ms=NOW_MS)
     loop.run()
@@ -182,7 +183,7 @@ def test_a_marker_wakes_a_fetch_to_the_logs_end(replicated: Partition, loop: Han
     replicated.append(batch(producer_id=5, epoch=0, sequence=0, transactional=True), now_ms=NOW_MS)
     attempts = Attempts(missing=1)
     park(replicated, loop, attempts, FetchIsolation.LOG_END)
-    attempts.missing = 0
+    attempts.is_answered = True
     replicated.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
     loop.run()
     assert attempts.finals == [False]
@@ -210,7 +211,7 @@ def test_read_committed_wakes_by_the_marker_and_not_by_the_records(
     partition.append(records, now_ms=NOW_MS)
     loop.run()
     assert attempts.finals == []
-    attempts.missing = 0
+    attempts.is_answered = True
     partition.append_marker(5, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0)
     loop.run()
     assert attempts.finals == [False]

@@ -163,6 +163,21 @@ def test_a_deletion_is_done_when_all_live_replicas_have_deleted(tmp_path: Path) 
     assert done == [ErrorCode.none] * 2
 
 
+def test_a_deletion_on_a_replica_that_leads_no_more_is_not_done(tmp_path: Path) -> None:
+    """The role can go while the new start is synced; the next leader has the records still."""
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    partition.append(batch(4), now_ms=NOW_MS)
+    partition.follower_fetched(OTHER, 4, 0, log_start_offset=0)
+    partition.delete_records(2)
+    partition.assign(assignment((ME, OTHER), leader=OTHER, epoch=1), 0)
+    done: list[ErrorCode] = []
+    partition.on_started(lambda: {ME, OTHER}, 2, done.append)
+    partition.fail()
+    partition.on_started(lambda: {ME, OTHER}, 2, done.append)
+    assert done == [ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error]
+    assert not partition.start_waiters
+
+
 def replicate(partition: Partition, records: bytearray, offset: int, epoch: int) -> None:
     """Append to the log what another leader wrote in its epoch."""
     records[0:8] = offset.to_bytes(8, "big")
