@@ -34,7 +34,9 @@ def diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionRes
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0:
         return out_of_range(partition, wanted.partition)
-    if epoch == wanted.last_fetched_epoch and end_offset >= wanted.fetch_offset:
+    # A follower may lag behind what the reader has: the end of its log is not that of the epoch.
+    is_open = epoch == log.latest_epoch and not partition.state.is_leader
+    if epoch == wanted.last_fetched_epoch and (is_open or end_offset >= wanted.fetch_offset):
         return None
     return FetchPartitionResponse(
         wanted.partition,

@@ -360,8 +360,10 @@ async def racks(tmp_path: Path) -> AsyncIterator[Running]:
         yield started
 
 
-async def consume(client: Client, rack: str, offset: int = 0, version: int = 12) -> Any:
-    topics = [FetchTopic("t", None, [FetchPartition(0, offset, 2**20)])]
+async def consume(
+    client: Client, rack: str, offset: int = 0, version: int = 12, last_epoch: int = -1
+) -> Any:
+    topics = [FetchTopic("t", None, [FetchPartition(0, offset, 2**20, -1, last_epoch)])]
     request = FetchRequest(0, 1, 2**20, topics=topics, rack_id=rack)
     await client.send(encode_fetch_request(version, 78, "test", request))
     return (await receive_fetch(client, version)).topics[0].partitions[0]
@@ -411,6 +413,19 @@ async def test_a_follower_serves_consumers_below_its_own_high_watermark(racks: R
     assert error_of(await fetch(client, leader_epoch=EPOCH)) is ErrorCode.fenced_leader_epoch
     partition.resign(ErrorCode.not_leader_or_follower)
     assert error_of(await consume(client, "east")) is ErrorCode.not_leader_or_follower
+
+
+async def test_a_follower_that_lags_tells_no_consumer_that_its_records_are_gone(
+    racks: Running,
+) -> None:
+    """Its end is no end of the epoch: the leader has the records that the consumer has read."""
+    client = await racks.connect()
+    await produce(client, 9, batch(3), acks=1)
+    given = assignment((1, FOLLOWER), leader=FOLLOWER, epoch=EPOCH + 1)
+    partition_of(racks).assign(given, 0)
+    found = await consume(client, "east", 5, last_epoch=EPOCH)
+    assert found.diverging_epoch is None
+    assert error_of(found) is ErrorCode.offset_out_of_range
 
 
 async def test_a_parked_follower_learns_a_high_watermark_at_once_for_its_consumers(
