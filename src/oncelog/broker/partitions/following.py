@@ -23,6 +23,7 @@ from oncelog.replication.replica import OfflineState
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log_manager import LogManager
+from oncelog.storage.validation import LOG_APPEND_TIME
 
 __all__ = ["Following", "ReplicaFetchers"]
 
@@ -93,6 +94,8 @@ class Following:
         # All that it lacks was appended after its newest record, also the deletions.
         newest_ms = partition.log.cleaning.newest_timestamp_ms
         if newest_ms >= 0:
+            if config.message_timestamp_type != LOG_APPEND_TIME:
+                newest_ms -= config.message_timestamp_after_max_ms  # Its producer chose the time.
             away_ms = min(now_ms - newest_ms, now_ms if away_ms is None else away_ms)
         return Absence(away_ms, config.delete_retention_ms)
 

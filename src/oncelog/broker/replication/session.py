@@ -81,6 +81,8 @@ class FollowerSession:
         """
         if error is not ErrorCode.none:
             self.reset()
+            if error is ErrorCode.fetch_session_id_not_found:
+                self._id = 0
             return False
         self._id = session_id
         self._epoch = 0 if not session_id else self._epoch % INT32_MAX + 1
@@ -91,8 +93,12 @@ class FollowerSession:
         return error in _LOST and self._epoch > 0
 
     def reset(self) -> None:
-        """Begin another session with the next request."""
-        self._id = self._epoch = 0
+        """Begin another session with the next request, which has the leader end the last one.
+
+        A request of that one may still be on its way over a connection that was given up. Counted
+        late, it would tell an end below that of a later one: a loss of records.
+        """
+        self._epoch = 0
 
 
 def _topics(partitions: dict[Key, FetchPartition]) -> list[FetchTopic]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -12,7 +14,7 @@ from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import StorageFailure
-from oncelog.storage.files import CAUGHT_UP_NAME
+from oncelog.storage.files import CAUGHT_UP_NAME, LEADER_EPOCHS_NAME
 from tests.unit.broker.replication.scripted_leader import (
     BROKER_EPOCH,
     LONG_MS,
@@ -278,6 +280,7 @@ async def test_a_leader_that_closes_is_asked_again_from_the_start(tmp_path: Path
         asked = await broker.next()
         assert asked.request.session_epoch == 0
         assert asked.offsets == {0: 1}
+        assert asked.request.session_id == SESSION, "the leader is to end the old session"
 
 
 async def test_a_silent_leader_is_given_up_after_the_socket_timeout(tmp_path: Path) -> None:
@@ -360,6 +363,34 @@ async def test_a_failed_write_takes_the_log_directory_off_line(tmp_path: Path) -
         assert [str(each) for each in failed] == ["cannot write x: no space"]
 
 
+@contextmanager
+def obstructed(path: Path) -> Iterator[None]:
+    """Have no write of this file succeed."""
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    yield
+    path.rmdir()
+
+
+@pytest.mark.damages
+async def test_a_log_start_that_cannot_be_noted_takes_the_directory_off_line(
+    tmp_path: Path,
+) -> None:
+    """D12: the broker goes on with its other log directories."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        failed: list[StorageFailure] = []
+        held = broker.partition()
+        held._on_failure = failed.append
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 9), high_watermark=9))
+        asked = await broker.next()
+        with obstructed(Path(held.log.directory, LEADER_EPOCHS_NAME)):
+            asked.answer(given(0, high_watermark=9, start=4))
+            await broker.rest()
+        assert len(failed) == 1
+
+
 async def test_a_topic_made_again_under_its_name_is_not_taken_for_the_old(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
         await broker.begin(following())
@@ -438,20 +469,37 @@ async def test_a_compacted_log_that_was_away_too_long_begins_again(
 
 async def test_one_whose_newest_record_is_young_was_not_away_for_long(tmp_path: Path) -> None:
     """Though it died before it noted anything: all that it lacks is newer still."""
-    async with bench(tmp_path, topic=COMPACTED) as broker:
+    topic = {**COMPACTED, "message.timestamp.after.max.ms": "0"}
+    async with bench(tmp_path, topic=topic) as broker:
         await broker.begin(following())
         asked = await broker.next()
         now_ms = broker.clock.now_ms()
         asked.answer(given(0, records(0, 3, timestamp_ms=now_ms - HOUR_MS + 60_000)))
         asked = await broker.next()
     broker.logs.folders[0].offsets.write(CAUGHT_UP_NAME, {})
-    async with bench(tmp_path, topic=COMPACTED) as broker:
+    async with bench(tmp_path, topic=topic) as broker:
         await broker.begin(following())
         asked = await broker.next()
         asked.answer(given(0, high_watermark=9, start=2))
         await broker.next()
         assert broker.partition().log.log_start_offset == 2
         assert broker.partition().log.log_end_offset == 3
+
+
+async def test_a_timestamp_of_the_future_does_not_shorten_an_absence(tmp_path: Path) -> None:
+    """Producers choose it: by `message.timestamp.after.max.ms` above the time of the append."""
+    topic = {**COMPACTED, "message.timestamp.after.max.ms": str(2 * HOUR_MS)}
+    async with bench(tmp_path, topic=topic) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        now_ms = broker.clock.now_ms()
+        asked.answer(given(0, records(0, 3, timestamp_ms=now_ms + HOUR_MS // 2)))
+        asked = await broker.next()
+    gone = {LABEL: broker.clock.now_ms() - HOUR_MS - 60_000}
+    broker.logs.folders[0].offsets.write(CAUGHT_UP_NAME, gone)
+    async with bench(tmp_path, topic=topic) as broker:
+        await broker.begin(following())
+        assert (await broker.next()).offsets == {0: 0}
 
 
 async def test_only_compacted_logs_note_when_they_had_everything(tmp_path: Path) -> None:
