@@ -50,11 +50,17 @@ class PartitionChanged(Event):
     eligible: tuple[int, ...] = ()
     suspects: tuple[int, ...] = ()
     excluded: tuple[int, ...] = ()
+    doubted: tuple[int, ...] = ()
+    logs: tuple[tuple[int, tuple[int, int]], ...] = ()
 
     @property
     def holders(self) -> frozenset[int]:
         """The brokers that have every committed record, as far as the controller knows."""
         return frozenset((*self.isr, *self.eligible)) or frozenset(self.suspects)
+
+    def sure_before(self, after: PartitionChanged) -> frozenset[int]:
+        """The brokers that had every committed record when the write of `after` was decided."""
+        return frozenset((*self.isr, *self.eligible)).difference(after.doubted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from oncelog.simulation.disk_nodes import Tree
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Disagreement, Watermarks
 from oncelog.simulation.machines import Machines
 from oncelog.simulation.observe import ObservedBroker
+from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.process import Process
 
 __all__ = ["DATA_DIR", "POWER", "BrokerNode"]
@@ -262,6 +263,15 @@ class BrokerNode:
             if self._seen.get(partition.topic_partition) != found:
                 self._seen[partition.topic_partition] = found
                 self.world.record(Watermarks(now_s, self.name, *found))
+
+    def log_on_disk(self, topic_partition: TopicPartition) -> tuple[int, int]:
+        """Return the last leader epoch in a log, by its bytes alone, and its end."""
+        path, raw = f"{DATA_DIR}/{topic_partition}", RawLog()
+        raw.read(self.disk.names(path), lambda name: self.disk.peek(f"{path}/{name}") or b"")
+        last = next(reversed(raw.segments), "0")
+        epochs = raw.state.epochs
+        end = max(raw.state.end_offset, int(last.removesuffix(".log")))
+        return (epochs[-1][0] if epochs else -1), end
 
     # --- comparing it with its disk
 

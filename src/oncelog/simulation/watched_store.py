@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from oncelog.controller import layout
 from oncelog.controller.image import PartitionImage
@@ -16,6 +17,8 @@ from oncelog.simulation.trace import Trace
 __all__ = ["WatchedStore"]
 
 Tell = Callable[[PartitionChanged], None]
+ReadLog = Callable[[TopicPartition, int], tuple[int, int]]
+"""Returns the last epoch and the end of a partition's log on the disk of a broker."""
 
 
 class WatchedStore(SimulatedStore):
@@ -27,6 +30,7 @@ class WatchedStore(SimulatedStore):
         super().__init__(rng, trace)
         self._now_s = now_s
         self._tell = tell
+        self.read_log: ReadLog = lambda *_: (-1, 0)
         self.states: dict[TopicPartition, PartitionChanged] = {}
         """The present state of each replicated partition."""
         self._registered: list[tuple[int, dict[int, bool]]] = [(0, {})]
@@ -40,11 +44,13 @@ class WatchedStore(SimulatedStore):
         read_revision: int,
     ) -> None:
         """See `SimulatedStore`."""
+        doubted = self._unclean_among(writes)
         super().write_all(writes, checks, fence, read_revision)
+        doubted -= self._unclean_among(writes)
         admitted = self._admitted_by(read_revision, writes)
         for write in sorted(writes):
             if write.path.startswith(layout.TOPICS_PREFIX):
-                self._look(write.path, admitted)
+                self._look(write.path, admitted, doubted)
 
     def wake(self) -> None:
         """See `SimulatedStore`. Something may have changed."""
@@ -75,7 +81,18 @@ class WatchedStore(SimulatedStore):
             if (now if layout.broker_path(broker) in written else before).get(broker, False)
         }
 
-    def _look(self, path: str, admitted: set[int]) -> None:
+    def _unclean_among(self, writes: Sequence[Write]) -> set[int]:
+        """Return the brokers that are registered as unclean, of those that are written."""
+        found = set()
+        for write in writes:
+            stored = self.state.get(write.path)
+            if stored is not None and write.path.startswith(layout.BROKERS_PREFIX):
+                member = layout.decode_broker(write.path, stored.value)
+                if not member.is_clean:
+                    found.add(member.broker_id)
+        return found
+
+    def _look(self, path: str, admitted: set[int], doubted: set[int]) -> None:
         name, number = layout.partition_of(path)
         stored = self.state.get(layout.topic_path(name))
         if stored is None:
@@ -88,7 +105,8 @@ class WatchedStore(SimulatedStore):
             state = self.state.get(layout.state_path(name, index))
             if state is not None and index < len(topic.replicas) and len(topic.replicas[index]) > 1:
                 label = TopicPartition(name, index)
-                self._changed(label, topic, index, layout.decode_state(state.value), admitted)
+                value = layout.decode_state(state.value)
+                self._changed(label, topic, index, value, admitted, doubted)
 
     def _changed(
         self,
@@ -97,6 +115,7 @@ class WatchedStore(SimulatedStore):
         index: int,
         state: PartitionImage,
         admitted: set[int],
+        doubted: set[int],
     ) -> None:
         before = self.states.get(label)
         changed = PartitionChanged(
@@ -112,11 +131,23 @@ class WatchedStore(SimulatedStore):
             tuple(sorted(state.eligible)),
             tuple(sorted(state.suspects)),
             tuple(sorted(set(topic.replicas[index]) - admitted)),
+            tuple(sorted(doubted)),
         )
         is_same = before is not None and (before.topic_id, before.partition_epoch) == (
             changed.topic_id,
             changed.partition_epoch,
         )
+        if not is_same and before is not None and before.topic_id == changed.topic_id:
+            changed = self._with_logs(before, changed)
         self.states[label] = changed
         if not is_same:
             self._tell(changed)
+
+    def _with_logs(self, before: PartitionChanged, after: PartitionChanged) -> PartitionChanged:
+        """Add the logs that an election among suspects was to compare."""
+        is_new = (after.leader, after.leader_epoch) != (before.leader, before.leader_epoch)
+        if not is_new or after.leader < 0 or after.leader in before.sure_before(after):
+            return after
+        members = sorted({*before.isr, *before.eligible, *before.suspects, after.leader})
+        logs = [(each, self.read_log(after.topic_partition, each)) for each in members]
+        return replace(after, logs=tuple(logs))

@@ -33,6 +33,7 @@ class World(Machines):
         super().__init__(plan, keep_trace=keep_trace)
         self.replicas = ReplicaAudit()
         self.nodes = [BrokerNode(self, index, settings) for index, settings in _settings(plan)]
+        self.store.read_log = lambda label, broker: self.nodes[broker].log_on_disk(label)
 
     @property
     def broker(self) -> BrokerNode:

@@ -125,3 +125,27 @@ def test_what_is_read_while_a_write_is_on_its_way_does_not_count() -> None:
     context.let_pass()
     assert context.told[-1].leader == 1
     assert context.told[-1].excluded == ()
+
+
+def test_the_logs_of_all_suspects_are_told_with_the_election_of_one() -> None:
+    """The last of them comes back in the write that elects."""
+    context = Context()
+    context.store.read_log = lambda label, broker: (3, 10 + broker)
+    waiting = PartitionImage(
+        -1, 1, (2,), (0, 1, 2), partition_epoch=1, suspects={0: (3, 10), 1: None}
+    )
+    unclean = layout.encode_broker(BrokerImage(2, "h", 1, None, is_clean=False))
+    context.write(context.other, Write(STATE, layout.encode_state(waiting), 1))
+    context.write(context.other, Write(layout.broker_path(2), unclean, 1))
+    elected = PartitionImage(2, 2, (2,), (0, 1, 2), partition_epoch=2)
+    back = Write(layout.broker_path(2), registered(2), 2)
+    context.write(context.other, Write(STATE, layout.encode_state(elected), 2), back)
+    told = context.told[-1]
+    assert told.doubted == (2,)
+    assert told.logs == ((0, (3, 10)), (1, (3, 11)), (2, (3, 12)))
+
+
+def test_no_logs_are_told_with_the_election_of_one_that_has_all() -> None:
+    context = Context()
+    context.elect()
+    assert context.told[-1].logs == ()

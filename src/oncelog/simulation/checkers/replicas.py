@@ -90,7 +90,8 @@ def leaders(evidence: Evidence) -> Iterator[Anomaly]:
 def elections(evidence: Evidence) -> Iterator[Anomaly]:
     """Leaders are elected among those that have all records, and no ISR takes in who is excluded.
 
-    Epochs rise with each change. An election outside of them is excused where it is allowed.
+    Epochs rise with each change. Where all that had them may have lost some, and only there, the
+    one whose log goes furthest leads. An election outside of these is excused where it is allowed.
     """
     changes: dict[tuple[TopicPartition, str], list[PartitionChanged]] = {}
     for change in evidence.of(PartitionChanged):
@@ -103,6 +104,7 @@ def elections(evidence: Evidence) -> Iterator[Anomaly]:
             is_elected = after.leader != before.leader and after.leader >= 0
             if is_unclean(before, after):
                 yield _state("a leader was elected outside the ISR", before, after, allowed)
+            yield from _of_suspects(before, after, allowed or _damaged(evidence, after.at_s))
             if after.partition_epoch <= before.partition_epoch:
                 yield _state(f"the partition epoch does not rise: {epochs} to {now}", before, after)
             if after.leader_epoch < before.leader_epoch or (
@@ -119,6 +121,22 @@ def elections(evidence: Evidence) -> Iterator[Anomaly]:
                 yield _state("a leader is not in its ISR", before, after)
             if strangers := set(after.isr) - set(after.replicas):
                 yield _state(f"an ISR holds no replica: {sorted(strangers)}", before, after)
+
+
+def _of_suspects(
+    before: PartitionChanged, after: PartitionChanged, allowed: str
+) -> Iterator[Anomaly]:
+    if not after.logs or is_unclean(before, after):
+        return
+    logs = dict(after.logs)
+    if sure := before.sure_before(after):
+        yield _state(f"a suspect leads before others: {sorted(sure)}", before, after, allowed)
+    if logs[after.leader] < max(logs.values()):
+        yield _state(f"a suspect leads with a shorter log: {logs}", before, after, allowed)
+
+
+def _damaged(evidence: Evidence, at_s: float) -> str:
+    return "a log is damaged" if any(each <= at_s for each in evidence.promise.damage_s) else ""
 
 
 def _state(

@@ -207,6 +207,27 @@ def test_a_state_that_the_rules_exclude_is_found(changed: dict[str, object], wha
     assert f"elections: {what}" in cluster.signatures()
 
 
+@pytest.mark.parametrize(
+    ("changed", "what"),
+    [
+        ({"logs": ((0, (1, 9)), (1, (1, 9)), (2, (1, 7)))}, ""),
+        ({"logs": ((0, (0, 12)), (1, (1, 9)), (2, (1, 7)))}, ""),
+        ({"logs": ((0, (1, 9)), (1, (1, 8)), (2, (1, 7)))}, "a suspect leads with a shorter log"),
+        ({"logs": ((0, (2, 3)), (1, (1, 9)), (2, (1, 7)))}, "a suspect leads with a shorter log"),
+        ({"logs": ((1, (1, 9)),), "doubted": ()}, "a suspect leads before others"),
+    ],
+)
+def test_of_suspects_the_one_with_the_longest_log_leads(
+    changed: dict[str, object], what: str
+) -> None:
+    cluster = Cluster()
+    cluster.write(leader=-1, leader_epoch=1, isr=(2,), suspects=(0, 1))
+    elected = {"leader": 1, "leader_epoch": 2, "isr": (1,), "suspects": (), "doubted": (2,)}
+    cluster.write(**{**elected, **changed})
+    assert cluster.signatures() == ({f"elections: {what}"} if what else set())
+    assert cluster.signatures(unclean_elections=True) == set()
+
+
 def test_an_acknowledgement_by_a_leader_alone_promises_nothing() -> None:
     for acks in (1, -1):
         cluster = Cluster()
