@@ -45,11 +45,21 @@ class Contents:
         """Return the version of the value at a path, 0 where there is none."""
         return self._versions.get(path, 0)
 
-    def take(self, entries: Sequence[tuple[str, bytes | None, int]], revision: int) -> ImageDelta:
+    def take(
+        self,
+        entries: Sequence[tuple[str, bytes | None, int]],
+        revision: int,
+        *,
+        is_whole: bool = False,
+    ) -> ImageDelta:
         """Apply what has changed up to a revision: paths, values (None: deleted) and versions.
 
-        Returns what it changed in topics. Raises `DamagedMetadata`, and has then changed nothing.
+        With `is_whole` the store says that there is nothing else. Returns what it changed in
+        topics. Raises `DamagedMetadata`, and has then changed nothing.
         """
+        if is_whole:
+            gone = self._versions.keys() - {path for path, _, _ in entries}
+            entries = [*entries, *((path, None, 0) for path in sorted(gone))]
         step = _Step(self.image)
         for path, value, _ in entries:
             try:

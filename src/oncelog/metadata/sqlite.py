@@ -17,6 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
+from oncelog.core.limits import METADATA_DELETED_COUNT_MAX
 from oncelog.metadata import sqlite_tables
 from oncelog.metadata.sqlite_sessions import Machine, SqliteSession, SqliteSessions
 from oncelog.metadata.store import (
@@ -47,9 +48,17 @@ class SqliteStore:
 
     write_limit = None
 
-    def __init__(self, path: str, *, syncs: bool = True, machine: Machine | None = None) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        syncs: bool = True,
+        machine: Machine | None = None,
+        deleted_count_max: int = METADATA_DELETED_COUNT_MAX,
+    ) -> None:
         self._path = path
         self._syncs = syncs
+        self._deleted_count_max = deleted_count_max
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
         self._connection: sqlite3.Connection | None = None
         self._waiters = Waiters()
@@ -77,7 +86,8 @@ class SqliteStore:
 
         def work(db: sqlite3.Connection) -> None:
             new = self._sessions.new({write.session for write in writes})
-            sqlite_tables.write_all(db, writes, checks, fence, [session.row for session in new])
+            rows = [session.row for session in new]
+            sqlite_tables.write_all(db, writes, checks, fence, rows, self._deleted_count_max)
             for session in new:
                 session.is_noted = True
 

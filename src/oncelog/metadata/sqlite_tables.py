@@ -1,7 +1,8 @@
 """The tables of `SqliteStore`, and what is read and written in them. Every function blocks.
 
-A deleted path remains as a row without value, so that the feed can report it; rows are small and
-topics are few.
+A deleted path remains as a row without value, so that the feed can report it. Of these rows the
+newest are kept; the table `dropped` has the revision up to which others were dropped, and a reader
+that has read less is given all values instead.
 """
 
 from __future__ import annotations
@@ -50,15 +51,23 @@ CREATE TABLE session (
     id TEXT PRIMARY KEY, slot INTEGER NOT NULL, boot_id TEXT NOT NULL, timeout_ms INTEGER NOT NULL
 ) WITHOUT ROWID
 """
-_SCHEMA_VERSION = 2
-"""2: an Oncelog of version 1 does not know the paths, and would set every log aside."""
+_NODE_DELETED = "CREATE INDEX node_deleted ON node (revision) WHERE value IS NULL"
+_DROPPED = "CREATE TABLE dropped (revision INTEGER NOT NULL)"
+_NOTHING_DROPPED = "INSERT INTO dropped VALUES (0)"
+_SCHEMA_VERSION = 3
+"""2: an Oncelog of version 1 does not know the paths, and would set every log aside.
+3: one of version 2 would miss deletions whose rows were dropped."""
 _PRIMARY_CODE = 0xFF
 _OPEN_RETRY_S = 0.01
 _SYNCED_AT_CHECKPOINTS = 1
 """`PRAGMA synchronous=NORMAL`: a loss of power may take the newest transactions, never a part."""
 _SCHEMA_STEPS = {
-    0: (_NODE, _NODE_BY_REVISION, _SESSION),
-    1: ("ALTER TABLE node ADD COLUMN session TEXT", _SESSION),
+    0: (_NODE, _NODE_BY_REVISION, _SESSION, _NODE_DELETED, _DROPPED, _NOTHING_DROPPED),
+    1: (
+        "ALTER TABLE node ADD COLUMN session TEXT",
+        *(_SESSION, _NODE_DELETED, _DROPPED, _NOTHING_DROPPED),
+    ),
+    2: (_NODE_DELETED, _DROPPED, _NOTHING_DROPPED),
 }
 
 
@@ -186,15 +195,40 @@ def list_values(db: sqlite3.Connection, prefix: str) -> dict[str, Stored]:
 
 def changes(db: sqlite3.Connection, after_revision: int) -> Changes:
     """See `MetadataStore.changes`."""
-    rows: list[tuple[str, bytes | None, int, int]] = db.execute(
+    rows = _rows_after(db, after_revision)
+    # Read after the rows: another process may drop some at any time.
+    dropped = _dropped_revision(db)
+    is_whole = after_revision < dropped
+    if is_whole:
+        rows = _rows_after(db, 0)
+    revision = max(after_revision, dropped, rows[-1][3] if rows else 0)
+    entries = tuple(Change(path, value, version) for path, value, version, _ in rows)
+    return Changes(revision, entries, is_whole)
+
+
+def _rows_after(db: sqlite3.Connection, revision: int) -> list[tuple[str, bytes | None, int, int]]:
+    return db.execute(
         "SELECT path, value, version, revision FROM node WHERE revision > ? "
         "ORDER BY revision, path",
-        (after_revision,),
+        (revision,),
     ).fetchall()
-    revision = rows[-1][3] if rows else after_revision
-    return Changes(
-        revision, tuple(Change(path, value, version) for path, value, version, _ in rows)
-    )
+
+
+def _dropped_revision(db: sqlite3.Connection) -> int:
+    revision: int
+    (revision,) = db.execute("SELECT revision FROM dropped").fetchone()
+    return revision
+
+
+def _drop_oldest(db: sqlite3.Connection, deleted_count_max: int) -> None:
+    """Keep so many of the newest deleted paths, or fewer: all of one step are dropped together."""
+    row: tuple[int] | None = db.execute(
+        "SELECT revision FROM node WHERE value IS NULL ORDER BY revision DESC LIMIT 1 OFFSET ?",
+        (deleted_count_max,),
+    ).fetchone()
+    if row is not None:
+        db.execute("DELETE FROM node WHERE value IS NULL AND revision <= ?", row)
+        db.execute("UPDATE dropped SET revision = ?", row)
 
 
 def write_all(
@@ -203,6 +237,7 @@ def write_all(
     checks: Sequence[Check],
     fence: Check | None,
     new_sessions: Sequence[SessionRow],
+    deleted_count_max: int,
 ) -> None:
     """See `MetadataStore.write_all`. Notes `new_sessions`, of which nothing was bound before."""
     with _transaction(db):
@@ -220,6 +255,8 @@ def write_all(
                 for path, value, version, session in writes
             ],
         )
+        if any(write.value is None for write in writes):
+            _drop_oldest(db, deleted_count_max)
 
 
 def newest_revision(db: sqlite3.Connection) -> int:
@@ -271,5 +308,8 @@ def _version_of(db: sqlite3.Connection, path: str) -> int:
 
 def _next_revision(db: sqlite3.Connection) -> int:
     revision: int
-    (revision,) = db.execute("SELECT coalesce(max(revision), 0) + 1 FROM node").fetchone()
+    # The rows of the newest step may have been dropped.
+    (revision,) = db.execute(
+        "SELECT max(coalesce((SELECT max(revision) FROM node), 0), revision) + 1 FROM dropped"
+    ).fetchone()
     return revision

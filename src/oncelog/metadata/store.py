@@ -118,6 +118,11 @@ class Changes(NamedTuple):
 
     revision: int
     entries: tuple[Change, ...]
+    is_whole: bool = False
+    """Whether the entries are all values that there are: what a path had that is not named is gone.
+
+    For a reader that is so far behind that the store does not know any more what was deleted since.
+    """
 
 
 class Session(Protocol):
@@ -180,7 +185,7 @@ class MetadataStore(Protocol):
         """Return the changes after `after_revision` (0: all), in the order of writing.
 
         What one step wrote is sorted by path. Waits up to `wait_ms` for a change; without one the
-        result is empty.
+        result is empty. See `Changes.is_whole`.
         """
         ...
 

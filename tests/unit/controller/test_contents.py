@@ -267,3 +267,13 @@ def test_a_partitions_state_reads_back_as_it_was(state: PartitionImage) -> None:
 def test_a_state_of_before_there_were_replicas_reads_back() -> None:
     value = b'{"isr":[1],"leader":1,"leader_epoch":4,"version":1}'
     assert layout.decode_state(value) == PartitionImage(1, 4, (1,), ())
+
+
+def test_what_a_whole_reading_does_not_name_is_gone() -> None:
+    contents = Fed()
+    contents.make(topic("t", ID_A), topic("u", ID_B))
+    kept = [(put.path, put.value, 1) for put in topic_writes(None, topic("u", ID_B))]
+    delta = contents.take(kept, 7, is_whole=True)
+    assert [one.name for one in delta.deleted] == ["t"]
+    assert (list(contents.image.topics), contents.image.revision) == (["u"], 7)
+    assert contents.version_of(layout.topic_path("t")) == 0

@@ -28,6 +28,8 @@ from tests.unit.metadata.zookeeper.parties import on_zookeeper
 Body = Callable[[MetadataStore], Coroutine[Any, Any, None]]
 
 DONE_TIMEOUT_S = 30.0
+DELETED_COUNT_MAX = 3
+"""Deleted paths that the store in SQLite names to readers here."""
 
 
 class Parties(Protocol):
@@ -81,7 +83,7 @@ class SqliteParties:
         self._stores: list[SqliteStore] = []
 
     async def join(self) -> MetadataStore:
-        self._stores.append(SqliteStore(self._path))
+        self._stores.append(SqliteStore(self._path, deleted_count_max=DELETED_COUNT_MAX))
         return self._stores[-1]
 
     async def kill(self, store: MetadataStore) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from oncelog.core.errors import InvariantViolation
 from oncelog.metadata import Change, Check, Conflict, Fenced, MetadataStore, Stored, Write
-from tests.unit.metadata.contract import on_every_store, put
+from oncelog.metadata.store import Changes
+from tests.unit.metadata.contract import DELETED_COUNT_MAX, on_every_store, put
 
 
 @on_every_store
@@ -65,7 +66,25 @@ async def test_the_feed_tells_the_newest_state_of_what_changed(store: MetadataSt
     second = await store.changes(first.revision)
     assert second.entries == (Change("/a", b"3", 3), Change("/b", None, 0))
     assert second.revision > first.revision
-    assert await store.changes(second.revision) == (second.revision, ())
+    assert await store.changes(second.revision) == Changes(second.revision, ())
+
+
+@on_every_store
+async def test_a_reader_far_behind_learns_of_every_deletion(store: MetadataStore) -> None:
+    names = [f"/n/{number}" for number in range(2 * DELETED_COUNT_MAX)]
+    await store.write_all([Write(name, b"1", 0) for name in names])
+    seen = await store.changes(0)
+    known = {entry.path: entry.value for entry in seen.entries}
+    for name in names[1:]:
+        await put(store, name, None, 1)
+    await put(store, names[2], b"2")
+    changes = await store.changes(seen.revision)
+    if changes.is_whole:
+        known.clear()
+    known |= {entry.path: entry.value for entry in changes.entries}
+    there = {path: value for path, value in known.items() if value is not None}
+    assert there == {names[0]: b"1", names[2]: b"2"}
+    assert await store.changes(changes.revision) == Changes(changes.revision, ())
 
 
 @on_every_store
@@ -82,7 +101,7 @@ async def test_a_waiting_feed_wakes_with_a_write(store: MetadataStore) -> None:
 async def test_a_feed_that_waits_in_vain_is_empty(store: MetadataStore) -> None:
     await put(store, "/a", b"1")
     revision = (await store.changes(0)).revision
-    assert await store.changes(revision, wait_ms=1) == (revision, ())
+    assert await store.changes(revision, wait_ms=1) == Changes(revision, ())
 
 
 @on_every_store
@@ -138,7 +157,7 @@ async def test_several_writes_take_effect_together_or_not_at_all(store: Metadata
         with pytest.raises(Conflict):
             await store.write_all([Write("/d", b"1", 0), Write("/e", b"1", 0), hopeless])
     assert await store.list("/") == {"/b": Stored(b"2", 2), "/c": Stored(b"1", 1)}
-    assert await store.changes(changes.revision) == (changes.revision, ())
+    assert await store.changes(changes.revision) == Changes(changes.revision, ())
 
 
 @on_every_store

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from oncelog.metadata import Change, Conflict, Stored
+from oncelog.metadata import Change, Conflict, Stored, Write
 from oncelog.metadata.sqlite import SqliteStore
-from oncelog.metadata.store import StoreFailure
+from oncelog.metadata.store import Changes, StoreFailure
 from tests.unit.metadata.contract import put
 
 
@@ -26,6 +26,34 @@ async def test_sqlite_keeps_values_and_revisions_across_processes(tmp_path: Path
     await put(second, "/b", b"2")
     assert (await second.changes(seen)).entries == (Change("/b", b"2", 1),)
     await second.close()
+
+
+async def delete_each(store: SqliteStore, count: int) -> None:
+    await store.write_all([Write(f"/{number}", b"1", 0) for number in range(count)])
+    for number in range(count):
+        await put(store, f"/{number}", None, 1)
+
+
+async def test_the_file_keeps_a_bounded_number_of_deleted_paths(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "m.sqlite"), deleted_count_max=2)
+    await delete_each(store, 9)
+    assert len((await store.changes(0)).entries) == 2
+    assert not (await store.changes(8)).is_whole
+    assert (await store.changes(7)).is_whole
+    await store.close()
+
+
+async def test_a_revision_never_falls_though_its_rows_are_dropped(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.sqlite")
+    store = SqliteStore(path, deleted_count_max=1)
+    await store.write_all([Write("/a", b"1", 0), Write("/b", b"1", 0)])
+    await store.write_all([Write("/a", None, 1), Write("/b", None, 1)])
+    assert await store.changes(1) == Changes(2, (), is_whole=True)
+    await store.close()
+    other = SqliteStore(path)
+    await put(other, "/c", b"1")
+    assert await other.changes(2) == Changes(3, (Change("/c", b"1", 1),))
+    await other.close()
 
 
 async def test_sqlite_finds_what_another_process_wrote(tmp_path: Path) -> None:

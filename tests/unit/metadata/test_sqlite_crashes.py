@@ -161,6 +161,29 @@ async def test_a_kill_at_any_statement_of_a_session_leaves_a_sound_store(
     assert set(kept) == {None, b"1", b"2"}
 
 
+async def test_a_kill_as_deleted_paths_are_dropped_hides_no_deletion(tmp_path: Path) -> None:
+    """Who has read revision 1 is told of each deletion, by its row or by its absence."""
+    killed = Killed(tmp_path)
+    store = SqliteStore(str(killed.path), deleted_count_max=1)
+    names = ["/a", "/b", "/c"]
+    await store.write_all([Write(name, b"1", 0) for name in names])
+    await killed.trace(store)
+    for name in names:
+        await put(store, name, None, 1)
+    await killed.end(store)
+    await store.close()
+    for path in killed.left:
+        found = SqliteStore(str(path))
+        changes = await found.changes(1)
+        known: dict[str, bytes | None] = {}
+        if not changes.is_whole:
+            known |= dict.fromkeys(names, b"1")
+        known |= {entry.path: entry.value for entry in changes.entries}
+        there = {name for name, value in known.items() if value is not None}
+        assert there == set(await found.list("/"))
+        await found.close()
+
+
 async def test_a_kill_while_the_dead_are_ended_leaves_them_to_the_next(tmp_path: Path) -> None:
     killed = Killed(tmp_path)
     dead = SqliteStore(str(killed.path))

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from oncelog.metadata import Conflict, Session, SessionExpired, StoreFailure
+from oncelog.metadata.store import Changes
 from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.store import SimulatedStore, StoreConnection
@@ -198,9 +199,9 @@ def test_a_process_may_be_shown_less_than_there_is() -> None:
         await put(other, "/new", b"1")
         assert await c.connection.get("/new") is None
         assert list(await c.connection.list("/")) == ["/bound"]
-        assert await c.connection.changes(seen.revision) == (seen.revision, ())
+        assert await c.connection.changes(seen.revision) == Changes(seen.revision, ())
         newest = await other.changes(0)
-        assert await c.connection.changes(newest.revision) == (newest.revision, ())
+        assert await c.connection.changes(newest.revision) == Changes(newest.revision, ())
         c.connection.heal()
         assert list(await c.connection.list("/")) == ["/bound", "/new"]
 

@@ -71,7 +71,9 @@ class KnownMetadata:
         if changes.revision == self.stored.revision:
             return False
         try:
-            delta = self._contents.take(changes.entries, changes.revision)
+            delta = self._contents.take(
+                changes.entries, changes.revision, is_whole=changes.is_whole
+            )
         except DamagedMetadata as damage:
             raise StoreFailure(
                 f"{damage}: put back a copy of metadata.sqlite, or delete the topic's rows and "

@@ -239,8 +239,8 @@ async def test_an_earlier_version_refuses_an_upgraded_store(tmp_path: Path) -> N
     write_store(NEWEST, path)
     await opened(path)
     database = sqlite3.connect(path)
-    assert database.execute("PRAGMA user_version").fetchone() == (2,)
-    database.execute("PRAGMA user_version=3")
+    assert database.execute("PRAGMA user_version").fetchone() == (3,)
+    database.execute("PRAGMA user_version=4")
     database.close()
     with pytest.raises(StoreFailure, match="was written by a newer Oncelog"):
         await opened(path)
