@@ -123,14 +123,33 @@ def test_nothing_is_lost_when_the_leader_or_all_brokers_are_killed(tmp_path: Pat
 
 
 def test_a_broker_that_cannot_start_ends_the_command_with_its_reason(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "oncelog", "cluster", f"--data-dir={tmp_path}"]
+    said = refused(f"--data-dir={tmp_path}", "--set=min.insync.replicas=none")
+    assert "did not start: Invalid value none for configuration min.insync.replicas" in said
+
+
+def refused(*arguments: str) -> str:
+    """What the command says that does not start."""
     done = subprocess.run(
-        [*command, "--listen=127.0.0.1:0", "--set=min.insync.replicas=none"],
+        [sys.executable, "-m", "oncelog", "cluster", "--listen=127.0.0.1:0", *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=WAIT_S,
     )
     assert done.returncode == 1
-    assert "did not start: Invalid value none for configuration min.insync.replicas" in done.stderr
     assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_folder_of_a_lone_broker_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "meta.properties").write_text("version=1\n")
+    said = refused(f"--data-dir={tmp_path}")
+    assert f"{tmp_path} is a log directory of one broker" in said
+    assert os.listdir(tmp_path) == ["meta.properties"]
+
+
+def test_brokers_of_before_that_are_not_started_are_named(tmp_path: Path) -> None:
+    for number in (1, 2, 3, 12):
+        (tmp_path / f"broker-{number}").mkdir()
+    said = refused(f"--data-dir={tmp_path}", "--brokers=2", "--set=min.insync.replicas=none")
+    assert f"{tmp_path} has the brokers 3, 12 too, which are not started" in said

@@ -26,12 +26,14 @@ from oncelog.cli.serve import stop_signals
 from oncelog.cli.tool import Failure
 from oncelog.controller.cluster_config import replicated_defaults
 from oncelog.core.cluster_limits import CLUSTER_PROCESSES_COUNT_MAX
+from oncelog.storage.files import META_NAME
 
 __all__ = ["run_cluster"]
 
 START_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 60.0
 LOOK_S: Final = 0.2
+FOLDER: Final = re.compile(r"broker-(\d+)")
 READY: Final = re.compile(r"oncelog: ready on (\S+)")
 _COLUMNS: Final = (
     Column("broker", "Broker", numeric=True, style="cyan"),
@@ -113,6 +115,7 @@ def run_cluster(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Failure(f"cannot make {folder}: {error.strerror}") from None
+    _look_into(folder, brokers)
     asked: list[int] = []
 
     def ask(number: int, _: FrameType | None) -> None:
@@ -137,6 +140,22 @@ def run_cluster(
         for member in members:
             member.stop()
         say("the cluster has stopped")
+
+
+def _look_into(folder: Path, count: int) -> None:
+    """Refuse a broker's own folder, and name the brokers of before that are not started."""
+    if (folder / META_NAME).exists():
+        # Its metadata would be that of the cluster, and its logs in no broker of it.
+        text = f"{folder} is a log directory of one broker: name another folder for a cluster"
+        raise Failure(text)
+    found = [FOLDER.fullmatch(path.name) for path in folder.iterdir()]
+    idle = sorted(number for one in found if one and (number := int(one[1])) > count)
+    if idle:
+        named = ", ".join(map(str, idle))
+        warn(
+            f"{folder} has the brokers {named} too, which are not started: what no other has in "
+            "sync is not served"
+        )
 
 
 def _arguments(
