@@ -38,7 +38,7 @@ from oncelog.broker.folders import close_logs, open_logs, registration
 from oncelog.broker.member import ClusterMember
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.life_notes import LifeNotes
-from oncelog.broker.membership.registration import ClusterMembership
+from oncelog.broker.membership.registration import BrokerIdTaken, ClusterMembership
 from oncelog.broker.membership.stores import open_store
 from oncelog.broker.net.dispatch import Dispatcher
 from oncelog.broker.net.server import Server
@@ -427,7 +427,8 @@ class Broker:
         if isinstance(error, StorageFailure):
             log.critical("stopping, as no log directory is left: %s", error)
         else:
-            log.critical("stopping: %s", error, exc_info=error)
+            bug = None if isinstance(error, BrokerIdTaken) else error
+            log.critical("stopping: %s", error, exc_info=bug)
         self.stopped_because = error
         self.server.abort()
         self._stop_requested.set()

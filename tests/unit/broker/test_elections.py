@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from itertools import count
 
 import pytest
@@ -197,3 +198,25 @@ async def test_who_registered_after_the_controller_was_elected_is_missed_when_it
         await cluster.until(lambda: cluster.leader_of("t", 0) in (1, 2))
         cluster[3].link.is_cut = False
         await cluster.until(lambda: 3 in cluster[1].broker.image.brokers)
+
+
+async def test_a_broker_whose_id_another_process_has_taken_stops() -> None:
+    async with members(2) as cluster:
+        await elected(cluster)
+        paused, link = cluster[2].broker, cluster[2].link
+        stopping = asyncio.create_task(paused.wait_until_stop_is_requested())
+        link.is_open.clear()
+        link.expire()
+        with tempfile.TemporaryDirectory() as folder:
+            # Another process, with a folder of its own and the same node.id.
+            twin = Member(2, folder, cluster.store, {})
+            await twin.start()
+            link.is_open.set()
+            async with asyncio.timeout(20):
+                await stopping
+            assert str(paused.stopped_because) == (
+                "another process is registered as broker 2 (epoch 2): each broker needs a node.id "
+                "of its own"
+            )
+            assert twin.broker.membership.is_alive
+            await twin.stop()

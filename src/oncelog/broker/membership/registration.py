@@ -14,6 +14,7 @@ from dataclasses import replace
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.controller import layout
 from oncelog.controller.image import BrokerImage, MetadataImage
+from oncelog.core.errors import OncelogError
 from oncelog.core.limits import METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.store import (
     Conflict,
@@ -25,7 +26,7 @@ from oncelog.metadata.store import (
     Write,
 )
 
-__all__ = ["Beside", "ClusterMembership", "Describe"]
+__all__ = ["Beside", "BrokerIdTaken", "ClusterMembership", "Describe"]
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,13 @@ Describe = Callable[[MetadataImage], BrokerImage]
 """Returns the registration; its epoch is the last one that this broker knows of."""
 Beside = Callable[[SessionId], Sequence[Write]]
 """Returns what is written in one step with a registration, by what is known then."""
+
+
+class BrokerIdTaken(OncelogError):  # noqa: N818 - names what was found
+    """Another process has this broker's id since the session of this one ended.
+
+    Two processes would lead what the metadata gives to one broker.
+    """
 
 
 class ClusterMembership:
@@ -75,7 +83,7 @@ class ClusterMembership:
         """Begin a life; return the registration as it is in the store.
 
         Waits while another life of the broker is registered that may not be over. Raises
-        `StoreFailure`.
+        `StoreFailure`, and `BrokerIdTaken` where one that is registered began after this one did.
         """
         has_said = False
         attempts_count = 0
@@ -87,6 +95,11 @@ class ClusterMembership:
             held = image.brokers.get(self.broker_id)
             # One of this very process may be there too: the answer to its write was lost.
             is_own = held is None or held.incarnation == broker.incarnation
+            if held is not None and not is_own and held.broker_epoch > self.broker_epoch > -1:
+                raise BrokerIdTaken(
+                    f"another process is registered as broker {self.broker_id} (epoch "
+                    f"{held.broker_epoch}): each broker needs a node.id of its own"
+                )
             if held is not None and not is_own and not self._may_take_over(held.broker_epoch):
                 if not has_said:
                     log.info(
