@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import sqlite3
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -57,10 +58,13 @@ class SqliteStore:
         deleted_count_max: int = METADATA_DELETED_COUNT_MAX,
     ) -> None:
         self._path = path
+        self._absolute_path = os.path.abspath(path)
         self._syncs = syncs
         self._deleted_count_max = deleted_count_max
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="oncelog-metadata")
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
+        """Device and inode of what is open."""
         self._waiters = Waiters()
         self._machine = machine or Machine()
         self._sessions = SqliteSessions(path, self._machine)
@@ -215,11 +219,25 @@ class SqliteStore:
             await self._machine.sleep(self._sessions.pause_s)
             await self.beat()
 
+    def _found_file(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self._absolute_path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino
+
     async def _run(self, work: Callable[[sqlite3.Connection], T]) -> T:
         def on_thread() -> T:
             try:
                 if self._connection is None:
                     self._connection = sqlite_tables.open_database(self._path, self._syncs)
+                    self._file = self._found_file()
+                elif self._found_file() != self._file:
+                    # SQLite would go on with the file that no path names any more.
+                    raise StoreFailure(
+                        f"metadata store {self._path} was replaced or removed while it was open: "
+                        "stop its brokers, or put it back"
+                    )
                 return work(self._connection)
             except sqlite3.Error as error:
                 raise StoreFailure(f"metadata store {self._path}: {error}") from error

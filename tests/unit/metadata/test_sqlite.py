@@ -163,3 +163,23 @@ async def test_a_new_file_that_another_broker_makes_at_once_is_waited_for(tmp_pa
     other.close()
     assert await opening is None
     await store.close()
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+async def test_a_file_that_is_not_there_any_more_is_not_written(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    """SQLite would go on with the file that no path names: all that is written would be lost."""
+    path, aside = tmp_path / "m.sqlite", tmp_path / "aside"
+    store = SqliteStore(str(path))
+    await put(store, "/a", b"1")
+    path.rename(aside)
+    if is_replaced:
+        path.write_bytes(aside.read_bytes())
+    for call in (put(store, "/b", b"1"), store.changes(0)):
+        with pytest.raises(StoreFailure, match="was replaced or removed while it was open"):
+            await call
+    aside.rename(path)
+    await put(store, "/b", b"1")
+    assert list(await store.list("/")) == ["/a", "/b"]
+    await store.close()
