@@ -18,6 +18,7 @@ from oncelog.storage.files import REGISTER_NAME
 from tests.corruption.reader import Served, read_partitions
 from tests.support import data_folder
 from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRIMMED
+from tests.support.logged import said_by
 from tests.support.old_formats import later_batch, message_set
 from tests.support.scratch import scratch_folder
 from tests.unit.broker.context import running
@@ -89,7 +90,7 @@ async def test_the_others_are_served_and_its_files_stay_as_they_are(
             assert found[topic] == expected[topic]
         assert contents(folder / str(PLAIN)) == files
         assert noted(folder) == offsets
-        (said,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+        (said,) = [each for each in said_by(caplog) if each.levelno == logging.ERROR]
         assert f"format {form}" in said.getMessage()
         caplog.clear()
 

@@ -17,6 +17,7 @@ from oncelog.cli.main import main
 from oncelog.client import Admin, NewTopic, RetriableError
 from tests.interop.test_data_folders import CLEAN_MARKER, KAFKA
 from tests.support.java_tools import run_tool
+from tests.support.logged import said_by
 from tests.support.old_formats import TIME_MS, fields, message_set, stamped
 from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars
 from tests.unit.broker.context import running
@@ -137,5 +138,5 @@ async def test_our_broker_refuses_them_and_changes_nothing(
             with pytest.raises(RetriableError, match=f"{TOPIC}-0"):
                 await consumer.poll(60_000)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
-        (said,) = [each for each in caplog.records if each.levelno == logging.ERROR]
+        (said,) = [each for each in said_by(caplog) if each.levelno == logging.ERROR]
         assert "copy the topic there to a new one" in said.getMessage()

@@ -53,11 +53,12 @@ class TurnServer:
         self.turns = Turns()
         self.address = TurnsAddress(0, secrets.token_hex(16))
         self._writers: dict[int, asyncio.StreamWriter] = {}
+        self._serving: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
         """Listen on a free port of loopback; then `address` is valid."""
-        self._server = await asyncio.start_server(self._serve, HOST, 0)
+        self._server = await asyncio.start_server(self._connected, HOST, 0)
         port: int = self._server.sockets[0].getsockname()[1]
         self.address = replace(self.address, port=port)
 
@@ -66,8 +67,11 @@ class TurnServer:
         self._fail("the attempt is over")
         if self._server is not None:
             self._server.close()
-        for writer in self._writers.values():
-            writer.close()
+        left = [self._serving[each] for each in self._writers.values() if each in self._serving]
+        for serving in left:
+            serving.cancel()
+        if left:
+            await asyncio.wait(left)
 
     def check(self, reports: Iterable[TaskReport], targets: Targets) -> None:
         """Raise `WriteStageError` unless the reports have the records of all turns."""
@@ -76,6 +80,12 @@ class TurnServer:
         reported = {report.topic_partition: report.record_count for report in reports}
         if written != reported:
             raise WriteStageError(f"the tasks reported {reported}, and wrote {written}")
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # asyncio reports the cancellation of a task that it made itself as an error.
+        serving = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving[writer] = serving
+        serving.add_done_callback(lambda _: self._serving.pop(writer))
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = None

@@ -28,6 +28,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import FolderInUse
 from oncelog.storage import FolderMismatch
 from oncelog.testing import ControlledBroker
+from tests.support.logged import said_by
 from tests.unit.broker.context import Running, running
 
 
@@ -321,7 +322,7 @@ async def test_a_failing_handler_costs_its_connection_and_one_traceback(
         replace_handler(context, monkeypatch, broken)
         with caplog.at_level(logging.ERROR), pytest.raises(AssertionError, match="closed"):
             await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
-        (record,) = caplog.records
+        (record,) = said_by(caplog)
         assert record.exc_info is not None
         assert "DESCRIBE_CLUSTER" in record.getMessage()
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())

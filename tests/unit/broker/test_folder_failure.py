@@ -21,6 +21,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.group.events import DescribeGroup
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.disk import DiskFile, StorageFailure, SystemDisk
+from tests.support.logged import said_by
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import fetch, produce, until, values
 from tests.unit.broker.support import batch
@@ -185,7 +186,7 @@ async def test_the_last_folder_stops_the_broker_with_one_sentence(
             b.disk.broken[f"{tmp_path}/{folder}"] = errno.EIO
             assert await b.produce(name) is STORAGE
         await until(lambda: b.broker.stopped_because is not None)
-    (line,) = [r for r in caplog.records if r.levelno == logging.CRITICAL]
+    (line,) = [r for r in said_by(caplog) if r.levelno == logging.CRITICAL]
     assert "stopping, as no log directory is left: cannot pwrite" in line.getMessage()
     assert line.exc_info is None
 

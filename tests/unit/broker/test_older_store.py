@@ -14,6 +14,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
 from oncelog.metadata.changes import change_value
 from oncelog.protocol.api import ApiKey
+from tests.support.logged import said_by
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import produce, until
 from tests.unit.broker.support import batch
@@ -73,7 +74,7 @@ async def test_a_leader_refuses_an_epoch_below_its_logs(
 
         await change_value(broker.store, layout.state_path("t", 0), older)
         await until(lambda: broker.image.topics["t"].partitions[0].leader == -1)
-        (line,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+        (line,) = [r for r in said_by(caplog) if r.levelno == logging.ERROR]
         assert "t-0 is not led: its log has leader epoch 7, and the metadata gives epoch 3" in (
             line.getMessage()
         )

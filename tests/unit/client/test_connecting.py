@@ -15,6 +15,7 @@ from oncelog.client import (
     connecting,
 )
 from oncelog.runtime.network import ProtocolFactory
+from tests.support.logged import said_by
 from tests.unit.client.scripted_broker import ScriptedBroker
 from tests.unit.runtime.memory_network import MemoryNetwork
 
@@ -95,7 +96,7 @@ async def test_a_wrong_address_is_said_at_once_and_only_now_and_then(
     network = LateNetwork(broker, refusals=50)
     admin = Admin("wrong:1", **{**broker.options(), **FAST, "network": network})
     await admin.start()
-    (record,) = [r for r in caplog.records if r.levelno == logging.WARNING]
+    (record,) = [r for r in said_by(caplog) if r.levelno == logging.WARNING]
     assert record.getMessage() == ("no broker answers: wrong:1: wrong:1 refused; trying again")
     await admin.close()
 

@@ -11,6 +11,7 @@ from oncelog.client.machines.failures import TOLD_AFTER_MS, ReadFailures
 from oncelog.core.crc import crc32c
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
+from tests.support.logged import said_by
 from tests.support.old_formats import LATER_MAGIC, fields, later_batch, message_set, stamped
 from tests.unit.client.test_consumer import TP, batch, broker_with, consumer
 
@@ -133,7 +134,7 @@ async def test_a_partition_that_fails_for_long_is_named_in_a_warning(
         began_ms = reading._cluster.clock.monotonic_ms() - TOLD_AFTER_MS
         reading._reading._failures.failed(TP, RetriableError(ErrorCode.none), began_ms)
         assert await reading.poll(50) == []
-    (said,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    (said,) = [each for each in said_by(caplog) if each.levelno == logging.WARNING]
     assert "t-0 cannot be read: " in said.getMessage()
 
 

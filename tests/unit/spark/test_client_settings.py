@@ -10,6 +10,7 @@ from oncelog.spark.client_settings import settled
 from oncelog.spark.errors import UsageError
 from oncelog.spark.protocol_options import ProtocolOptions
 from oncelog.spark.sink_options import SinkOptions, check_options
+from tests.support.logged import said_by
 
 OPTIONS = SinkOptions(
     bootstrap_servers="host:9092",
@@ -123,7 +124,7 @@ def test_settings_without_effect_are_named_in_one_line(caplog: pytest.LogCapture
     given = {"linger.ms": "5", "buffer_memory": "1", "group.id": "g", "session.timeout.ms": "1"}
     with caplog.at_level(logging.INFO):
         assert settle(given).client_options == {}
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in said_by(caplog)] == [
         "without effect on the sink: client_options buffer.memory, group.id, linger.ms, "
         "session.timeout.ms"
     ]

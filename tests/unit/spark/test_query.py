@@ -14,6 +14,7 @@ from oncelog.spark import query
 from oncelog.spark.errors import DrainError, StoppedError, WriteStageError
 from oncelog.spark.parties import MicroBatch
 from oncelog.spark.query import ForeachBatch, SparkMicroBatch, described, read_text
+from tests.support.logged import said_by
 
 
 @pytest.mark.parametrize("name", ["check point", "run#1", "a?b", "dt=2026%2D11", "100%"])
@@ -191,6 +192,6 @@ def test_a_stopped_query_has_not_failed(
         rf"{between}java\.lang\.InterruptedException",
         text,
     )
-    assert [record.getMessage() for record in caplog.records] == [
+    assert [record.getMessage() for record in said_by(caplog)] == [
         "the query was stopped while it wrote batch 7"
     ]

@@ -12,6 +12,7 @@ from oncelog.spark import slots
 from oncelog.spark.kafka_micro_batch import KafkaMicroBatch
 from oncelog.spark.slots import slots_of, waiting_reported
 from oncelog.spark.targets import Targets
+from tests.support.logged import said_by
 
 
 def context_with(count: int | None, stages: dict[int, Any] | None = None) -> Any:
@@ -117,5 +118,5 @@ def test_a_stage_that_waits_for_slots_says_so(
         waiting_reported(context, "tag", batch_id=5, task_count=2),
     ):
         assert looked.wait(30)
-    told = [record.getMessage().split(";")[0] for record in caplog.records]
+    told = [record.getMessage().split(";")[0] for record in said_by(caplog)]
     assert told == lines

@@ -26,6 +26,7 @@ from oncelog.spark.errors import DataLossError, PipelineError
 from oncelog.spark.source_offsets import Places
 from oncelog.spark.source_options import SourceOptions
 from oncelog.spark.source_read import OffsetRange, read_range
+from tests.support.logged import said_by
 
 SCHEMA = StructType([StructField("offset", LongType()), StructField("value", BinaryType())])
 TP = TopicPartition("t", 0)
@@ -238,7 +239,7 @@ def test_records_that_are_none_are_an_error_that_names_their_place(read: Reading
 def test_a_retry_is_said_once(read: Reading, caplog: pytest.LogCaptureFixture) -> None:
     refused = RetriableError(ErrorCode.kafka_storage_error, "t-0 at offset 0")
     assert read(Log(answers=[refused, refused, refused])) == list(range(10))
-    (said,) = [each for each in caplog.records if each.levelno == logging.WARNING]
+    (said,) = [each for each in said_by(caplog) if each.levelno == logging.WARNING]
     assert "t-0 cannot be read at offset 0: KAFKA_STORAGE_ERROR" in said.getMessage()
 
 

@@ -16,6 +16,7 @@ from oncelog.simulation.disk import FaultKind
 from oncelog.storage import FolderMismatch, LogConfig, LogManager, PartitionLog, StorageFailure
 from oncelog.storage.cleaner import read_clean_offsets, write_clean_offsets
 from tests.support.folders import open_logs
+from tests.support.logged import said_by
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch
 from tests.unit.storage.test_log_manager import FIRST, PARTITION, SECOND, contents, fill
@@ -32,7 +33,7 @@ def test_a_stray_keeps_all_its_files_and_says_whose_it_was(
     manager.flush()
     files = contents(tmp_path / str(PARTITION))
     manager.set_aside(PARTITION, "for the test")
-    (record,) = caplog.records
+    (record,) = said_by(caplog)
     assert record.levelno == logging.ERROR
     path = tmp_path / str(PARTITION)
     assert record.getMessage() == f"{path} is kept aside as {tmp_path / STRAY}: for the test"
@@ -243,7 +244,7 @@ def test_damaged_checkpoints_are_passed_over_with_a_warning_as_in_kafka(
     manager.close()
     (tmp_path / name).write_bytes(content)
     again = open_logs(tmp_path)
-    (record,) = caplog.records
+    (record,) = said_by(caplog)
     assert record.levelno == logging.WARNING
     assert f"{name} is damaged, {len(content)} bytes: {consequence}" in record.getMessage()
     held = again.get(PARTITION)

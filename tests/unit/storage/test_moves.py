@@ -17,6 +17,7 @@ from oncelog.simulation.process import ProcessDied
 from oncelog.storage import FolderMismatch, LogConfig, LogManager
 from oncelog.storage.moves import LogMove
 from tests.support.folders import open_logs, take_folders
+from tests.support.logged import said_by
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, batch, read_all
 
@@ -85,7 +86,7 @@ def test_a_moved_log_is_the_same_in_its_new_folder(
     assert move.size_bytes > 0
     move.finish()
     move.swap()
-    assert not caplog.records
+    assert said_by(caplog) == []
     assert_whole(manager, records)
     assert manager.topic_id(T0) == TOPIC_ID
     assert manager.folder_of(T0) is manager.folders[1]
@@ -142,7 +143,7 @@ def test_a_copy_without_its_log_is_kept(tmp_path: Path, caplog: pytest.LogCaptur
     (tmp_path / "a" / "t-0").rename(tmp_path / "elsewhere")
     open_logs(*folders, config=CONFIG).close()
     assert (tmp_path / "b" / FUTURE).exists()
-    (record,) = [r for r in caplog.records if r.levelno == logging.ERROR]
+    (record,) = [r for r in said_by(caplog) if r.levelno == logging.ERROR]
     assert record.getMessage().endswith("is a copy of a log that is not there; it is kept")
 
 

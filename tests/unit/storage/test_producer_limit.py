@@ -8,6 +8,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.batch import BatchHeader, read_header
 from oncelog.storage.producer_limit import ProducerLimit
 from oncelog.storage.producer_state import Origin, ProducerStates
+from tests.support.logged import said_by
 from tests.unit.broker.support import batch as client_batch
 from tests.unit.storage.context import LogContext
 
@@ -65,7 +66,7 @@ def test_being_full_is_logged_once_until_a_producer_is_forgotten(
         for count in (3, 3, 2, 3, 3):
             counted.count = count
             limit.admits()
-    assert [record.message[:26] for record in caplog.records] == ["new producers are refused:"] * 2
+    assert [record.message[:26] for record in said_by(caplog)] == ["new producers are refused:"] * 2
 
 
 def full() -> ProducerStates:

@@ -12,6 +12,7 @@ from oncelog.protocol.batch import HEADER_SIZE, iter_headers
 from oncelog.storage import AbortedTxn, CorruptBatch, PartitionLog
 from oncelog.storage.aborted import ABORTED_ENTRY_SIZE_BYTES
 from oncelog.storage.checkpoints import format_epochs, parse_epochs
+from tests.support.logged import said_by
 from tests.unit.storage.context import NOW_MS, PARTITION, LogContext, batch
 
 MakeLog = Callable[..., LogContext]
@@ -154,7 +155,7 @@ def test_damage_below_the_recovery_point_is_an_error_for_its_offsets_only(
         assert ctx.log.log_end_offset == 12
         assert ctx.log.recovery.cut_bytes == 0
         check(ctx, whole, lost)
-        text = [record.getMessage() for record in caplog.records]
+        text = [record.getMessage() for record in said_by(caplog)]
         assert any("flights-0" in t and f"{min(lost)} to {max(lost)}" in t for t in text)
         ctx.log.close()
         clean = not clean
@@ -239,7 +240,7 @@ def test_what_is_damaged_above_the_recovery_point_ends_the_log_and_is_kept_aside
         assert path.name in caplog.text
     caplog.clear()
     assert ctx.kill().recovery.reasons == []
-    assert not caplog.records
+    assert said_by(caplog) == []
 
 
 def test_epochs_are_those_of_the_history_that_is_there(make_log: MakeLog) -> None:
@@ -492,5 +493,5 @@ def test_a_log_start_beyond_the_end_is_said_and_hides_nothing_after_a_clean_stop
         recovery_point=end, log_start_offset=end + 40,
     )  # fmt: skip
     assert held.log_start_offset == (0 if clean else end)
-    (said,) = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
+    (said,) = [r.getMessage() for r in said_by(caplog) if r.levelname == "WARNING"]
     assert f"start at offset {end + 40}" in said

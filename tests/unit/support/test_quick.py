@@ -26,8 +26,12 @@ def test_a_run_beyond_its_budget_names_the_slowest_functions_first() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("jobs", [[], ["-n", "2"]], ids=["alone", "xdist"])
 def test_pytest_measures_in_all_processes_and_fails(tmp_path: Path, jobs: list[str]) -> None:
-    spin = "import time\ndef test_spin():\n    while time.process_time() < {}: pass\n"
-    (tmp_path / "test_spin.py").write_text(spin.format(3.0))
+    (tmp_path / "test_spin.py").write_text(
+        "import time\n"
+        "def test_spin():\n"
+        "    until_s = time.process_time() + 0.1\n"
+        "    while time.process_time() < until_s: pass\n"
+    )
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     (tmp_path / "tight.py").write_text(
         "from tests.support import quick\n"

@@ -72,9 +72,12 @@ def executor(monkeypatch: pytest.MonkeyPatch) -> Iterator["subprocess.Popen[byte
     """A process that says that it is an executor of the application which "runs" here."""
     context = SimpleNamespace(applicationId=APPLICATION)
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
-    command = [sys.executable, "-c", "import time; time.sleep(60)"]
+    command = [sys.executable, "-c", "import time; print(flush=True); time.sleep(60)"]
     command += [EXECUTOR_CLASS, "--app-id", APPLICATION]
-    with subprocess.Popen(command) as process:
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        # The system shows no arguments of a process for a moment after its start.
+        process.stdout.readline()
         yield process
         process.kill()
 

@@ -23,6 +23,7 @@ from oncelog.protocol.messages.delete_records import DeleteRecordsPartition, Del
 from oncelog.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsTopic
 from oncelog.runtime.disk import NotCached, StorageFailure
 from oncelog.storage.files import CLEAN_SHUTDOWN_NAME
+from tests.support.logged import said_by
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import fetch, produce, receive_fetch, until, values
 from tests.unit.broker.support import NOW_MS, batch
@@ -95,7 +96,7 @@ async def test_a_damaged_batch_is_corrupt_for_its_partition_and_offsets_only(
             assert await fetch_both(client, 2) == [(CORRUPT, 0), (NONE, 1)]
     assert await fetch_both(client, 1) == [(NONE, 1), (NONE, 1)]
     assert await fetch_both(client, 3) == [(NONE, 1), (NONE, 1)]
-    (said,) = [record.getMessage() for record in caplog.records]
+    (said,) = [record.getMessage() for record in said_by(caplog)]
     assert "t-0 is damaged" in said
     assert f"byte {2 * SIZE}" in said
 

@@ -19,6 +19,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONTROLLER_EVENTS_COUNT_MAX, METADATA_WRITE_ATTEMPTS_MAX
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Changes, Check, StoreFailure, Write
+from tests.support.logged import said_by
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
 from tests.unit.broker.raw import until
 
@@ -156,7 +157,7 @@ async def test_a_store_that_fails_is_said_once_and_refuses_changes_until_it_answ
     assert await create(shell, "t") == [ErrorCode.request_timed_out]
     await shell.clock.sleep(shell.feed.health.pause_ms)
     assert await create(shell, "t") == [NONE]
-    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    lines = [r.getMessage() for r in said_by(caplog) if r.levelno >= logging.WARNING]
     assert len(lines) == 2
     assert lines[0].endswith("until the store answers: no route to the store")
     assert lines[1].startswith("the metadata store answers again, after ")

@@ -19,6 +19,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.record import Record, build_batch
 from oncelog.storage import Origin
+from tests.support.logged import said_by
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import init_producer
 
@@ -92,7 +93,7 @@ async def prepared(folder: Path, topic: str) -> AsyncIterator[Running]:
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [r.getMessage() for r in caplog.records if r.levelno >= logging.ERROR]
+    return [r.getMessage() for r in said_by(caplog) if r.levelno >= logging.ERROR]
 
 
 async def check_one_is_down(

@@ -18,6 +18,7 @@ from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.disk import Lane, StorageFailure, SystemDisk
 from oncelog.storage import Origin
+from tests.support.logged import said_by
 from tests.unit.broker.coordination.test_runtime import Bench, Memory, Put
 from tests.unit.broker.support import NOW_MS, HandLoop, make_partition
 from tests.unit.coordinator.support import AnyShard, processor_of
@@ -156,7 +157,7 @@ async def test_a_failing_disk_is_no_damage(
     answer = runtime.ask("id", Put("id"), unchanged, unchanged)
     assert isinstance(answer, Pending)
     assert answer.result is ErrorCode.not_coordinator
-    assert caplog.records == []
+    assert said_by(caplog) == []
 
 
 async def test_an_unloaded_partition_is_tried_again_under_the_next_leadership(

@@ -33,6 +33,7 @@ from oncelog.core.ids import ProducerEpoch, ProducerId
 from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX
 from oncelog.core.pending import unchanged
 from oncelog.runtime.disk import Disk, SystemDisk
+from tests.support.logged import said_by
 from tests.unit.broker.support import (
     ME,
     NOW_MS,
@@ -441,7 +442,7 @@ async def test_a_load_ends_with_the_leadership_that_it_is_for(
     await asyncio.sleep(0)
     assert bench.machines[1].applied == []
     assert bench.machines[2].applied == [b"a"]
-    assert not caplog.records
+    assert said_by(caplog) == []
 
 
 async def test_an_earlier_deadline_replaces_the_one_that_is_armed(tmp_path: Path) -> None:

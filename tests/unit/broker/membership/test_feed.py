@@ -17,6 +17,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Changes, Write
 from oncelog.runtime.disk import StorageFailure
+from tests.support.logged import said_by
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
 from tests.unit.broker.raw import until
 
@@ -117,7 +118,7 @@ async def test_the_feed_outlives_a_store_that_is_away(caplog: pytest.LogCaptureF
     await create(shell, "t")
     await until(lambda: "t" in shell.feed.image.topics)
     following.cancel()
-    lines = [r.getMessage() for r in caplog.records if r.levelno >= logging.WARNING]
+    lines = [r.getMessage() for r in said_by(caplog) if r.levelno >= logging.WARNING]
     assert [line.split(":")[0] for line in lines[:1]] == [
         "no metadata can be read or changed until the store answers"
     ]

@@ -15,6 +15,7 @@ import pytest
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey
+from tests.support.logged import said_by
 from tests.unit.broker.context import Client, running
 
 
@@ -61,7 +62,7 @@ async def test_a_bad_frame_closes_the_connection_with_one_line(
         with caplog.at_level(logging.WARNING):
             await client.send(frame)
             assert await client.receive() is None
-        (record,) = caplog.records
+        (record,) = said_by(caplog)
         assert any(part in record.getMessage() for part in reason.split("|"))
         assert record.exc_info is None
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
@@ -82,7 +83,7 @@ async def test_random_bytes_never_make_a_traceback_or_end_the_broker(
                 client.writer.write_eof()
                 await client.receive()
                 client.writer.close()
-        failures = [record for record in caplog.records if record.exc_info]
+        failures = [record for record in said_by(caplog) if record.exc_info]
         assert not failures, f"seed {seed}: {failures[0].getMessage()}"
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
 

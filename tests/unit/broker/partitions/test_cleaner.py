@@ -25,6 +25,7 @@ from oncelog.runtime import StorageFailure, SystemDisk
 from oncelog.runtime.disk import Lane
 from oncelog.storage.checkpoints import parse_offsets
 from tests.support.folders import open_logs
+from tests.support.logged import said_by
 from tests.unit.broker.partitions.test_manager import Clock
 from tests.unit.broker.support import ME, NOW_MS, apply
 
@@ -257,7 +258,7 @@ async def test_damage_is_named_and_the_other_logs_go_on(
             await bench.pause()
         assert values(good) == ["2", "3"]
         assert len(values(bad)) == 3
-        (said,) = [record.message for record in caplog.records]
+        (said,) = [record.message for record in said_by(caplog)]
         assert said == (
             "bad-0 cannot be cleaned and keeps all its records until the broker starts again: "
             f"at offset 1: {path} has no sound batch at byte 0, from offset 1 on: "

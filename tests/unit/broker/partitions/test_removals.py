@@ -12,6 +12,7 @@ import pytest
 from oncelog.broker.partitions.removals import Removals, delete_old_segments
 from oncelog.core.limits import REMOVAL_CHECK_MS
 from oncelog.runtime import StorageFailure, SystemDisk
+from tests.support.logged import said_by
 from tests.unit.storage.context import LogContext
 
 
@@ -65,7 +66,7 @@ def test_retention_says_what_it_deleted(tmp_path: Path, caplog: pytest.LogCaptur
     with caplog.at_level(logging.INFO, "oncelog.broker.partitions.removals"):
         delete_old_segments([(ctx.log, 3)], ctx.now_ms)
         delete_old_segments([(ctx.log, 3)], ctx.now_ms)
-    (said,) = [record.getMessage() for record in caplog.records]
+    (said,) = [record.getMessage() for record in said_by(caplog)]
     name = ctx.log.topic_partition
     assert said == f"{name}: retention deleted 2 segments, the log starts at 2 now"
 

@@ -21,6 +21,7 @@ from oncelog.replication.leader import LeaderState
 from oncelog.runtime import Lane
 from oncelog.runtime.disk import StorageFailure
 from tests.support.folders import open_logs
+from tests.support.logged import said_by
 from tests.unit.broker.partitions.test_manager import Clock
 from tests.unit.broker.support import ME, NOW_MS, apply, batch, naming
 
@@ -91,7 +92,7 @@ async def test_a_topic_that_a_read_does_not_show_keeps_its_folder_and_its_role(
     assert held is not None
     assert held.append(batch(), now_ms=NOW_MS).error is ErrorCode.none
     assert bench.folders() == ["t-0"]
-    (said,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    (said,) = [record for record in said_by(caplog) if record.levelno == logging.ERROR]
     assert "names no deletion of it: its partitions are kept" in said.getMessage()
     await apply(bench.partitions, ImageDelta(created=(TOPIC,)))
     assert bench.partitions.get("t", 0) is held

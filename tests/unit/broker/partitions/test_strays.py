@@ -17,6 +17,7 @@ from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.store import Stored, StoreFailure, Write
 from oncelog.protocol.api import ApiKey
 from oncelog.storage.checkpoints import format_partition_metadata
+from tests.support.logged import said_by
 from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import fetch, produce, until, values
 from tests.unit.broker.support import batch
@@ -57,7 +58,7 @@ async def test_a_flipped_bit_in_partition_metadata_loses_nothing(
             assert (await fetch(await context.connect(), offset=0)).high_watermark == 0
     (stray,) = named(tmp_path, "t-0.*-stray")
     assert log_bytes(stray) == before
-    (error,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    (error,) = [record for record in said_by(caplog) if record.levelno == logging.ERROR]
     assert f"{tmp_path / 't-0'} is kept aside as {stray}: it is of topic id" in error.getMessage()
     assert f"the topic t has the id {topic_id}" in error.getMessage()
 

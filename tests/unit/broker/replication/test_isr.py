@@ -19,6 +19,7 @@ from oncelog.core.cluster_limits import ISR_ANSWER_MS_MAX, ISR_RETRY_MS
 from oncelog.core.errors import ErrorCode
 from oncelog.replication.replica import Assignment
 from tests.fuzz.virtual import VirtualClock, VirtualLoop
+from tests.support.logged import said_by
 from tests.unit.broker.support import ME, NOW_MS, assignment, batch, make_partition
 
 SECOND, THIRD = 2, 3
@@ -244,7 +245,7 @@ def test_a_loss_of_records_is_said_once(tmp_path: Path, caplog: pytest.LogCaptur
 
     with caplog.at_level(logging.ERROR):
         lose(tmp_path)
-    (record,) = caplog.records
+    (record,) = said_by(caplog)
     assert record.getMessage() == (
         "broker 2 has lost records of t-0 that it had fetched: it goes on at offset 3, "
         "and leaves the ISR"

@@ -107,7 +107,8 @@ async def test_a_dead_follower_leaves_the_isr_and_comes_back_into_it(
     topic = await led_topic(cluster)
     await cluster.kill(THIRD)
     assert (await produce(client, 9, numbered(0), topic=topic)).base_offset == 0
-    assert isr(cluster, topic) == {LEADER, OFFICE}
+    # A busy machine may take the living follower out for a moment, too.
+    await cluster.until(lambda: isr(cluster, topic) == {LEADER, OFFICE})
     await cluster.restart(THIRD)
     await cluster.until(lambda: isr(cluster, topic) == ALL)
     assert (await produce(client, 9, numbered(1), topic=topic)).base_offset == 1
@@ -145,7 +146,8 @@ async def test_a_change_of_the_isr_whose_answer_is_lost_is_learned_all_the_same(
     cluster[OFFICE].link.answers_lost_count = 1
     await cluster.kill(THIRD)
     assert (await produce(client, 9, numbered(0), topic=topic)).base_offset == 0
-    assert isr(cluster, topic) == {LEADER, OFFICE}
+    # A busy machine may take the living follower out for a moment, too.
+    await cluster.until(lambda: isr(cluster, topic) == {LEADER, OFFICE})
     assert cluster[OFFICE].link.answers_lost_count == 0
 
 

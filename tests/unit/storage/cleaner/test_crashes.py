@@ -13,6 +13,7 @@ import pytest
 from oncelog.runtime import Disk
 from oncelog.simulation.disk import Moment
 from oncelog.simulation.process import ProcessDied
+from tests.support.logged import said_by
 from tests.support.machine import Machine
 from tests.unit.storage.cleaner.context import RETENTION_MS, CompactedLog
 
@@ -199,7 +200,7 @@ def test_a_finished_swap_is_said(caplog: pytest.LogCaptureFixture) -> None:
     machine.restart()
     caplog.clear()
     assert restart(ctx, machine, 0)
-    assert [record.message for record in caplog.records] == [
+    assert [record.message for record in said_by(caplog)] == [
         f"{FOLDER}: finished an interrupted cleaning: "
         "segment 0, up to offset 14, replaces 3 segments"
     ]
