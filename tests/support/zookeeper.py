@@ -16,11 +16,12 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
+from typing import TypeVar
 
 import pytest
 
@@ -45,6 +46,8 @@ SYNC_TICKS = 10
 """How long a server of an ensemble may be silent before the others go on without it."""
 READY_TIMEOUT_S = 60
 ENSEMBLE_COUNT = 3
+
+S = TypeVar("S", "ZooKeeperServer", "Ensemble")
 
 
 def server_jars() -> str:
@@ -150,7 +153,10 @@ class ZooKeeperServer(BrokerChild):
 
     def stop(self) -> int:
         """End it at once, also when it is paused: there is nothing to close."""
-        self.kill()
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.kill()
         return self.child.returncode
 
 
@@ -205,22 +211,30 @@ class Ensemble:
     def stop(self) -> None:
         """End all that run."""
         for server in self.servers:
-            if server.process is not None and server.process.poll() is None:
-                server.stop()
+            server.stop()
+
+
+def one_server() -> AbstractContextManager[ZooKeeperServer]:
+    """A server alone, for a test that takes its data; all others have the `shared_server`."""
+    return _running(ZooKeeperServer)
+
+
+def ensemble() -> AbstractContextManager[Ensemble]:
+    """Three servers."""
+    return _running(Ensemble)
 
 
 @contextmanager
-def one_server() -> Iterator[ZooKeeperServer]:
-    """A server alone that runs, with a folder that is removed after it."""
+def _running(make: Callable[[Path], S]) -> Iterator[S]:
+    """What runs in a folder that is removed after it."""
     fetched()
     with tempfile.TemporaryDirectory(prefix="oncelog-zookeeper-") as folder:
-        server = ZooKeeperServer(Path(folder))
+        servers = make(Path(folder))
         try:
-            server.start()
-            yield server
+            servers.start()
+            yield servers
         finally:
-            if server.process is not None and server.process.poll() is None:
-                server.stop()
+            servers.stop()
 
 
 _shared = ExitStack()
@@ -229,7 +243,10 @@ _numbers = count(1)
 
 @cache
 def shared_server() -> ZooKeeperServer:
-    """The one server of all tests of this process that break nothing of it."""
+    """The one server of all tests of this process that take none of its data.
+
+    They may restart it, or stop it for a while.
+    """
     atexit.register(_shared.close)
     return _shared.enter_context(one_server())
 
@@ -237,16 +254,3 @@ def shared_server() -> ZooKeeperServer:
 def chroot() -> str:
     """A ``host:port/chroot`` of the shared server that no other test has."""
     return f"{shared_server().bootstrap_servers}/oncelog/{next(_numbers)}"
-
-
-@contextmanager
-def ensemble() -> Iterator[Ensemble]:
-    """Three servers that run, with a folder that is removed after them."""
-    fetched()
-    with tempfile.TemporaryDirectory(prefix="oncelog-zookeeper-") as folder:
-        servers = Ensemble(Path(folder))
-        try:
-            servers.start()
-            yield servers
-        finally:
-            servers.stop()

@@ -1,21 +1,11 @@
-"""The ZooKeeper servers that tests start: data outlives a kill, and the leader can be moved."""
+"""The leader of the ZooKeeper servers that tests start can be moved.
+
+That data outlives a restart is seen in tests/unit/metadata/zookeeper/test_faults.py.
+"""
 
 import pytest
-from kazoo.client import KazooClient
 
-from tests.support.zookeeper import ensemble, one_server
-
-
-@pytest.mark.slow
-def test_a_server_that_was_killed_comes_back_with_its_data() -> None:
-    with one_server() as server:
-        client = KazooClient(server.bootstrap_servers)
-        client.start()
-        client.create("/kept", b"1")
-        server.restart()
-        assert client.retry(client.get, "/kept")[0] == b"1"
-        client.stop()
-        client.close()
+from tests.support.zookeeper import ensemble
 
 
 @pytest.mark.soak

@@ -152,31 +152,34 @@ async def test_a_loop_that_hangs_loses_its_session() -> None:
 
 
 async def test_a_session_ends_when_the_server_says_so_and_not_before() -> None:
-    with one_server() as server:
-        async with tcp_proxy(server.port) as proxy, stores() as opened:
-            store = opened(proxy.address, session_timeout_ms=1_000, reconnect_wait_ms=100)
-            other = opened(server.bootstrap_servers)
-            session = await store.open_session(1_000)
-            await store.write_all([Write("/a", b"1", 0, session.session_id)])
-            seen = await store.changes(0)
-            assert await other.changes(0) == seen
-            server.pause()
+    server, connect = shared_server(), chroot()
+    async with tcp_proxy(server.port) as proxy, stores() as opened:
+        way = through(proxy.port, connect)
+        store = opened(way, session_timeout_ms=1_000, reconnect_wait_ms=100)
+        other = opened(connect)
+        session = await store.open_session(1_000)
+        await store.write_all([Write("/a", b"1", 0, session.session_id)])
+        seen = await store.changes(0)
+        assert await other.changes(0) == seen
+        server.pause()
+        try:
             with pytest.raises(StoreFailure):
                 await store.changes(seen.revision, wait_ms=WAIT_MS)
             assert session.is_alive
             proxy.cut()
+        finally:
             server.go_on()
-            ended = await other.changes(seen.revision, wait_ms=WAIT_MS)
-            assert ended.entries == (Change("/a", None, 0),)
-            assert session.is_alive
-            proxy.mend()
-            await session.wait_ended()
-            # No connection has the next session yet.
-            again = await reached(lambda: store.open_session(1_000))
-            await store.write_all([Write("/a", b"2", 0, again.session_id)])
-            changes = await store.changes(seen.revision)
-            assert changes.entries == (Change("/a", b"2", 1),)
-            assert changes.revision > ended.revision
+        ended = await other.changes(seen.revision, wait_ms=WAIT_MS)
+        assert ended.entries == (Change("/a", None, 0),)
+        assert session.is_alive
+        proxy.mend()
+        await session.wait_ended()
+        # No connection has the next session yet.
+        again = await reached(lambda: store.open_session(1_000))
+        await store.write_all([Write("/a", b"2", 0, again.session_id)])
+        changes = await store.changes(seen.revision)
+        assert changes.entries == (Change("/a", b"2", 1),)
+        assert changes.revision > ended.revision
 
 
 async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
@@ -201,18 +204,18 @@ async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
 
 
 async def test_a_restart_of_the_server_ends_no_session() -> None:
-    with one_server() as server:
-        async with stores() as opened:
-            store = opened(server.bootstrap_servers)
-            session = await store.open_session(18_000)
-            await store.write_all([Write("/a", b"1", 0, session.session_id)])
-            for version in (1, 2):
-                seen = await store.changes(0)
-                server.restart()
-                await put(store, "/a", b"2", version)
-                changes = await store.changes(seen.revision)
-                assert changes.entries == (Change("/a", b"2", version + 1),)
-            assert session.is_alive
+    server, connect = shared_server(), chroot()
+    async with stores() as opened:
+        store = opened(connect)
+        session = await store.open_session(18_000)
+        await store.write_all([Write("/a", b"1", 0, session.session_id)])
+        for version in (1, 2):
+            seen = await store.changes(0)
+            server.restart()
+            await put(store, "/a", b"2", version)
+            changes = await store.changes(seen.revision)
+            assert changes.entries == (Change("/a", b"2", version + 1),)
+        assert session.is_alive
 
 
 async def test_a_server_that_lost_its_data_is_not_read() -> None:
