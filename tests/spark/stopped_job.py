@@ -3,36 +3,16 @@
 Arguments: the job's options, and a file that the write task makes when it has begun.
 """
 
-import os
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-
-from pyspark import TaskContext
 
 from tests.spark.job import LOCAL, JobOptions, builder_on, start
 from tests.spark.sources import register
-from tests.spark.striking import CrashPoint
+from tests.spark.striking import Stall
 
-TASK_S = 300
-"""Longer than any test waits."""
 BEGIN_TIMEOUT_S = 120
-
-
-@dataclass(frozen=True, slots=True)
-class Stall(CrashPoint):
-    """Kills nothing: a write task in an executor makes a file, and goes on for minutes."""
-
-    begun: str = ""
-
-    def is_at(self, name: str, batch_id: int) -> bool:
-        return TaskContext.get() is not None and CrashPoint.is_at(self, name, batch_id)
-
-    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
-        Path(self.begun).touch()
-        time.sleep(TASK_S)
 
 
 def main() -> None:

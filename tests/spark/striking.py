@@ -12,18 +12,24 @@ import os
 import runpy
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, TypeVar
+
+from pyspark import TaskContext
 
 import oncelog.spark
 from oncelog.spark.progress import STEPS, ProgressLog
 
-__all__ = ["MID_TASK", "CrashPoint", "StruckTask", "strike", "strike_steps", "struck"]
+__all__ = ["MID_TASK", "CrashPoint", "Stall", "StruckTask", "strike", "strike_steps", "struck"]
 
 MID_TASK = "mid_task"
 TASKS = ("_share_task", "_write_task", "_copy_task")
 """The methods by which a micro-batch makes its tasks that write."""
+STALL_S = 300
+"""Longer than any test waits."""
 
 WriterT = TypeVar("WriterT")
 
@@ -58,6 +64,20 @@ class CrashPoint:
                 send(pid, signal.SIGKILL)
             except ProcessLookupError:
                 continue
+
+
+@dataclass(frozen=True, slots=True)
+class Stall(CrashPoint):
+    """Kills nothing: a write task in an executor makes a file, and goes on for minutes."""
+
+    begun: str = ""
+
+    def is_at(self, name: str, batch_id: int) -> bool:
+        return TaskContext.get() is not None and CrashPoint.is_at(self, name, batch_id)
+
+    def kill(self, send: Callable[[int, int], None] = os.kill) -> None:
+        Path(self.begun).touch()
+        time.sleep(STALL_S)
 
 
 def strike(point: Any, name: str, batch_id: int) -> None:
