@@ -10,6 +10,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime import FolderInUse
 from oncelog.storage import FolderMismatch, LogConfig, LogManager
+from oncelog.storage.identity import Identity
 from tests.support.folders import CLUSTER, open_logs, take_folders
 from tests.unit.storage.context import NOW_MS, batch
 
@@ -31,7 +32,7 @@ def test_a_new_folder_takes_its_identity_and_keeps_it(tmp_path: Path) -> None:
     assert meta == ["version=1", f"cluster.id={CLUSTER}", "node.id=1", f"directory.id={1:022d}"]
     again = open_logs(tmp_path)
     assert again.cluster_id == CLUSTER
-    assert again.folders[0].identity == (CLUSTER, 1, f"{1:022d}", 2)
+    assert again.folders[0].identity == Identity(CLUSTER, 1, f"{1:022d}", 2)
     again.close()
 
 
