@@ -42,6 +42,8 @@ class _Committed:
     known: dict[int, float] = field(default_factory=dict)
     """Base offset -> a time before which it was not committed yet."""
     looked_s: float = 0.0
+    newest_epoch: int = -1
+    """The largest leader epoch that any broker has applied."""
     cut_offset: int = 0
     cut_epoch: int = -1
     """The leader of this epoch lacked what was committed from the offset on."""
@@ -159,7 +161,10 @@ class ReplicaAudit:
                 self._cut(label, end, state.leader_epoch)
         elif (bound := committed.bound(state, batches)) < end:
             end, high_watermark = int(bound), min(int(bound), high_watermark)
-        limit = min(end, committed.end) if state.is_leader else min(high_watermark, committed.end)
+        committed.newest_epoch = max(committed.newest_epoch, state.leader_epoch)
+        # A leader that was replaced and does not know it may have anything above what it commits.
+        has_all = state.is_leader and state.leader_epoch == committed.newest_epoch
+        limit = min(end if has_all else high_watermark, committed.end)
         from_offset = 0 if begins else seen.compared_end
         is_thinned = self._is_thinned(node, partition)
         for offset, text in _differences(

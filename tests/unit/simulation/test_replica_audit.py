@@ -181,6 +181,35 @@ def test_what_is_committed_after_a_loss_counts_as_before() -> None:
     assert world.found() == [("broker-0", LACKING)]
 
 
+def test_what_a_replaced_leader_appends_is_not_what_is_committed() -> None:
+    world = World()
+    world.write(b"a")
+    one, other = world.replicas
+    other.lead(1)
+    assert world.found() == []
+    other.append(b"b")
+    other.pass_to(2)
+    assert world.found() == []
+    one.append(b"x")
+    assert world.found() == []
+    one.pass_to(2)
+    assert world.found() == [("broker-0", DIVERGED)]
+
+
+def test_what_the_newest_leader_appends_is_what_is_committed() -> None:
+    world = World()
+    world.write(b"a")
+    one, other = world.replicas
+    one.state.is_leader, one.state.leader_epoch = False, 1
+    other.lead(1)
+    assert world.found() == []
+    one.append(b"b")
+    one.pass_to(2)
+    assert world.found() == []
+    other.append(b"x")
+    assert world.found() == [("broker-1", DIVERGED)]
+
+
 def test_a_truncation_below_the_high_watermark_is_found() -> None:
     world = World()
     world.write(b"a", b"b")

@@ -25,7 +25,7 @@ _FAILED_REQUEST = "oncelog.broker.net.dispatch: "
 _LAG = "stuck: StuckError: lag"
 _LAG_OF_A_COPIER = "stuck: StuckError: lag of a copier"
 """What our readers say in the end; a copier may also lag because it cannot write."""
-_STORE_FAULTS = frozenset({"store-away", "store-answer-lost"})
+_STORE_FAULTS = frozenset({"store-away", "store-answer-lost", "cut-from-store"})
 _STORE_CALL_S = 1.5
 """Within this time a call to a slow store has its answer, or has failed."""
 _ORDERLY = frozenset({"kill", "power", "stop"})
@@ -295,7 +295,7 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
     """A broker dies of "kill", "power" or "stop" only; any other cause is a defect.
 
     Excused: a cause that names the storage, after a storage failure or damage; a start that was
-    refused after damage, or that failed while the store was away or lost answers.
+    refused after damage, or that failed while the store was away, out of its reach or lost answers.
     """
     excuses, promise = Excuses(evidence), evidence.promise
     for event in evidence.of(BrokerDied):
@@ -310,7 +310,7 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
         if event.cause.startswith("did not start") and promise.damage_s:
             allowed = "what was synced was damaged"
         if event.cause.startswith("did not start: StoreFailure"):
-            allowed = allowed or _store_failed(evidence, event.at_s)
+            allowed = allowed or _store_failed(evidence, event.who, event.at_s)
         yield found(
             "broker-stopped",
             "a broker stopped of itself",
@@ -321,12 +321,13 @@ def broker_stopped(evidence: Evidence) -> Iterator[Anomaly]:
         )
 
 
-def _store_failed(evidence: Evidence, at_s: float) -> str:
+def _store_failed(evidence: Evidence, who: str, at_s: float) -> str:
     """Return why the store may have failed a call that ended then; "" if nothing was wrong."""
     last_s = evidence.promise.last_fault_s
     for fault in evidence.of(Fault):
         # An answer is lost whenever the next write comes.
         until_s = last_s if fault.kind == "store-answer-lost" else min(fault.until_s, last_s)
-        if fault.kind in _STORE_FAULTS and fault.at_s <= at_s <= until_s + _STORE_CALL_S:
+        is_of_it = fault.kind in _STORE_FAULTS and fault.target in ("store", who)
+        if is_of_it and fault.at_s <= at_s <= until_s + _STORE_CALL_S:
             return f"the metadata store failed at {fault.at_s:.3f} s"
     return ""

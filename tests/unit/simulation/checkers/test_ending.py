@@ -238,3 +238,13 @@ def test_a_start_may_fail_while_the_store_does() -> None:
     slow.history.record(Fault(0.0, "", "store-slow", "store", until_s=9.0))
     slow.record(BrokerDied, "broker-0", 0, cause)
     assert slow.kinds(last_fault_s=9.0) == {"broker-stopped"}
+
+
+def test_a_start_may_fail_where_the_store_is_out_of_its_brokers_reach() -> None:
+    cause = "did not start: StoreFailure: the store is out of reach"
+    model = Model()
+    model.history.record(Fault(0.0, "", "cut-from-store", "broker-1", until_s=1.0))
+    model.record(BrokerDied, "broker-1", 0, cause)
+    assert model.kinds(last_fault_s=9.0) == set()
+    model.record(BrokerDied, "broker-0", 0, cause)
+    assert model.kinds(last_fault_s=9.0) == {"broker-stopped"}
