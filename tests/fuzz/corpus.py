@@ -23,8 +23,12 @@ from kio.serial import entity_writer
 from kio.static.constants import EntityType
 
 from oncelog.broker.apis import HANDLERS
+from oncelog.controller import events
+from oncelog.controller.event_codec import encode_event
+from oncelog.controller.topics import TopicToCreate
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol import codec
-from oncelog.protocol.api import ADVERTISED, PRIVATE, ApiKey, accepts, is_flexible
+from oncelog.protocol.api import PRIVATE, VERSIONS, ApiKey, accepts, is_flexible
 from oncelog.protocol.fields import shapes
 from oncelog.protocol.headers import request_header_bytes
 from tests.fuzz import batches
@@ -97,8 +101,8 @@ def served() -> list[tuple[ApiKey, int]]:
     """Every API and version that is answered."""
     return [
         (api, version)
-        for api in sorted(HANDLERS.keys() - PRIVATE)
-        for version in range(ADVERTISED[api].min, ADVERTISED[api].max + 1)
+        for api in sorted(HANDLERS)
+        for version in range(VERSIONS[api].min, VERSIONS[api].max + 1)
         if accepts(api, version)
     ]
 
@@ -157,7 +161,7 @@ class Corpus:
         return Frame(api, version, data, len(header), self._group_id, self._transactional_id)
 
     def _body(self, api: ApiKey, version: int) -> bytes:
-        if find_spec(f"kio.schema.{api.schema_name}.v{version}") is None:
+        if api in PRIVATE or find_spec(f"kio.schema.{api.schema_name}.v{version}") is None:
             out = bytearray()
             newest = codec.request_class(api)
             write = codec.writer(newest, version, flexible=is_flexible(api, version))
@@ -239,10 +243,30 @@ class Corpus:
         r = self.random
         if name == "records":
             return self.records()
+        if name == "event":
+            return r.choice(_EVENTS)
         if r.random() < 0.4:
             return b"\0\1\0\0\0\1\0\5plain\xff\xff\xff\xff"
         return r.randbytes(r.choice((0, 1, 7, 60)))
 
+
+_EVENTS = tuple(
+    encode_event(event)
+    for event in (
+        events.CreateTopics((TopicToCreate("a", 2, 1),)),
+        events.ElectLeaders(None),
+        events.ForgetBroker(9),
+        events.BrokersChanged(),
+        events.BrokerShuttingDown(9, 1),
+        events.BrokerRegistered(9, 1, frozenset({"d"}), True, {}, {}, {}),
+        events.DirectoryFailed(1, (TopicPartition("plain", 0),)),
+        events.DeletionsConfirmed(1, frozenset({uuid.UUID(int=7)})),
+        events.AlterPartition(
+            1, 1, (events.IsrChange(uuid.UUID(int=7), 0, 0, 0, (events.IsrMember(1, 1),)),)
+        ),
+    )
+)
+"""What brokers of the cluster send; others can, too."""
 
 _NUMBERS: dict[str, tuple[int, ...]] = {
     "acks": (-1, -1, -1, 1, 1, 0, 2),

@@ -18,7 +18,10 @@ from uuid import UUID
 
 from oncelog.controller import events
 from oncelog.controller.decision import ControllerEvent
-from oncelog.core.cluster_limits import CONTROLLER_EVENT_BYTES_MAX
+from oncelog.core.cluster_limits import (
+    CONTROLLER_EVENT_BYTES_MAX,
+    CONTROLLER_EVENT_LISTS_COUNT_MAX,
+)
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import INT64_MAX
 
@@ -80,8 +83,11 @@ def _bytes(value: object) -> bytes:
 def _json(data: bytes | memoryview) -> object:
     if len(data) > CONTROLLER_EVENT_BYTES_MAX:
         raise MalformedEvent(f"{len(data)} bytes, at most {CONTROLLER_EVENT_BYTES_MAX}")
+    text = bytes(data)
+    if text.count(b"[") + text.count(b"{") > CONTROLLER_EVENT_LISTS_COUNT_MAX:
+        raise MalformedEvent(f"more than {CONTROLLER_EVENT_LISTS_COUNT_MAX} lists and objects")
     try:
-        found: object = json.loads(bytes(data), object_pairs_hook=_without_repeats)
+        found: object = json.loads(text, object_pairs_hook=_without_repeats)
     except (ValueError, RecursionError) as error:
         raise MalformedEvent(f"no JSON ({error})") from error
     return found

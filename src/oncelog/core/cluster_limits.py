@@ -1,10 +1,14 @@
 """Defines the named limits of what brokers of a cluster send each other, as `limits` does."""
 
-CONTROLLER_EVENT_BYTES_MAX = 64 * 1024 * 1024
+CONTROLLER_EVENT_BYTES_MAX = 16 * 1024 * 1024
 """Size of an event that a broker sends to the controller, and of its reply.
 
-A registration with 500,000 logs has that size.
+A registration with 125,000 logs has that size. It is below `MESSAGE_BYTES_MAX`, which bounds the
+request around it.
 """
+
+CONTROLLER_EVENT_LISTS_COUNT_MAX = 500_000
+"""Lists and objects in the JSON of such an event; an empty one costs up to 30 times its bytes."""
 
 ISR_CHANGES_TOGETHER_COUNT_MAX = 500
 """Partitions in one request of a broker to change their ISRs; more follow with the next one."""

@@ -23,9 +23,13 @@ from oncelog.controller.event_codec import (
 from oncelog.controller.features import FeatureUpdate
 from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
-from oncelog.core.cluster_limits import CONTROLLER_EVENT_BYTES_MAX
+from oncelog.core.cluster_limits import (
+    CONTROLLER_EVENT_BYTES_MAX,
+    CONTROLLER_EVENT_LISTS_COUNT_MAX,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import MESSAGE_BYTES_MAX
 
 ID = UUID(int=7)
 T0 = TopicPartition("t", 0)
@@ -155,6 +159,17 @@ def test_a_key_that_is_there_twice_is_an_error() -> None:
     value[1]["levels"] *= 2
     with pytest.raises(MalformedEvent, match="twice"):
         decode_event(json.dumps(value).encode())
+
+
+def test_an_event_of_the_largest_size_fits_into_a_request() -> None:
+    assert CONTROLLER_EVENT_BYTES_MAX < MESSAGE_BYTES_MAX
+
+
+def test_lists_are_counted_before_they_are_made() -> None:
+    """In memory a list has 30 times the bytes that it has as JSON."""
+    bomb = b"[" + b"[]," * CONTROLLER_EVENT_LISTS_COUNT_MAX + b"[]]"
+    with pytest.raises(MalformedEvent, match="lists and objects"):
+        decode_event(bomb)
 
 
 def test_what_is_larger_than_the_limit_is_an_error() -> None:

@@ -8,6 +8,7 @@ a life of a broker that is not registered (any more) gets STALE_BROKER_EPOCH.
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
@@ -22,17 +23,27 @@ from oncelog.protocol.messages.controller_event import (
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
+log = logging.getLogger(__name__)
+
 
 async def handle(
     context: Context, request: Request[ControllerEventRequest]
 ) -> ControllerEventResponse:
-    """Reply with what is decided, and the revision of the metadata that shows it."""
-    body = request.body
+    """Reply with what is decided, and the revision of the metadata that shows it.
+
+    What a stranger sends is not even decoded.
+    """
+    body, controller = request.body, context.controller
+    reply = b""
     try:
-        event = decode_event(body.event)
-        verdict = await context.controller.take(body.broker_id, body.broker_epoch, event)
-        reply = b"" if verdict.reply is None else encode_reply(event, verdict.reply)
+        verdict = await controller.check_sender(body.broker_id, body.broker_epoch)
+        if verdict is None:
+            event = decode_event(body.event)
+            verdict = await controller.take(body.broker_id, body.broker_epoch, event)
+            if verdict.reply is not None:
+                reply = encode_reply(event, verdict.reply)
     except MalformedEvent as error:
+        log.warning("refused an event in the name of broker %d: %s", body.broker_id, error)
         return ControllerEventResponse(
             error_code=ErrorCode.invalid_request, error_message=str(error)
         )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from oncelog.broker.controller.office import EventVerdict
 from oncelog.broker.membership.feed import MetadataFeed
@@ -31,6 +31,9 @@ __all__ = ["Forwarding"]
 
 ReplyT = TypeVar("ReplyT")
 
+HEADER_BYTES_MAX: Final = 1024
+"""What is around an event in its request: the header, broker id and epoch."""
+
 
 class Forwarding:
     """The way of events to another broker."""
@@ -46,6 +49,8 @@ class Forwarding:
     ) -> None:
         self._feed = feed
         self._membership = membership
+        # The other brokers' own is not known here: one that is smaller closes the connection.
+        self._request_bytes_max = config.get_int("socket.request.max.bytes") - HEADER_BYTES_MAX
         self._peers = Peers(
             network,
             f"broker-{membership.broker_id}",
@@ -75,6 +80,11 @@ class Forwarding:
             data = encode_event(event)
         except MalformedEvent as error:
             return EventVerdict(None, ErrorCode.message_too_large, str(error))
+        if len(data) > self._request_bytes_max:
+            text = (
+                f"{len(data)} bytes, at most {self._request_bytes_max} (socket.request.max.bytes)"
+            )
+            return EventVerdict(None, ErrorCode.message_too_large, text)
         request = ControllerEventRequest(
             broker_id=self._membership.broker_id,
             broker_epoch=self._membership.broker_epoch,

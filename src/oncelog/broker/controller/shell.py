@@ -106,6 +106,16 @@ class ControllerShell:
         self, broker_id: int, broker_epoch: int, event: ControllerEvent[ReplyT]
     ) -> EventVerdict[ReplyT]:
         """Decide on an event of another broker, in that life of it."""
+        refusal = await self.check_sender(broker_id, broker_epoch)
+        if refusal is not None:
+            return refusal
+        if self._is_closed or len(self._decisions) >= CONTROLLER_EVENTS_COUNT_MAX:
+            text = _STOPS if self._is_closed else _TOO_MANY
+            return EventVerdict(None, ErrorCode.request_timed_out, text)
+        return await self._decide(event)
+
+    async def check_sender(self, broker_id: int, broker_epoch: int) -> EventVerdict[Any] | None:
+        """Return why an event of that life of a broker is not decided on here; None: it is."""
         if not self.office.is_held:
             return EventVerdict(None, ErrorCode.not_controller, "another broker is the controller")
         if not self._is_registered(broker_id, broker_epoch):
@@ -113,10 +123,7 @@ class ControllerShell:
             if not self._is_registered(broker_id, broker_epoch):
                 text = f"broker {broker_id} is not registered in epoch {broker_epoch}"
                 return EventVerdict(None, ErrorCode.stale_broker_epoch, text)
-        if self._is_closed or len(self._decisions) >= CONTROLLER_EVENTS_COUNT_MAX:
-            text = _STOPS if self._is_closed else _TOO_MANY
-            return EventVerdict(None, ErrorCode.request_timed_out, text)
-        return await self._decide(event)
+        return None
 
     async def close(self, *, at_once: bool) -> None:
         """Answer the events that wait, and give up reports. None is begun after this.
