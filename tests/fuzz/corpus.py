@@ -24,6 +24,7 @@ from kio.static.constants import EntityType
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.controller import events
+from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.event_codec import encode_event
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.ids import TopicPartition
@@ -250,22 +251,20 @@ class Corpus:
         return r.randbytes(r.choice((0, 1, 7, 60)))
 
 
-_EVENTS = tuple(
-    encode_event(event)
-    for event in (
-        events.CreateTopics((TopicToCreate("a", 2, 1),)),
-        events.ElectLeaders(None),
-        events.ForgetBroker(9),
-        events.BrokersChanged(),
-        events.BrokerShuttingDown(9, 1),
-        events.BrokerRegistered(9, 1, frozenset({"d"}), True, {}, {}, {}),
-        events.DirectoryFailed(1, (TopicPartition("plain", 0),)),
-        events.DeletionsConfirmed(1, frozenset({uuid.UUID(int=7)})),
-        events.AlterPartition(
-            1, 1, (events.IsrChange(uuid.UUID(int=7), 0, 0, 0, (events.IsrMember(1, 1),)),)
-        ),
-    )
+_SENT: tuple[ControllerEvent[Any], ...] = (
+    events.CreateTopics((TopicToCreate("a", 2, 1),)),
+    events.ElectLeaders(None),
+    events.ForgetBroker(9),
+    events.BrokersChanged(),
+    events.BrokerShuttingDown(9, 1),
+    events.BrokerRegistered(9, 1, frozenset({"d"}), True, {}, {}, {}),
+    events.DirectoryFailed(1, (TopicPartition("plain", 0),)),
+    events.DeletionsConfirmed(1, frozenset({uuid.UUID(int=7)})),
+    events.AlterPartition(
+        1, 1, (events.IsrChange(uuid.UUID(int=7), 0, 0, 0, (events.IsrMember(1, 1),)),)
+    ),
 )
+_EVENTS = tuple(map(encode_event, _SENT))
 """What brokers of the cluster send; others can, too."""
 
 _NUMBERS: dict[str, tuple[int, ...]] = {
