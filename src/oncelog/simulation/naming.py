@@ -28,6 +28,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import parse_fetch_request
+from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.protocol.produce import parse_produce_request
 from oncelog.simulation.checkers.named import REFUSED
@@ -84,9 +85,12 @@ def find_watched(key: ApiKey) -> Api | None:
 def _ask_coordinator(api: Api, kind: int, context: Context, request: Request[Any]) -> object:
     body = request.body
     id_ = body.group_id if kind == GROUP else body.transactional_id
+    asked_in = _epoch(context, kind, id_)
 
     def look(answer: object) -> None:
-        if _has(answer, ErrorCode.not_coordinator) and id_ and _names(context, kind, id_):
+        if not _has(answer, ErrorCode.not_coordinator) or _epoch(context, kind, id_) != asked_in:
+            return  # A role that has ended since answers what waited, also where another began.
+        if id_ and _names(context, kind, id_):
             log.warning("%s%s of %s is answered with NOT_COORDINATOR", REFUSED, api.key.name, id_)
 
     return _looked_at(api.handle(context, request), look)
@@ -127,6 +131,16 @@ async def _looked_at_later(
 def _is_of_follower(key: ApiKey, version: int, body: memoryview) -> bool:
     """Whether it is a follower's fetch: a leader refuses the broker of another life (KIP-903)."""
     return key is ApiKey.FETCH and parse_fetch_request(body, version).replica_id >= 0
+
+
+def _epoch(context: Context, kind: int, id_: str | None) -> int | None:
+    """Return the leader epoch of the partition to which this broker's coordinator writes."""
+    topic = context.image.topic(find_coordinator.TOPIC_OF_TYPE[kind])
+    if topic is None or not id_:
+        return None
+    index = coordinator_partition(id_, len(topic.partitions))
+    partition = context.partitions.get(topic.name, index)
+    return None if partition is None else partition.state.leader_epoch
 
 
 def _names(context: Context, kind: int, id_: str) -> bool:

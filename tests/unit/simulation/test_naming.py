@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from oncelog.controller import layout
 from oncelog.core.errors import ErrorCode
+from oncelog.metadata import Write
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.hashing import coordinator_partition
+from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
 from oncelog.simulation.checkers.named import REFUSED
 from oncelog.simulation.naming import find_watched, warn_of_unserved
 from tests.unit.broker.apis.test_follower_fetch import FOLLOWER, LIFE, follow, know, lead
@@ -66,6 +72,40 @@ async def test_a_coordinator_that_refuses_what_it_names_is_reported(
             "HEARTBEAT of g is answered with NOT_COORDINATOR",
             "INIT_PRODUCER_ID of x is answered with NOT_COORDINATOR",
         ]
+
+
+async def test_what_waited_for_a_role_that_has_ended_is_not_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its broker leads again at once, in another epoch: it names itself all the time."""
+    async with running(tmp_path) as context:
+        broker = context.broker
+        broker.dispatcher.serve_by(find_watched)
+        client, other = await context.connect(), await context.connect()
+        await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("g",), key_type=0)
+        protocols = (JoinGroupRequestProtocol(name="p", metadata=b""),)
+        joining = asyncio.create_task(
+            client.ask(
+                ApiKey.JOIN_GROUP,
+                3,
+                group_id="g",
+                session_timeout_ms=9_000,
+                rebalance_timeout_ms=9_000,
+                protocol_type="consumer",
+                protocols=protocols,
+            )
+        )
+        while not (await other.ask(ApiKey.LIST_GROUPS)).groups:
+            pass
+        topic_image = broker.image.topics["__consumer_offsets"]
+        number = coordinator_partition("g", len(topic_image.partitions))
+        state = topic_image.partitions[number]
+        path = layout.state_path(topic_image.name, number)
+        after = replace(state, leader_epoch=state.leader_epoch + 1, partition_epoch=9)
+        version = broker.feed.known.version_of(path)
+        await broker.store.write_all([Write(path, layout.encode_state(after), version)])
+        assert ErrorCode((await joining).error_code) is ErrorCode.not_coordinator
+        assert reported(caplog) == []
 
 
 @pytest.mark.parametrize("is_named", [True, False])
