@@ -411,9 +411,10 @@ class LogDirectory:
     def note_truncation(self, topic_partition: TopicPartition, offset: int) -> None:
         """Lower the checkpoints of a log that is about to be cut at `offset`. Blocking."""
         with self._checkpoints:
-            noted = self.offsets.read_quietly(HIGH_WATERMARKS_NAME)
-            if noted.get(topic_partition, 0) > offset:
-                self.offsets.write(HIGH_WATERMARKS_NAME, {**noted, topic_partition: offset})
+            for name in (HIGH_WATERMARKS_NAME, CLEAN_OFFSETS_NAME):
+                noted = self.offsets.read_quietly(name)
+                if noted.get(topic_partition, 0) > offset:
+                    self.offsets.write(name, {**noted, topic_partition: offset})
             self.checkpoint()
 
     def _of_unread(self, noted: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -27,7 +27,11 @@ from oncelog.simulation.agreement.partitions import Shown
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.scheduler import ProcessDied
 from oncelog.storage import AppendResult, LogConfig, LogManager, Origin, PartitionLog
-from oncelog.storage.files import HIGH_WATERMARKS_NAME, RECOVERY_POINTS_NAME
+from oncelog.storage.files import (
+    CLEAN_OFFSETS_NAME,
+    HIGH_WATERMARKS_NAME,
+    RECOVERY_POINTS_NAME,
+)
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, read_all
@@ -293,18 +297,20 @@ def test_a_truncation_lowers_the_checkpoints_before_it_removes_records() -> None
     follower.flush()
     folder = follower.manager.folders[0]
     folder.write_high_watermarks({PARTITION: leader.end, TopicPartition("other", 0): 5})
-    seen: list[tuple[int, int, int]] = []
+    folder.offsets.write(CLEAN_OFFSETS_NAME, {PARTITION: leader.end})
+    seen: list[tuple[int, int, int, int]] = []
 
     def note() -> None:
         follower.manager.note_truncation(PARTITION, 4)
         points = folder.offsets.read_quietly(RECOVERY_POINTS_NAME)
         marks = folder.offsets.read_quietly(HIGH_WATERMARKS_NAME)
-        seen.append((points[PARTITION], marks[PARTITION], follower.log.log_end_offset))
+        cleaned = folder.offsets.read_quietly(CLEAN_OFFSETS_NAME)[PARTITION]
+        seen.append((points[PARTITION], marks[PARTITION], cleaned, follower.log.log_end_offset))
         assert marks[TopicPartition("other", 0)] == 5
 
     follower.log.truncate_to(4, NOW_MS, note)
     end = follower.log.log_end_offset
-    assert seen == [(end, 4, leader.end)]
+    assert seen == [(end, 4, 4, leader.end)]
     assert end <= 4
     assert follower.log.recovery_point == end
 

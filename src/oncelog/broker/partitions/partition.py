@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
 
 from oncelog.broker.partitions.delayed import (
     Alive,
@@ -26,6 +27,7 @@ from oncelog.broker.partitions.delayed import (
     Drop,
     FetchIsolation,
     FetchPurgatory,
+    OnReached,
     StartWaiters,
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
@@ -49,17 +51,13 @@ _NOTHING_APPENDED: Final = AppendResult(ErrorCode.none)
 _MARKER_BYTES = 78
 """Size of a control batch with one end marker: header 61, record 17."""
 
+FollowerWatch = Callable[["Partition", int], None]
+"""Called with each follower whose fetch was recorded: it may join the ISR, or have to leave it."""
+
 MarkerListener = Callable[[int, int, bool, int], None]
 """Called as (producer_id, producer_epoch, commit, offset) once a marker is below the high
 watermark.
 """
-
-
-class FollowerWatch(Protocol):
-    """Told of the fetches of followers, of which a leader asks some into the ISR or out of it."""
-
-    def fetched(self, partition: Partition, follower: int) -> None:
-        """A follower's fetch was recorded."""
 
 
 class Partition:
@@ -282,7 +280,7 @@ class Partition:
             return None
         if self._commit_waiters is None:
             self._commit_waiters = CommitWaiters()
-        return self._commit_waiters.add(end_offset, callback)
+        return self._when_leading(self._commit_waiters.add, end_offset, callback)
 
     def on_replicated(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Like `on_committed`, but with NOT_ENOUGH_REPLICAS_AFTER_APPEND once the ISR is too small.
@@ -294,7 +292,7 @@ class Partition:
             return None
         if self._replication_waiters is None:
             self._replication_waiters = CommitWaiters()
-        return self._replication_waiters.add(end_offset, callback)
+        return self._when_leading(self._replication_waiters.add, end_offset, callback)
 
     def on_synced(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Call back when all below `end_offset` counts as appended here, whatever the replicas."""
@@ -306,17 +304,18 @@ class Partition:
         return self._sync_waiters.add(end_offset, callback)
 
     def on_started(self, alive: Alive, offset: int, callback: CommitCallback) -> Drop | None:
-        """Call back when the logs of all live replicas start at `offset` or above.
-
-        At once with an error where it does not lead: another leader may have the records still.
-        """
-        error = self.state.leader_error()
-        if error is not ErrorCode.none:
-            callback(error)
-            return None
-        drop = self.start_waiters.add(alive, offset, callback)
+        """Like `on_committed`, when the logs of all live replicas start at `offset` or above."""
+        drop = self._when_leading(partial(self.start_waiters.add, alive), offset, callback)
         self.start_waiters.release(self.low_watermark)
         return drop
+
+    def _when_leading(self, add: OnReached, offset: int, callback: CommitCallback) -> Drop | None:
+        """Wait, or call back with an error: on a follower the offset may be another record's."""
+        error = self.state.leader_error()
+        if error is ErrorCode.none:
+            return add(offset, callback)
+        callback(error)
+        return None
 
     def low_watermark(self, alive: Alive) -> int:
         """Return the smallest log start of the live replicas; -1 while one is not known."""
@@ -347,7 +346,7 @@ class Partition:
         if self.start_waiters:
             self.start_waiters.release(self.low_watermark)
         if self.follower_watch is not None and error is ErrorCode.none:
-            self.follower_watch.fetched(self, broker_id)
+            self.follower_watch(self, broker_id)
         return error
 
     def isr_refused(self, members: IsrMembers) -> None:

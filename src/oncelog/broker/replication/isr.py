@@ -101,7 +101,7 @@ class IsrKeeper:
 
     def lead(self, partition: Partition) -> None:
         """Keep the ISR of a partition, which has just taken a state."""
-        partition.follower_watch = self
+        partition.follower_watch = self.fetched
         self._led[partition] = None
         self._held_back_ms.pop(partition, None)
         self._look_later()

@@ -178,6 +178,21 @@ def test_a_deletion_on_a_replica_that_leads_no_more_is_not_done(tmp_path: Path) 
     assert not partition.start_waiters
 
 
+def test_nothing_waits_for_a_commit_on_a_replica_that_does_not_lead(tmp_path: Path) -> None:
+    """Its log may be cut, and grow again by other records than those that were meant."""
+    partition = make_partition(tmp_path, HandLoop(), (ME, OTHER))
+    partition.append(batch(2), now_ms=NOW_MS)
+    partition.append(batch(2), now_ms=NOW_MS)
+    partition.follower_fetched(OTHER, 2, 0)
+    partition.assign(assignment((ME, OTHER), leader=OTHER, epoch=1), 0)
+    outcomes: list[ErrorCode] = []
+    for wait in (partition.on_committed, partition.on_replicated):
+        wait(2, outcomes.append)
+        wait(4, outcomes.append)
+    assert outcomes == [ErrorCode.none, ErrorCode.not_leader_or_follower] * 2
+    assert partition.waiting_count == 0
+
+
 def replicate(partition: Partition, records: bytearray, offset: int, epoch: int) -> None:
     """Append to the log what another leader wrote in its epoch."""
     records[0:8] = offset.to_bytes(8, "big")
