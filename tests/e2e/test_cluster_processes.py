@@ -26,7 +26,7 @@ from tests.support.zookeeper import fetched, shared_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.interop, pytest.mark.alone, pytest.mark.timeout(180)]
 
-SESSION_MS = 1_000
+SESSION_MS = 800
 
 
 def check(folder: Path, store: str, faults: list[Fault], *, has_java: bool = False) -> None:
@@ -40,8 +40,8 @@ def check(folder: Path, store: str, faults: list[Fault], *, has_java: bool = Fal
 def test_nothing_is_lost_through_faults_of_brokers_on_sqlite(tmp_path: Path) -> None:
     faults = [
         Fault(KILL, 0, 0.2, 0.1),
-        Fault(PAUSE_LONG, 1, 1.5, 0.1),
-        Fault(CUT_BROKERS, 2, 1.0, 0.1),
+        Fault(PAUSE_LONG, 1, 1.2, 0.1),
+        Fault(CUT_BROKERS, 2, 0.8, 0.1),
         Fault(KILL_ALL, 0, 0.0, 0.1),
     ]
     check(tmp_path, SQLITE, faults)
@@ -55,7 +55,7 @@ def test_nothing_is_lost_through_faults_on_zookeeper(tmp_path: Path) -> None:
         pytest.skip(f"the Java client cannot be had: {reason}")
     faults = [
         Fault(KILL, 0, 0.2, 0.1),
-        Fault(CUT_STORE, 1, 1.5, 0.1),
+        Fault(CUT_STORE, 1, 1.2, 0.1),
         Fault(ZK_KILL, 0, 0.1, 0.1),
         Fault(KILL_ALL, 0, 0.0, 0.1),
     ]

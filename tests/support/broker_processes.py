@@ -15,28 +15,20 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Self
 
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.broker import BrokerProcess
 from tests.support.cut_broker import CLIENTS, Cuts, Pair
 from tests.support.tcp_proxy import TcpProxy, tcp_proxy
+from tests.support.told import State, Told, ask
 from tests.support.workload import QUIET
 
 IDS = (1, 2, 3)
 ENTRY = (sys.executable, "-m", "tests.support.cut_broker")
 READY_TIMEOUT_S = 60.0
-ADMIN_TIMEOUT_S = 2.0
 LOOK_AGAIN_S = 0.05
-
-
-class State(NamedTuple):
-    """A partition as some broker tells it."""
-
-    leader: int
-    in_sync: tuple[int, ...]
 
 
 class Proxies:
@@ -132,18 +124,20 @@ class Brokers:
         futures[name].result(30)
         self.until(lambda: self.is_whole(name), 30)
 
-    def states(self, topic: str) -> list[State]:
-        """The partitions of a topic as some broker tells them; none while no broker does."""
-        try:
-            told = self.admin.list_topics(topic, timeout=ADMIN_TIMEOUT_S).topics[topic]
-        except KafkaException:
-            return []
-        found = sorted(told.partitions.values(), key=lambda each: each.id)
-        return [State(each.leader, tuple(sorted(each.isrs))) for each in found]
+    def told(self, topic: str) -> list[Told]:
+        """What the brokers that answer tell of a topic that they know."""
+        answers = [ask(process.port, topic) for process in self.processes.values()]
+        return [each for each in answers if each is not None]
 
-    def controller(self) -> int:
-        """The broker that holds the office; raises `KafkaException` while no broker answers."""
-        return self.admin.list_topics(timeout=ADMIN_TIMEOUT_S).controller_id
+    def states(self, topic: str) -> tuple[State, ...]:
+        """The partitions of a topic as whoever knows most of each tells them."""
+        told = [each.states for each in self.told(topic)]
+        return tuple(max(known) for known in zip(*told, strict=False))
+
+    def controller(self, topic: str) -> int:
+        """The broker that holds the office, as most of them tell; -1 while none is known."""
+        told = [each.controller for each in self.told(topic)]
+        return max(set(told), key=told.count, default=-1)
 
     def is_led(self, topic: str) -> bool:
         """Whether each partition has a leader."""
@@ -151,8 +145,13 @@ class Brokers:
         return bool(states) and all(each.leader in IDS for each in states)
 
     def is_whole(self, topic: str) -> bool:
-        """Whether each partition has a leader, and all replicas are in sync."""
-        return self.is_led(topic) and all(each.in_sync == IDS for each in self.states(topic))
+        """Whether all brokers tell the same: each partition has a leader, all are in sync."""
+        told = self.told(topic)
+        states = {each.states for each in told}
+        is_agreed = len(told) == len(IDS) and len(states) == 1
+        return is_agreed and all(
+            each.leader in IDS and each.in_sync == IDS for each in told[0].states
+        )
 
     def until(self, condition: Callable[[], bool], timeout_s: float) -> float:
         """Wait for the condition; returns the seconds. Raises `TimeoutError`."""

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from confluent_kafka import KafkaException
-
 from tests.support.broker_processes import IDS, Brokers, from_clients, isolated
 from tests.support.cpu_wait import CpuWait
 from tests.support.workload import IDEMPOTENT_TOPIC
@@ -145,11 +143,8 @@ class Striker:
         return () if fault.kind in (ZK_KILL, ZK_PAUSE, ZK_PAUSE_SHORT) else (victim,)
 
     def _one(self, of: int) -> int:
-        try:
-            if of == CONTROLLER and (controller := self._brokers.controller()) in IDS:
-                return controller
-        except KafkaException:
-            pass
+        if of == CONTROLLER and (controller := self._brokers.controller(IDEMPOTENT_TOPIC)) in IDS:
+            return controller
         states = self._brokers.states(IDEMPOTENT_TOPIC)
         return states[of].leader if 0 <= of < len(states) else IDS[of % len(IDS)]
 

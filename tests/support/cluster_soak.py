@@ -49,7 +49,6 @@ SQLITE, ZOOKEEPER = "sqlite", "zookeeper"
 SECONDS = 300.0
 """On each store: ten minutes in all."""
 SESSION_MS = 3_000
-LAG_MS_MAX = 2_000
 CLIENT_SPARE_MS = 1_000
 """A client waits for an answer as long as a session lasts, and so much longer."""
 SQLITE_DEATH_S = 3.0
@@ -80,7 +79,7 @@ def settings(session_ms: int) -> dict[str, object]:
         "min.insync.replicas": 2,
         "broker.session.timeout.ms": session_ms,
         "zookeeper.session.timeout.ms": session_ms,
-        "replica.lag.time.max.ms": LAG_MS_MAX,
+        "replica.lag.time.max.ms": session_ms * 2 // 3,
         "offsets.topic.num.partitions": 3,
         "offsets.topic.replication.factor": 3,
         "group.initial.rebalance.delay.ms": 0,
