@@ -46,10 +46,9 @@ __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
 Buffer = bytes | bytearray | memoryview
 Note = Callable[[], None]
-"""Called before a truncation removes anything: it writes the checkpoint of recovery points, as by
-one above the new end the next start would report the removed records as damage. Called once more
-behind one that lowers the log's start: by the old one the next start would take new records for
-deleted ones, and by the new one, written before, deleted records for present ones.
+"""Writes the checkpoints before a truncation removes anything: by a recovery point above the end
+the next start would report the removed records as damage. And again after one that has lowered the
+log's start: by the old one a start would hide new records, by the new one show deleted ones before.
 """
 _NONE = ErrorCode.none
 _new = tuple.__new__
@@ -161,10 +160,8 @@ class PartitionLog:
             batches, config, origin, now_ms
         )
         if error is not _NONE:
-            start = self.log_start_offset
-            return AppendResult(
-                error, log_start_offset=start, message=message, record_errors=record_errors
-            )
+            found = (error, -1, -1, -1, self.log_start_offset, False, message, record_errors)
+            return _new(AppendResult, found)
         if rewritten is not None:
             batches = rewritten
         is_leader = origin is not Origin.REPLICATION
@@ -432,41 +429,35 @@ class PartitionLog:
         Blocking and durable. A batch that contains `offset` is removed whole.
         """
         if offset < self.log_end_offset:
-            with self._cutting():
+            with self._cutting(note):
                 self.recovery_point = min(self.recovery_point, self._local.boundary_before(offset))
                 note()
                 self.log_end_offset = end = self._local.truncate(offset)
-                start, self.log_start_offset = (
-                    self.log_start_offset,
-                    min(self.log_start_offset, end),
-                )
+                self.log_start_offset = min(self.log_start_offset, end)
                 self._local.settle_truncation(end, now_ms)
-                if end < start:
-                    note()
 
     def restart_at(self, offset: int, now_ms: int = 0, note: Note = lambda: None) -> None:
         """Remove all records and let the empty log begin at `offset`, as its leader's does.
 
         Blocking and durable. A crash leaves the beginning of the old log, or an empty one.
         """
-        with self._cutting():
+        with self._cutting(note):
             first = self._local.segments.first_base_offset
             self.recovery_point = min(self.recovery_point, first, offset)
             note()
             self._local.restart_at(offset, now_ms)
-            start = self.log_start_offset
             self.log_start_offset = self.log_end_offset = self.recovery_point = offset
-            if offset < start:
-                note()
 
     @contextmanager
-    def _cutting(self) -> Iterator[None]:
-        local = self._local
+    def _cutting(self, note: Note) -> Iterator[None]:
+        local, start = self._local, self.log_start_offset
         with local.upkeep, self._flush_lock, local.lock:
             if local.failure is not None or local.is_closed:
                 raise local.failure or StorageFailure("truncate", self.directory, "it is closed")
             with local.failing():
                 yield
+                if self.log_start_offset < start:
+                    note()
 
     @property
     def flush_is_due(self) -> bool:
