@@ -239,6 +239,8 @@ class Office:
                     return _NOT_CONTROLLER
                 return EventVerdict(decision.reply, revision=revision)
             writes = [Write(*put, known.version_of(put.path)) for put in decision.writes]
+            if (refusal := _refusal(decision.reply, writes, self._store.write_limit)) is not None:
+                return refusal
             parts = _parts(writes, self._store.write_limit)
             done_count = 0
             try:
@@ -314,6 +316,20 @@ def _left_open(reply: ReplyT, failure: OncelogError) -> EventVerdict[ReplyT]:
     """
     error, text = ErrorCode.request_timed_out, str(failure)
     return EventVerdict(refused(reply, error, text), error, text)
+
+
+def _refusal(
+    reply: ReplyT, writes: Sequence[Write], limit: WriteLimit | None
+) -> EventVerdict[ReplyT] | None:
+    """Return the verdict on an event with a value that the store takes in no step."""
+    if limit is None or limit.fits(writes):
+        return None
+    for write in writes:
+        if not limit.fits([write]):
+            text = f"the metadata store does not take the value at {write.path}: it is too large"
+            error = ErrorCode.policy_violation
+            return EventVerdict(refused(reply, error, text), error, text)
+    return None
 
 
 def _parts(writes: Sequence[Write], limit: WriteLimit | None) -> Sequence[Sequence[Write]]:

@@ -8,7 +8,7 @@ from oncelog.controller import layout
 from oncelog.controller.events import CreateTopics, DeleteTopic
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
-from oncelog.metadata.store import Check, StoreFailure, Write, WriteLimit
+from oncelog.metadata.store import Check, StoreFailure, Write, WriteLimit, WriteTooLarge
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
 
 NEW = CreateTopics((TopicToCreate("t", partitions=7),))
@@ -30,7 +30,8 @@ class SmallStore(TroubledStore):
             raise StoreFailure("the store is gone")
         self.parts_left -= 1
         bound = any(write.session for write in writes)
-        assert bound or self.write_limit.fits(writes)
+        if not (bound or self.write_limit.fits(writes)):
+            raise WriteTooLarge("the store takes no such step")
         await super().write_all(writes, checks=checks, fence=fence)
 
 
@@ -97,3 +98,17 @@ async def test_an_old_controller_that_is_fenced_half_way_leaves_it_open() -> Non
     store.rivals = [harmless, claim]
     (outcome,) = await shell.controller.submit(NEW)
     assert outcome.error is ErrorCode.request_timed_out
+
+
+
+async def test_a_value_that_the_store_cannot_take_is_refused_unwritten() -> None:
+    store = SmallStore()
+    shell = await started(store)
+    store.written.clear()
+    wide = CreateTopics((TopicToCreate("t", partitions=2_000),))
+    (outcome,) = await shell.controller.submit(wide)
+    assert outcome.error is ErrorCode.policy_violation
+    assert outcome.message == (
+        "the metadata store does not take the value at /brokers/topics/t: it is too large"
+    )
+    assert store.written == []
