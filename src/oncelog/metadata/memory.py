@@ -193,6 +193,12 @@ class MemoryConnection:
         self._fail_if_away()
         session = self._store.begin_session(lambda: not self._is_cut)
         self._sessions.append(session.session_id)
+        try:
+            # Another thread may have cut it meanwhile, and not seen this session.
+            self._fail_if_away()
+        except StoreFailure:
+            self._store.expire(session.session_id)
+            raise
         return session
 
     async def close(self) -> None:

@@ -118,7 +118,11 @@ class SqliteStore:
 
     async def open_session(self, timeout_ms: int) -> Session:
         """See `MetadataStore.open_session`. The file learns of it with its first bound value."""
-        session = await self._run(lambda db: self._sessions.open(db, timeout_ms, self._end_session))
+        session, ended = await self._run(
+            lambda db: self._sessions.open(db, timeout_ms, self._end_session)
+        )
+        for other in ended:
+            other.note_end()
         self._keep_polling()
         await self._keep_beating()
         return session

@@ -124,18 +124,17 @@ class SqliteSessions:
         db: sqlite3.Connection,
         timeout_ms: int,
         end: Callable[[SqliteSession], Awaitable[None]],
-    ) -> SqliteSession:
-        """Begin a session. Raises `StoreFailure`."""
+    ) -> tuple[SqliteSession, list[SqliteSession]]:
+        """Begin a session, and `look`: return both outcomes. Raises `StoreFailure`."""
         session_id = SessionId(uuid4().hex)
         file = SessionFile.take(self._path, session_id)
         row = SessionRow(session_id, file.slot, self._machine.boot_id(), timeout_ms)
         session = self._own[session_id] = SqliteSession(row, file, self._machine, end)
         try:
-            self.look(db)
+            return session, self.look(db)
         except BaseException:
             self._drop(session)
             raise
-        return session
 
     def new(self, named: Iterable[SessionId | None]) -> list[SqliteSession]:
         """Return those of the named sessions that the database does not know yet.

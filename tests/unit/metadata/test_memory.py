@@ -2,7 +2,9 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -133,3 +135,21 @@ def test_a_session_is_ended_by_a_thread_without_an_event_loop() -> None:
         assert store.expire(sessions[0])
         assert not store.expire(sessions[0])
         done.result()
+
+
+async def test_a_session_that_begins_as_the_connection_is_cut_ends() -> None:
+    """Another thread cuts it, at any moment."""
+
+    class Store(MemoryStore):
+        def begin_session(self, can_learn: Callable[[], bool]) -> Any:
+            session = super().begin_session(can_learn)
+            begun.append(session.session_id)
+            connection.cut()
+            return session
+
+    begun: list[SessionId] = []
+    store = Store()
+    connection = store.connection()
+    with pytest.raises(StoreFailure, match="out of reach"):
+        await connection.open_session(1_000)
+    assert not store.has_session(begun[0])

@@ -368,3 +368,14 @@ async def test_the_end_of_a_session_is_not_synced(tmp_path: Path) -> None:
         await a.die()
         await b.store.poll()
         assert modes == [1, -1, 2]
+
+
+async def test_who_opens_another_session_hears_of_the_end_of_the_first(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as machine:
+        one, other = await machine.registered("one", "other")
+        await other.store.expire(one.session.session_id)
+        first = one.session
+        await one.register()
+        assert not first.is_alive
+        await asyncio.wait_for(first.wait_ended(), 20)
+        assert one.session.is_alive

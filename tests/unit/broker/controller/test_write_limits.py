@@ -100,7 +100,6 @@ async def test_an_old_controller_that_is_fenced_half_way_leaves_it_open() -> Non
     assert outcome.error is ErrorCode.request_timed_out
 
 
-
 async def test_a_value_that_the_store_cannot_take_is_refused_unwritten() -> None:
     store = SmallStore()
     shell = await started(store)
