@@ -1,4 +1,4 @@
-"""The image is a function of what the store has: however it was read, it is that of a whole reading.
+"""An image is a function of what the store has: however it was read, it is that of a whole reading.
 
 Controllers write, are replaced in the middle of a creation or a deletion, and bring in order what
 was left; brokers come and go. Readers read after any number of steps, and some lose the feed.
