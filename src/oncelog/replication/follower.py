@@ -254,6 +254,10 @@ class FollowerState(ReplicaState):
 
     # ---- how it went ----
 
+    def cut_begins(self, offset: int) -> None:
+        """Record that the log is being cut at `offset`: no record above it is known any more."""
+        self.high_watermark = min(self.high_watermark, offset)
+
     def paused(self, retry_ms: float) -> None:
         """Ask nothing before `retry_ms`."""
         self.phase = Phase.ERRED

@@ -213,8 +213,8 @@ class LocalLog:
         for segment in self.segments.drop_newest(offset):
             segment.close()
             remove_segment_files(self.disk, segment.prefix)
+        self.segments.cut_active(offset)
         active = self.segments.active
-        active.truncate(offset)
         # The segment that is active again may later be sealed with the same end and other records.
         self.files.register.keep_only(self.segments.base_offsets[:-1])
         self.files.register.write()

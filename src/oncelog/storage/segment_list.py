@@ -6,6 +6,7 @@ in memory. It knows no producers; its owner holds the lock.
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from copy import copy
 
 from oncelog.core.limits import SEALED_SEGMENTS_OPEN_COUNT_MAX
 from oncelog.storage.segment import Segment
@@ -69,6 +70,11 @@ class SegmentList:
         self.active = self._segments[-1]
         self._read_order = [kept for kept in self._read_order if kept in self._segments[:-1]]
         return removed
+
+    def cut_active(self, offset: int) -> None:
+        """Cut the active segment. It is another one then: a cleaning has read the one before."""
+        self.active = self._segments[-1] = copy(self.active)
+        self.active.truncate(offset)
 
     def holds(self, segments: list[Segment]) -> bool:
         """Whether these are neighbours here, and none is the active one."""

@@ -32,6 +32,7 @@ from oncelog.storage.files import (
     HIGH_WATERMARKS_NAME,
     RECOVERY_POINTS_NAME,
 )
+from oncelog.storage.log_cleaning import LogChanged
 from tests.support.folders import open_logs
 from tests.support.machine import Machine
 from tests.unit.storage.context import NOW_MS, read_all
@@ -396,6 +397,22 @@ def test_a_truncation_during_a_sync_leaves_the_recovery_point_in_the_log(tmp_pat
     for thread in (sync, cut):
         thread.join()
     assert log.recovery_point <= log.log_end_offset <= 2
+
+
+def test_a_cleaning_that_began_before_a_cut_replaces_nothing() -> None:
+    """Else it would bring the old records of a segment back in the place of the new ones."""
+    follower, leader = followed(1)
+    for data in leader.write(24).batches[1:]:
+        follower.take([data])
+    sealed = follower.log.cleaning.sealed_segments()
+    follower.truncate(sealed[-1].base_offset + 1)
+    other = leader.copy(follower.log.log_end_offset)
+    held_count = len(other.batches)
+    for data in other.write(12).batches[held_count:]:
+        follower.take([data])
+    assert len(follower.log.segment_base_offsets) > len(sealed)
+    with pytest.raises(LogChanged):
+        follower.log.cleaning.require_segments(sealed)
 
 
 def test_a_closed_log_is_not_truncated() -> None:

@@ -133,6 +133,9 @@ class Following:
     def _cut(self, partition: Partition, offset: int, cut: Callable[..., None]) -> None:
         label = partition.topic_partition
         self._upkeep.lower_high_watermark(label, offset)
+        # A checkpoint that is planned meanwhile has none above it either.
+        cast(FollowerState, partition.state).cut_begins(offset)
+        partition.log_start_moved()
         partition.is_being_cut = True
         self._cutting[partition] = asyncio.Event()
         note = partial(self._logs.note_truncation, label, offset)

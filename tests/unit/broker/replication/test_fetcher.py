@@ -12,6 +12,7 @@ import pytest
 
 from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.files import LEADER_EPOCHS_NAME
 from tests.unit.broker.replication.scripted_leader import (
@@ -26,6 +27,7 @@ from tests.unit.broker.replication.scripted_leader import (
 )
 from tests.unit.broker.support import ME, apply
 
+LABEL = TopicPartition("t", 0)
 LATER = {"replica.fetch.backoff.ms": LONG_MS}
 
 
@@ -152,6 +154,29 @@ async def test_a_diverging_log_is_cut_and_asked_for_again(tmp_path: Path) -> Non
         asked = await broker.next()
         assert asked.offsets == {0: 0}, "the batch goes whole"
         assert asked.partitions[0].last_fetched_epoch == -1
+
+
+async def test_no_checkpoint_names_a_high_watermark_that_is_being_cut_off(
+    tmp_path: Path,
+) -> None:
+    """After a crash records that come in its place would count as committed."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(epoch=2))
+        asked = await broker.next()
+        asked.answer(given(0, records(0, 2, 1) + records(2, 2, 2), high_watermark=4))
+        await broker.next()
+        await broker.change(following(epoch=3, leader=OTHER))
+        asked = await broker.next()
+        broker.disk_moves.clear()
+        asked.answer(given(0, diverging=(1, 2)))
+        await broker.rest()
+        assert broker.partition().is_being_cut
+        note = broker.partitions._upkeep.note_high_watermarks()
+        broker.disk_moves.set()
+        assert (await broker.next()).offsets == {0: 2}
+        note()
+        noted = broker.logs.folders[0].offsets.read_high_watermarks()
+        assert noted.get(LABEL, 0) <= 2
 
 
 async def test_a_log_below_its_leaders_start_begins_again_there(tmp_path: Path) -> None:
