@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
-from oncelog.metadata.memory import MemoryStore
-from oncelog.metadata.store import Changes, Check, Session, Stored, StoreFailure, Write
+from oncelog.metadata.memory import MemoryConnection, MemoryStore
+from oncelog.metadata.store import Check, Session, StoreFailure, Write
 from oncelog.storage.files import LIFE_NAME
 from oncelog.storage.lives import parse_note
 from tests.support.scratch import scratch_folder
@@ -39,17 +39,13 @@ _FEW: Mapping[str, object] = {
 }
 
 
-class StoreLink:
-    """One broker's way to the store."""
-
-    write_limit = None
+class StoreLink(MemoryConnection):
+    """One broker's way to the store, which can also be held up, and lose answers."""
 
     def __init__(self, store: MemoryStore) -> None:
-        self._store = store
+        super().__init__(store)
         self.sessions: list[_LinkSession] = []
         """All that this life has opened; the last one may be alive."""
-        self.is_cut = False
-        """Whether every call fails."""
         self.is_open = asyncio.Event()
         """Calls and their answers wait while it is not set, as those of a paused process do."""
         self.is_open.set()
@@ -58,27 +54,24 @@ class StoreLink:
         self.writes: list[Sequence[Write]] = []
         """The writes of this broker that took effect."""
 
-    async def get(self, path: str) -> Stored | None:
-        """See `MetadataStore.get`."""
-        return await self._call(self._store.get(path))
+    @property
+    def is_cut(self) -> bool:
+        """Whether every call fails."""
+        return self._is_cut
 
-    async def list(self, prefix: str) -> dict[str, Stored]:
-        """See `MetadataStore.list`."""
-        return await self._call(self._store.list(prefix))
+    def cut(self, *, ends_sessions: bool = False) -> None:
+        """Have every call fail. The store ends no session before a test says so."""
+        super().cut(ends_sessions=ends_sessions)
 
     async def write_all(
         self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
     ) -> None:
         """See `MetadataStore.write_all`."""
-        await self._call(self._store.write_all(writes, checks=checks, fence=fence))
+        await super().write_all(writes, checks=checks, fence=fence)
         self.writes.append(writes)
         if self.answers_lost_count:
             self.answers_lost_count -= 1
             raise StoreFailure("the answer to a write is lost")
-
-    async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
-        """See `MetadataStore.changes`."""
-        return await self._call(self._store.changes(after_revision, wait_ms=wait_ms))
 
     async def open_session(self, timeout_ms: int) -> Session:
         """See `MetadataStore.open_session`. No time ends the session."""
@@ -91,24 +84,22 @@ class StoreLink:
         self._store.expire(self.sessions[-1].session_id)
 
     async def close(self) -> None:
-        """Do nothing: the other brokers use the store."""
+        """Do nothing: the session of a broker that was killed outlives it."""
 
     async def _call(self, call: Coroutine[Any, Any, T]) -> T:
         try:
             await self.is_open.wait()
-            self.fail_if_cut()
         except BaseException:
             call.close()
             raise
-        answer = await call
+        answer = await super()._call(call)
         await self.is_open.wait()
         self.fail_if_cut()
         return answer
 
     def fail_if_cut(self) -> None:
         """Raise `StoreFailure` while the link is cut."""
-        if self.is_cut:
-            raise StoreFailure("no route to the store")
+        self._fail_if_away()
 
 
 class _LinkSession:
@@ -197,7 +188,7 @@ class Member:
         while not self._is_noted():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.001)
         broker, self._broker = self.broker, None
-        self.link.is_cut = True
+        self.link.cut()
         self.link.is_open.set()
         broker.kill()
         await broker.stop()
@@ -291,6 +282,6 @@ async def members(
         finally:
             for member in cluster:
                 member.link.is_open.set()
-                member.link.is_cut = False
+                member.link.heal()
             for member in cluster:
                 await member.stop()

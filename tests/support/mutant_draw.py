@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.mutant_sites import Mutant
 from tests.support.patches import ROOT, copy_tree, environment
-from tests.support.semantic_sites import semantic_mutants_of
+from tests.support.semantic_sites import Mutant, semantic_mutants_of
 
 __all__ = ["ROOMS", "Drawn", "Room", "all_of", "drawn", "fresh_copy", "key_of", "typed"]
 

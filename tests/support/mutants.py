@@ -36,8 +36,8 @@ from rich.console import Console
 from tests.simulation import planted, spark_planted
 from tests.support import campaigns, evidence
 from tests.support.mutant_draw import ROOMS, Drawn, drawn, fresh_copy, key_of, typed
-from tests.support.mutant_sites import Mutant
 from tests.support.patches import ROOT, Edit, run_pytest
+from tests.support.semantic_sites import Mutant
 
 SURVIVORS = ROOT / "tests" / "support" / "survivors.toml"
 NAME = "mutants"

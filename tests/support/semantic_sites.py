@@ -1,22 +1,24 @@
 """Finds the places of a source file where a plausible mistake makes a bug: the wrong one of two.
 
-Pure, like `tests.support.mutant_sites`: the wrong operand of a pair, a call or a condition that was
-forgotten, two steps in the other order, the wrong element of several. Where types tell the two
-apart the type checker finds the bug; whoever draws from these leaves such ones out.
-"""
+The wrong operand of a pair, a call or a condition that was forgotten, two steps in the other order,
+the wrong element of several. Where types tell the two apart the type checker finds the bug; whoever
+draws from these leaves such ones out.
 
-# ruff: noqa: N802 - methods carry the names of syntax nodes
+Pure: text in, `Mutant`s out, always the same ones in the same order. A mutant is named by its
+function, the kind of change and a number among those of one kind in the function, so that its name
+lives through changes elsewhere in the file.
+"""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.support.mutant_sites import Mutant, SiteFinder, is_no_behaviour
-
-__all__ = ["semantic_mutants_of"]
+__all__ = ["Mutant", "semantic_mutants_of"]
 
 _PAIRS = (
     ("first", "last"),
@@ -58,6 +60,29 @@ _PURE = frozenset({"abs", "bool", "int", "len", "max", "min", "sum"})
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
+_CHECKS = frozenset({"assert_never", "require", "super"})
+"""Calls that are no behaviour of their own."""
+_LOGGING = frozenset({"debug", "info", "warning", "error", "exception"})
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One changed place: `before` at `start` becomes `after`. Offsets are those of the bytes."""
+
+    file: str
+    name: str
+    line: int
+    start: int
+    before: str
+    after: str
+
+    def planted(self, source: bytes) -> bytes:
+        """The file with the bug in it."""
+        end = self.start + len(self.before.encode())
+        assert source[self.start : end] == self.before.encode(), self.name
+        return source[: self.start] + self.after.encode() + source[end:]
+
+
 def semantic_mutants_of(file: str, source: bytes) -> list[Mutant]:
     """All such mutants of a file, in the order of its functions."""
     finder = _Finder(file, source)
@@ -65,7 +90,78 @@ def semantic_mutants_of(file: str, source: bytes) -> list[Mutant]:
     return finder.found
 
 
-class _Finder(SiteFinder):
+class _SiteFinder(ast.NodeVisitor):
+    """Goes through the functions of a file. What a place becomes is decided by who inherits."""
+
+    def __init__(self, file: str, source: bytes) -> None:
+        self.found: list[Mutant] = []
+        self._file = file
+        self._source = source
+        lines = source.splitlines(keepends=True)
+        self._line_starts = [0]
+        for line in lines:
+            self._line_starts.append(self._line_starts[-1] + len(line))
+        self._scope: list[str] = []
+        self._in_function = False
+        self._counts: Counter[str] = Counter()
+
+    # --- the places
+
+    def _at(self, line: int, column: int) -> int:
+        return self._line_starts[line - 1] + column
+
+    def _span(self, node: ast.expr | ast.stmt) -> tuple[int, int]:
+        assert node.end_lineno is not None
+        assert node.end_col_offset is not None
+        start = self._at(node.lineno, node.col_offset)
+        return start, self._at(node.end_lineno, node.end_col_offset)
+
+    def _add(self, kind: str, line: int, start: int, end: int, after: str) -> None:
+        label = f"{'.'.join(self._scope)}: {kind}"
+        self._counts[label] += 1
+        name = f"{label} #{self._counts[label]}"
+        before = self._source[start:end].decode()
+        self.found.append(Mutant(self._file, name, line, start, before, after))
+
+    def _replace(self, kind: str, node: ast.expr | ast.stmt, after: str) -> None:
+        self._add(kind, node.lineno, *self._span(node), after)
+
+    def _text(self, node: ast.expr | ast.stmt) -> str:
+        start, end = self._span(node)
+        return self._source[start:end].decode()
+
+    # --- scopes
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> None:
+        self._scope.append(node.name)
+        for statement in node.body:
+            self.visit(statement)
+        self._scope.pop()
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        self._function(node)
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
+        self._function(node)
+
+    def _function(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        if node.name == "__repr__":
+            return
+        self._scope.append(node.name)
+        before, self._in_function = self._in_function, True
+        for statement in node.body:
+            self.visit(statement)
+        self._in_function = before
+        self._scope.pop()
+
+    def visit(self, node: ast.AST) -> None:
+        """Outside of functions only scopes count: constants and tables are data."""
+        scopes = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+        if self._in_function or isinstance(node, scopes):
+            super().visit(node)
+
+
+class _Finder(_SiteFinder):
     def __init__(self, file: str, source: bytes) -> None:
         super().__init__(file, source)
         self._identifiers = frozenset(_IDENTIFIER.findall(source.decode()))
@@ -96,7 +192,7 @@ class _Finder(SiteFinder):
 
     def visit_Expr(self, node: ast.Expr) -> None:
         value = node.value.value if isinstance(node.value, ast.Await) else node.value
-        if isinstance(value, ast.Call) and not is_no_behaviour(value):
+        if isinstance(value, ast.Call) and not _is_no_behaviour(value):
             self._replace("call forgotten", node, "pass")
             self.generic_visit(node)
 
@@ -175,7 +271,7 @@ class _Finder(SiteFinder):
         return None
 
     def visit_Call(self, node: ast.Call) -> None:
-        if is_no_behaviour(node):
+        if _is_no_behaviour(node):
             return
         self._called.add(node.func)
         plain = ast.Name | ast.Attribute
@@ -241,7 +337,7 @@ def _is_step(statement: ast.stmt) -> bool:
     """Whether a statement has an effect: it calls for that alone, or changes what an object has."""
     if isinstance(statement, ast.Expr):
         value = statement.value.value if isinstance(statement.value, ast.Await) else statement.value
-        return isinstance(value, ast.Call) and not is_no_behaviour(value)
+        return isinstance(value, ast.Call) and not _is_no_behaviour(value)
     if isinstance(statement, ast.Assign):
         return isinstance(statement.targets[0], ast.Attribute | ast.Subscript)
     return isinstance(statement, ast.AugAssign)
@@ -282,3 +378,11 @@ def _constant(node: ast.expr) -> int | None:
     except ValueError:
         return None
     return value if isinstance(value, int) else None
+
+
+def _is_no_behaviour(call: ast.Call) -> bool:
+    """Whether a call only checks, or only logs."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return function.id in _CHECKS
+    return isinstance(function, ast.Attribute) and function.attr in _LOGGING

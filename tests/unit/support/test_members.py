@@ -30,7 +30,7 @@ async def test_a_killed_member_starts_again_at_its_address() -> None:
 
 async def test_a_member_is_cut_from_the_store_alone() -> None:
     async with members(2) as cluster:
-        cluster[1].link.is_cut = True
+        cluster[1].link.cut()
         with pytest.raises(StoreFailure):
             await cluster[1].broker.store.get("/cluster/id")
         assert await cluster[2].broker.store.get("/cluster/id") is not None

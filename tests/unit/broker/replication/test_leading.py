@@ -158,7 +158,7 @@ async def test_inv1_a_leader_that_was_replaced_and_does_not_know_commits_nothing
     topic = await led_topic(cluster)
     await produce(client, 9, numbered(0), topic=topic)
     old = replica(cluster, LEADER, topic)
-    cluster[LEADER].link.is_cut = True
+    cluster[LEADER].link.cut()
     cluster.expire(LEADER)
     await cluster.until(lambda: cluster.leader_of(topic, 0) == THIRD)
     await cluster.until(lambda: replica(cluster, THIRD, topic).state.is_leader)
@@ -171,7 +171,7 @@ async def test_inv1_a_leader_that_was_replaced_and_does_not_know_commits_nothing
         done = await produce(other, 9, numbered(sequence), topic=topic)
         assert (error_of(done), done.base_offset) == (ErrorCode.none, sequence)
     assert old.state.high_watermark == 1
-    cluster[LEADER].link.is_cut = False
+    cluster[LEADER].link.heal()
     told = await receive_produce(client, 9)
     assert error_of(told) is ErrorCode.not_leader_or_follower
     await cluster.until(lambda: records(old) == records(replica(cluster, THIRD, topic)))
