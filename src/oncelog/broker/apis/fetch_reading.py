@@ -189,8 +189,7 @@ class Reading:
             end = log.log_end_offset
         else:
             end = partition.readable_end(self._read_committed)
-            if end < log.log_end_offset:
-                self._has_uncommitted = True
+            self._has_uncommitted |= end < log.log_end_offset
         records = None
         if offset < end and (limit > 0 or self._bytes == 0):
             try:
