@@ -66,7 +66,7 @@ class _Committed:
     def bound(self, state: ReplicaState, batches: list[RawBatch]) -> float:
         """Return up to where a replica says what is committed.
 
-        One that has not heard of the cut holds, as committed, what is lost: it was found once.
+        One that does not know of the cut holds, as committed, what is lost: it was found once.
         """
         if state.is_leader and state.leader_epoch >= self.cut_epoch:
             return math.inf
@@ -182,7 +182,7 @@ class ReplicaAudit:
         seen.highest = max(seen.highest, min(high_watermark, end))
 
     def _cut(self, label: _Label, offset: int, epoch: int) -> None:
-        """Go on without what a leader lacks: whoever had it gives it up as well."""
+        """Go on without what a leader lacks: the other replicas give it up as well."""
         self._committed[label].cut(offset, epoch)
         for (_, of), seen in self._replicas.items():
             if of == label:
