@@ -294,15 +294,14 @@ class Story:
         for what, topic in asked.items():
             self.seen[f"create {what}"] = create(servers, topic)
         self._until(lambda: self._isr("three", 1) == [[1, 2, 3]] * 3)
+        self._until(lambda: len(self._isr("default", 1)) == 2)
         self.seen["replicas of the default"] = [len(each) for each in self._isr("default", 1)]
         for name in ASSIGNMENTS:
             self.seen[f"send to {name}"] = send(servers, name)
 
     def _with_one_away(self) -> None:
         self._cluster.brokers[1].kill()
-        self._until(
-            lambda: self._isr("three", 2) == [[2, 3]] * 3 and self._leaders(2) == {2, 3, -1}
-        )
+        self._until(lambda: self._leaders(2) == {"three": [2, 2, 3], "two": [2, 2], "one": [-1, 2]})
         self._look("one away", 2)
         servers = self.server(2)
         for name in ASSIGNMENTS:
@@ -336,10 +335,13 @@ class Story:
         found = admin.list_topics(topic, timeout=WAIT_S).topics[topic].partitions
         return [sorted(found[number].isrs) for number in sorted(found)]
 
-    def _leaders(self, broker_id: int) -> set[int]:
+    def _leaders(self, broker_id: int) -> dict[str, list[int]]:
         admin = AdminClient({"bootstrap.servers": self.server(broker_id)})
         listed = admin.list_topics(timeout=WAIT_S).topics
-        return {one.leader for name in ASSIGNMENTS for one in listed[name].partitions.values()}
+        return {
+            name: [one.leader for _, one in sorted(listed[name].partitions.items())]
+            for name in ASSIGNMENTS
+        }
 
     def _until(self, condition: Callable[[], bool]) -> None:
         deadline = time.monotonic() + WAIT_S

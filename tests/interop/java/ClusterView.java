@@ -12,6 +12,8 @@ import java.util.stream.Collectors;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.DescribeClusterOptions;
+import org.apache.kafka.clients.admin.DescribeConfigsOptions;
+import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.OffsetSpec;
 import org.apache.kafka.clients.admin.TopicDescription;
 import org.apache.kafka.common.Node;
@@ -20,13 +22,15 @@ import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
 
 public final class ClusterView {
+    /** How long is waited for who is away. */
+    static final int AWAY_MS = 5000;
     static final List<String> KEYS = List.of(
             "broker.rack", "node.id", "default.replication.factor", "min.insync.replicas",
             "unclean.leader.election.enable", "num.partitions");
 
     public static void main(String[] args) throws Exception {
         Map<String, Object> settings = Map.of(
-                "bootstrap.servers", args[0], "request.timeout.ms", 3000, "default.api.timeout.ms", 4000);
+                "bootstrap.servers", args[0], "request.timeout.ms", 20000, "default.api.timeout.ms", 40000);
         List<String> topics = List.of(args).subList(2, args.length);
         try (Admin admin = Admin.create(settings)) {
             var cluster = admin.describeCluster();
@@ -40,12 +44,12 @@ public final class ClusterView {
             for (String topic : topics) {
                 TopicPartition first = new TopicPartition(topic, 0);
                 show("end of " + topic, () ->
-                        admin.listOffsets(Map.of(first, OffsetSpec.latest())).partitionResult(first).get().offset());
+                        admin.listOffsets(Map.of(first, OffsetSpec.latest()), new ListOffsetsOptions().timeoutMs(AWAY_MS)).partitionResult(first).get().offset());
             }
             for (String broker : args[1].split(",")) {
                 ConfigResource resource = new ConfigResource(ConfigResource.Type.BROKER, broker);
                 show("configs of " + broker, () -> configs(
-                        admin.describeConfigs(List.of(resource)).all().get().get(resource).entries()));
+                        admin.describeConfigs(List.of(resource), new DescribeConfigsOptions().timeoutMs(AWAY_MS)).all().get().get(resource).entries()));
             }
         }
     }

@@ -85,10 +85,14 @@ def shown_isr(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...
 
 
 def shown_eligible(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
-    """Return who may lead without being in the shown ISR: the eligible brokers, and the others."""
+    """Return who may lead without being in the shown ISR: the eligible brokers.
+
+    While there is no leader, also the members of the ISR that are gone.
+    """
     isr, live = partition.isr, image.brokers
-    gone = () if live.keys() >= set(isr) else tuple(each for each in isr if each not in live)
-    return partition.eligible + gone
+    if partition.leader in live or live.keys() >= set(isr):
+        return partition.eligible
+    return partition.eligible + tuple(each for each in isr if each not in live)
 
 
 def absent(image: MetadataImage, broker_id: int, topic: str, index: int) -> ErrorCode:
