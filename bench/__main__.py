@@ -1,8 +1,8 @@
 """`make bench`: Oncelog beside Apache Kafka on this machine, both warm, as ratios of medians.
 
 With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, in the same way.
-The rows about Spark (``--only spark``) and about clients (``--only clients``) are measured when
-they are named, and kept until then.
+The rows about Spark (``--only spark``), clients (``--only clients``) and three brokers
+(``--only cluster``) are measured when they are named, and kept until then.
 """
 
 import argparse
@@ -21,6 +21,9 @@ from bench.clients import report as clients_report
 from bench.clients import rows as clients
 from bench.clients.rows import CLIENT_ROWS
 from bench.clients.run import ClientRun
+from bench.cluster.rows import CLUSTER_ROWS
+from bench.cluster.rows import PREFIX as CLUSTER
+from bench.cluster.run import ClusterRun
 from bench.javaloads import SOURCES
 from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, Row
@@ -40,7 +43,9 @@ KEPT = ENVIRONMENTS / "results.json"
 KEPT_BASE = ENVIRONMENTS / "results-base.json"
 BASE = "base"
 SPARK = "spark"
-GROUPED = {key: row.title for rows in (SPARK_ROWS, CLIENT_ROWS) for key, row in rows.items()}
+GROUPED = {key: row.title for rows in (SPARK_ROWS, CLIENT_ROWS) for key, row in rows.items()} | {
+    key: row.title for key, row in CLUSTER_ROWS.items()
+}
 """Rows that are measured when they, or the beginning of their keys, are named."""
 ALL_TITLES = TITLES | GROUPED
 BASE_FRESH = ("start", "idle", "partitions", "connections")
@@ -56,7 +61,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help="keys of rows, comma separated; spark is all about Spark, clients all about clients",
+        help="keys of rows, comma separated; spark, clients and cluster are all about these",
     )
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     parser.add_argument(
@@ -144,8 +149,15 @@ def measure_named(
     tell_line: Callable[[str], None],
     keep: Callable[[], None],
 ) -> list[str]:
-    """The rows about clients and Spark that were named; returns those that failed."""
+    """The rows about clusters, clients and Spark that were named; returns those that failed."""
     only, failed = chosen(arguments), list[str]()
+    cluster_rows = {key: row for key, row in CLUSTER_ROWS.items() if key in only}
+    if cluster_rows:
+        measured.facts["cluster commit"] = commit()
+        measured.facts["cluster kafka"] = release()
+        clusters = ClusterRun(kinds, arguments.rounds, measured, tell_line, keep, arguments.warm)
+        clusters.all(cluster_rows)
+        failed += clusters.failed
     client_rows = {key: row for key, row in CLIENT_ROWS.items() if key in only}
     if client_rows:
         measured.facts["clients commit"] = commit()
@@ -212,7 +224,7 @@ def main() -> int:
     other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
     measured = Results.load(kept) if kept.exists() else Results()
     if not (arguments.keep or arguments.report):
-        measured = measured.only(SPARK, clients.PREFIX)
+        measured = measured.only(SPARK, CLUSTER, clients.PREFIX)
     if arguments.report:
         if arguments.write:
             report.write(measured, calls.count())

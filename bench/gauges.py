@@ -64,6 +64,13 @@ def resident_mb(pid: int) -> float:
     return resident_pages * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
+def pss_mb(pid: int) -> float:
+    """Memory of a process in MB, pages that it shares by their share (`proc_pid_smaps(5)`)."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    (found,) = [line for line in lines if line.startswith("Pss:")]
+    return int(found.split()[1]) * 1024 / 1e6
+
+
 def forget_peak(pid: int) -> None:
     """Let the peak of a process's resident memory begin anew (Linux, proc_pid_clear_refs(5))."""
     Path(f"/proc/{pid}/clear_refs").write_text("5")

@@ -11,6 +11,8 @@ from rich.table import Table
 from bench import batch_format, method, plot
 from bench.calls import Calls
 from bench.clients import report as clients_report
+from bench.cluster import report as cluster_report
+from bench.cluster.rows import CLUSTER_ROWS
 from bench.results import EARLIER_PEER, Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES
 from bench.spark import report as spark_report
@@ -23,6 +25,7 @@ DOCUMENT = ROOT / "docs" / "benchmarks.md"
 PLOT = ROOT / "docs" / "benchmarks.svg"
 OURS = "oncelog"
 ALONE = "client alone"
+WARM = frozenset(row.key for row in ROWS)
 CHANCE = 0.025
 """A figure that is the same in truth lies on the bad side of its interval this often."""
 
@@ -291,8 +294,9 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
     """docs/benchmarks.md."""
     found = results(measured, "kafka")
     cold = [one for one in found if one.key in FRESH]
-    warm = [one for one in found if one.key not in FRESH and one.key not in STORAGE]
+    warm = [one for one in found if one.key in WARM]
     storage = [one for one in found if one.key in STORAGE]
+    clusters = [one for one in found if one.key in CLUSTER_ROWS]
     spent = cpu_results(measured, "kafka")
     lines = [
         "# Oncelog beside Apache Kafka",
@@ -330,6 +334,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         *figure_table(cold, alone=False),
         *storage_section(storage),
+        *cluster_report.markdown(measured, figure_table(clusters, alone=False) if clusters else []),
         *clients_report.markdown(measured),
         *spark_report.markdown(measured),
         "## What a guarantee costs",
@@ -353,5 +358,5 @@ def write(measured: Results, calls: Mapping[str, Calls]) -> None:
     """docs/benchmarks.md and docs/benchmarks.svg."""
     DOCUMENT.write_text(document(measured, calls))
     found = results(measured, "kafka")
-    warm = [one for one in found if one.key not in FRESH and one.key not in STORAGE]
+    warm = [one for one in found if one.key in WARM]
     PLOT.write_text(plot.svg([*warm, *cpu_results(measured, "kafka")]))

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from bench.cluster.rows import CLUSTER_ROWS
 from bench.groups import Commits, Group
 from bench.javaloads import JavaConsume, JavaTransactions
 from bench.loads import (
@@ -170,6 +171,7 @@ TITLES = (
     FRESH
     | {row.key: row.title for row in ROWS}
     | {key: storage_row.title for key, storage_row in STORAGE.items()}
+    | {key: cluster_row.title for key, cluster_row in CLUSTER_ROWS.items()}
 )
 
 COSTS = (

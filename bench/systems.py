@@ -158,8 +158,14 @@ class Kafka(KafkaPeer):
     ready_timeout_s = READY_TIMEOUT_S
     stop_timeout_s = STOP_TIMEOUT_S
 
-    def __init__(self, folder: Path, settings: Mapping[str, str] = NO_SETTINGS) -> None:
-        super().__init__(folder, KAFKA_SETTINGS | dict(settings))
+    def __init__(
+        self,
+        folder: Path,
+        settings: Mapping[str, str] | None = None,
+        node_id: int = 1,
+        voters: Mapping[int, int] | None = None,
+    ) -> None:
+        super().__init__(folder, KAFKA_SETTINGS | dict(settings or {}), node_id, voters)
         self.prepare()
 
 

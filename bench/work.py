@@ -84,7 +84,8 @@ def fresh_topic(system: Endpoint, partitions: int = PARTITIONS) -> str:
         # It knows no CreateTopics, and makes four partitions for every topic that is asked for.
         client.list_topics(topic, timeout=TIMEOUT_S)
         return topic
-    for future in client.create_topics([NewTopic(topic, partitions, 1)]).values():
+    # As many replicas as the system has by default.
+    for future in client.create_topics([NewTopic(topic, partitions, -1)]).values():
         future.result(TIMEOUT_S)
     return topic
 
@@ -97,8 +98,13 @@ def delete_topic(system: Endpoint, topic: str) -> None:
     for future in client.delete_topics([topic]).values():
         future.result(TIMEOUT_S)
     deadline = time.monotonic() + GONE_TIMEOUT_S
-    while any(folder_of(system).glob(f"data/{topic}*")) and time.monotonic() < deadline:
+    while is_on_disk(folder_of(system), topic) and time.monotonic() < deadline:
         time.sleep(0.02)
+
+
+def is_on_disk(folder: Path, topic: str) -> bool:
+    """Whether a broker, or one of a cluster, still has files of a topic."""
+    return any(any(folder.glob(f"{data}/{topic}*")) for data in ("data", "*/data"))
 
 
 def folder_of(system: Endpoint) -> Path:

@@ -1,0 +1,1 @@
+"""Three brokers of Oncelog beside three of Apache Kafka, on one machine."""

@@ -1,0 +1,60 @@
+"""The table of rows about clusters, and what experts set for a quick fail-over."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bench.loads import BIG, Bulk, OneRecord
+from bench.work import Load
+
+PREFIX = "cluster"
+OURS = "oncelog"
+BROKERS_COUNT = 3
+BULK_MB = 100
+"""Of each window; three times as much is written."""
+
+SETTINGS: Mapping[str, str] = {
+    "default.replication.factor": str(BROKERS_COUNT),
+    "min.insync.replicas": "2",
+}
+"""Of both."""
+
+TUNED: Mapping[str, Mapping[str, str]] = {
+    "kafka": {
+        # A broker that dies is fenced after 2 s instead of 9, and another controller is looked for
+        # after 1 s without one instead of 2.
+        "broker.session.timeout.ms": "2000",
+        "broker.heartbeat.interval.ms": "500",
+        "controller.quorum.fetch.timeout.ms": "1000",
+        "controller.quorum.election.timeout.ms": "500",
+    },
+    # The end of a process is seen by its lock; this is for a broker that hangs.
+    OURS: {"broker.session.timeout.ms": "2000"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterRow:
+    """One row. Those with a load are measured on warm brokers."""
+
+    title: str
+    load: Load | None = None
+    cpu: str = ""
+    """The figure of the brokers' CPU time."""
+    cpu_scale: float = 1.0
+
+
+START, IDLE = f"{PREFIX}-start", f"{PREFIX}-idle"
+FAILOVER, TUNED_FAILOVER = f"{PREFIX}-failover", f"{PREFIX}-failover-tuned"
+
+CLUSTER_ROWS = {
+    START: ClusterRow("start of three, until each names all"),
+    IDLE: ClusterRow("three idle, 2 s after the start"),
+    f"{PREFIX}-latency": ClusterRow(
+        "produce + flush of one 100 B record", OneRecord, "CPU us/request", 1e6
+    ),
+    f"{PREFIX}-bulk": ClusterRow(
+        "1000 B records, linger 5 ms, batch 1 MB", Bulk(1000, BULK_MB, BIG), "CPU s/GB"
+    ),
+    FAILOVER: ClusterRow("the leader is killed, sessions as each system comes"),
+    TUNED_FAILOVER: ClusterRow("the leader is killed, sessions of 2 s"),
+}
