@@ -387,6 +387,31 @@ async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
                 client.close()
 
 
+async def _count_replicated(repeats: int) -> Calls:
+    # Imported here because the broker of a checkout that is compared may know no cluster.
+    from oncelog.controller.topics import TopicToCreate
+    from tests.support.members import members
+
+    topic = TopicToCreate(TOPIC, assignment={0: (1, 2, 3)}, config={"min.insync.replicas": "2"})
+    async with members(3) as cluster:
+        await cluster[1].broker.controller.create_topics([topic])
+        await cluster.agreed()
+        client = _CountingClient(cluster[1].broker.bootstrap_servers)
+        try:
+            return await _smallest(Requests.produce, Requests(client), repeats)
+        finally:
+            client.close()
+
+
+def count_replicated(repeats: int = REPEATS) -> Calls:
+    """Calls of one Produce with three replicas, in the leader and in both followers together.
+
+    Each follower fetches the record, appends it and fetches again, which moves the high watermark.
+    """
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        return runner.run(_count_replicated(repeats))
+
+
 async def _smallest(
     ask: Callable[[Requests], Awaitable[Calls]], requests: Requests, repeats: int
 ) -> Calls:
@@ -420,7 +445,8 @@ def main() -> int:
     table.add_column("until its reply", justify="right")
     table.add_column("in all", justify="right")
     table.add_column("everywhere", justify="right")
-    for name, calls in count(metrics="--metrics" in sys.argv).items():
+    counted = count(metrics="--metrics" in sys.argv)
+    for name, calls in (counted | {"Produce (three replicas)": count_replicated()}).items():
         table.add_row(name, str(calls.until_reply), str(calls.total), str(calls.everywhere))
     Console().print(table)
     return 0

@@ -9,6 +9,8 @@ from bench.work import Load
 PREFIX = "cluster"
 OURS = "oncelog"
 BROKERS_COUNT = 3
+WARM_S_MAX = 20.0
+"""Of a load at one cluster: it is brought to about its speed, in six minutes of rounds."""
 BULK_MB = 100
 """Of each window; three times as much is written."""
 

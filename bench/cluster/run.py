@@ -15,6 +15,7 @@ from bench.cluster.rows import (
     START,
     TUNED,
     TUNED_FAILOVER,
+    WARM_S_MAX,
     ClusterRow,
 )
 from bench.cluster.systems import ClusterSystem
@@ -44,7 +45,7 @@ class ClusterRun:
         self._results = results
         self._tell = tell
         self._on_row = on_row
-        self._warm_s_max = warm_s_max
+        self._warm_s_max = min(warm_s_max, WARM_S_MAX)
 
     def all(self, rows: Mapping[str, ClusterRow]) -> None:
         """Measure these."""

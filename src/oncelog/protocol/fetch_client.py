@@ -106,7 +106,8 @@ def _encode_compact_request(
                 tags.append(wire.tag(0, directory_id.bytes))
             if version >= 18 and high != HIGH_WATERMARK_UNKNOWN:
                 tags.append(wire.tag(1, INT64.pack(high)))
-            out += uvarint(len(tags)) + b"".join(tags)
+            out.append(len(tags))
+            out += b"".join(tags)
         out.append(0)
     out += uvarint(len(request.forgotten_topics) + 1)
     for forgotten in request.forgotten_topics:
@@ -120,7 +121,8 @@ def _encode_compact_request(
     if version >= 15 and (request.replica_id != -1 or request.replica_epoch != -1):
         state = REPLICA_STATE.pack(request.replica_id, request.replica_epoch, 0)
         tags.append(wire.tag(1, state))
-    out += uvarint(len(tags)) + b"".join(tags)
+    out.append(len(tags))
+    out += b"".join(tags)
     return bytes(out)
 
 

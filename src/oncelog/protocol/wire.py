@@ -6,7 +6,6 @@ next position) and never reads past the buffer's end: it raises `ProtocolError` 
 the wire is used to allocate memory.
 """
 
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 from uuid import UUID
@@ -164,32 +163,37 @@ def read_compact_array_count(buffer: Buffer, position: int) -> tuple[int, int]:
     return count - 1, position
 
 
-def iter_tags(buffer: Buffer, position: int) -> Iterator[tuple[int, int, int]]:
-    """Yield (tag, start, end) of each tagged field (KIP-482).
+def iter_tags(buffer: Buffer, position: int) -> list[tuple[int, int, int]]:
+    """Return (tag, start, end) of each tagged field (KIP-482).
 
-    The last item is (-1, end, end), where `end` is the position after all tagged fields.
+    The last item is (-1, end, end), where `end` is the position after all tagged fields. A list,
+    as most messages have no tagged field or one: a generator would cost more than it.
     """
+    if buffer[position] == 0:
+        return [(-1, position + 1, position + 1)]
     count, position = read_uvarint(buffer, position)
     if count > TAGGED_FIELDS_COUNT_MAX:
         raise malformed(f"{count} tagged fields")
+    found = []
     for _ in range(count):
-        tag, position = read_uvarint(buffer, position)
-        size, position = read_uvarint(buffer, position)
+        tag, size = buffer[position], buffer[position + 1]
+        if tag < 0x80 and size < 0x80:
+            position += 2
+        else:
+            tag, position = read_uvarint(buffer, position)
+            size, position = read_uvarint(buffer, position)
         end = position + size
         if end > len(buffer):
             raise malformed(f"tagged field of {size} bytes")
-        yield tag, position, end
+        found.append((tag, position, end))
         position = end
-    yield -1, position, position
+    found.append((-1, position, position))
+    return found
 
 
 def skip_tags(buffer: Buffer, position: int) -> int:
     """The position after the tagged fields, none of which is known."""
-    if buffer[position] == 0:
-        return position + 1
-    for _tag, _start, end in iter_tags(buffer, position):
-        position = end
-    return position
+    return position + 1 if buffer[position] == 0 else iter_tags(buffer, position)[-1][2]
 
 
 def string(value: str | None) -> bytes:
@@ -209,8 +213,10 @@ def compact_string(value: str | None) -> bytes:
 
 
 def tag(number: int, value: Buffer) -> bytes:
-    """One tagged field."""
-    return uvarint(number) + uvarint(len(value)) + value
+    """One tagged field; its number is below 128, as all of Kafka's are."""
+    size = len(value)
+    head = bytes((number, size)) if size < 0x80 else bytes((number,)) + uvarint(size)
+    return head + value
 
 
 @lru_cache(maxsize=10_000)

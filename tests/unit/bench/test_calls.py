@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.calls import COUNTED, Calls, count
+from bench.calls import COUNTED, Calls, count, count_replicated
 
 BOUNDS = {
     "Produce": 33,
@@ -16,6 +16,9 @@ BOUNDS = {
     "AddPartitionsToTxn": 76,
     "JoinGroup": 108,
 }
+
+REPLICATED_BOUND = 547
+"""Of a Produce with three replicas, in all three brokers, with the followers' next fetches."""
 
 TIMER_CALLS = 3
 
@@ -42,6 +45,11 @@ def test_a_request_costs_no_more_calls_than_allowed(
     counted: dict[str, Calls], request_name: str
 ) -> None:
     assert counted[request_name].total <= BOUNDS[request_name]
+
+
+@pytest.mark.slow
+def test_a_replicated_produce_costs_no_more_calls_than_allowed(clock: None) -> None:
+    assert count_replicated(repeats=8).total <= REPLICATED_BOUND
 
 
 @pytest.mark.slow

@@ -31,6 +31,8 @@ def diverging(partition: Partition, wanted: FetchPartition) -> FetchPartitionRes
     The reader's offset may have been reused after a truncation.
     """
     log = partition.log
+    if wanted.last_fetched_epoch == log.latest_epoch and wanted.fetch_offset <= log.log_end_offset:
+        return None  # The epoch that is written now, as almost always.
     epoch, end_offset = log.end_offset_for_epoch(wanted.last_fetched_epoch)
     if end_offset < 0:
         return out_of_range(partition, wanted.partition)

@@ -154,7 +154,8 @@ class ReplicaFetcher:
 
     async def _step(self) -> None:
         """Fetch once, or wait until there is something to fetch."""
-        await self._settled()
+        if self._busy:
+            await self._settled()
         self._look()
         if not len(self._session):
             if not self._partitions:
@@ -164,7 +165,6 @@ class ReplicaFetcher:
             return
         try:
             connection = await self._connected()
-            self._look()
             response = await self._ask(connection)
         except (DisconnectedError, ProtocolError) as error:
             await self._lost(error)
@@ -260,6 +260,7 @@ class ReplicaFetcher:
             request_timeout_ms=parts.settings.timeout_ms,
             connect_timeout_ms=parts.settings.timeout_ms,
         )
+        self._look()  # Another question may be due by now.
         return self._connection
 
     def _disconnect(self, reason: str) -> None:
