@@ -290,13 +290,18 @@ def storage_section(found: Sequence[Result]) -> list[str]:
     ]
 
 
+def cluster_section(measured: Results, found: Sequence[Result]) -> list[str]:
+    """Markdown: three brokers, if they were measured."""
+    rows = [one for one in found if one.key in CLUSTER_ROWS]
+    return cluster_report.markdown(measured, figure_table(rows, alone=False) if rows else [])
+
+
 def document(measured: Results, calls: Mapping[str, Calls]) -> str:
     """docs/benchmarks.md."""
     found = results(measured, "kafka")
     cold = [one for one in found if one.key in FRESH]
     warm = [one for one in found if one.key in WARM]
     storage = [one for one in found if one.key in STORAGE]
-    clusters = [one for one in found if one.key in CLUSTER_ROWS]
     spent = cpu_results(measured, "kafka")
     lines = [
         "# Oncelog beside Apache Kafka",
@@ -334,7 +339,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         *figure_table(cold, alone=False),
         *storage_section(storage),
-        *cluster_report.markdown(measured, figure_table(clusters, alone=False) if clusters else []),
+        *cluster_section(measured, found),
         *clients_report.markdown(measured),
         *spark_report.markdown(measured),
         "## What a guarantee costs",
