@@ -53,6 +53,7 @@ __all__ = [
     "FORMAT_PATH",
     "GROUP_CONFIGS_PREFIX",
     "PRODUCER_IDS_PATH",
+    "ROOTS",
     "TOPICS_PREFIX",
     "TopicValue",
     "broker_epoch_path",
@@ -103,6 +104,8 @@ DIRECTORIES_PREFIX = "/oncelog/directories/"
 FEATURES_PATH = "/oncelog/features"
 PRODUCER_IDS_PATH = "/oncelog/producer-ids/next"
 GROUP_CONFIGS_PREFIX = "/oncelog/group-configs/"
+ROOTS: Final = frozenset({"brokers", "cluster", "controller", "controller_epoch", "oncelog"})
+"""The first names of all paths: a store may have others beside them that are not ours."""
 
 
 def check_format(value: bytes) -> None:

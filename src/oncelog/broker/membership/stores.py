@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from oncelog.controller.layout import ROOTS
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_int
 from oncelog.core.errors import OncelogError
@@ -58,6 +59,7 @@ def _open_zookeeper(config: BrokerConfig, disk: Disk, connect: str) -> MetadataS
         connect,
         session_timeout_ms=timeout_ms,
         connection_timeout_ms=timeout_ms if wait_ms is None else as_int(wait_ms),
+        roots=ROOTS,
     )
 
 

@@ -7,6 +7,7 @@ every step of writes sets the ring, and the end of a session changes the nodes a
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple
 
 from oncelog.core.zookeeper_limits import ZOOKEEPER_READ_ROUNDS_MAX
@@ -28,8 +29,12 @@ _ZOOKEEPERS_OWN = "/zookeeper"
 """In ZooKeeper's root, where there is no chroot."""
 
 
-async def read_changes(connection: ZooKeeperConnection, mirror: Mirror) -> ZooKeeperReading:
+async def read_changes(
+    connection: ZooKeeperConnection, mirror: Mirror, roots: Container[str] | None = None
+) -> ZooKeeperReading:
     """Return what the mirror does not know; later changes wake.
+
+    With `roots` other nodes directly below the chroot are others', and are not read.
 
     Raises `StoreFailure`, also when ZooKeeper has less than the mirror: it was restored from a
     copy, or has lost what it had.
@@ -44,7 +49,7 @@ async def read_changes(connection: ZooKeeperConnection, mirror: Mirror) -> ZooKe
             )
         if not collected.is_followed(batch):
             # Everything, and then what changed meanwhile.
-            collected.take_all(await _walk(connection), batch)
+            collected.take_all(await _walk(connection, roots), batch)
         elif collected.take(batch):
             return collected.reading(batch)
     raise StoreFailure("ZooKeeper's nodes change faster than they can be read")
@@ -149,7 +154,9 @@ class _Collected:
         )
 
 
-async def _walk(connection: ZooKeeperConnection) -> dict[str, Znode | None]:
+async def _walk(
+    connection: ZooKeeperConnection, roots: Container[str] | None
+) -> dict[str, Znode | None]:
     """Read all nodes, level by level; None: one that was gone when it was to be read."""
     found: dict[str, Znode | None] = {}
     level = [""]
@@ -160,6 +167,8 @@ async def _walk(connection: ZooKeeperConnection) -> dict[str, Znode | None]:
         listed = await connection.children_of([*inner])
         for (path, node), (names, children_zxid) in zip(inner.items(), listed, strict=True):
             found[path] = node._replace(children_zxid=children_zxid)
+            if path == "" and roots is not None:
+                names = [name for name in names if name in roots]
             below = [path + from_node_path(f"/{name}") for name in names]
             level += [one for one in below if one not in (RING_PATH, _ZOOKEEPERS_OWN)]
     if root := found[""]:

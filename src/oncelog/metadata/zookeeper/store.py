@@ -10,7 +10,7 @@ Revisions are ZooKeeper's zxids: those of two brokers can be compared.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
 
 from oncelog.core.errors import OncelogError, require
@@ -57,7 +57,8 @@ class ZooKeeperStore:
     """The metadata in ZooKeeper; see `MetadataStore`. Use it from one event loop.
 
     `connect` is ``host:port,host:port/chroot``; a chroot that is not there is made. Without a
-    session of its own the store connects with `session_timeout_ms`.
+    session of its own the store connects with `session_timeout_ms`. All paths begin with one of the
+    names in `roots`, if these are given: what else is there is of others.
     """
 
     write_limit = WriteLimit(ZOOKEEPER_WRITES_COUNT_MAX, ZOOKEEPER_WRITE_BYTES_MAX)
@@ -70,12 +71,14 @@ class ZooKeeperStore:
         connection_timeout_ms: int = 18_000,
         reconnect_wait_ms: int = ZOOKEEPER_RECONNECT_WAIT_MS,
         is_import: bool = False,
+        roots: Container[str] | None = None,
     ) -> None:
         self._servers = parse_servers(connect)
         self._timeout_ms = session_timeout_ms
         self._connection_timeout_ms = connection_timeout_ms
         self._reconnect_wait_ms = reconnect_wait_ms
         self._is_import = is_import
+        self._roots = roots
         self._mirror = Mirror()
         self._main: ZooKeeperConnection | None = None
         self._others: list[ZooKeeperConnection] = []
@@ -208,7 +211,8 @@ class ZooKeeperStore:
 
     async def _read(self) -> None:
         async with self._reading:
-            self._mirror.take(await read_changes(await self._connected(), self._mirror))
+            connection = await self._connected()
+            self._mirror.take(await read_changes(connection, self._mirror, self._roots))
 
     def _writer_for(self, session_id: SessionId | None) -> ZooKeeperConnection | None:
         if session_id is None:

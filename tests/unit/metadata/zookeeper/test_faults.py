@@ -12,6 +12,8 @@ from contextlib import suppress
 from typing import TypeVar
 
 import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
 
 from oncelog.core.zookeeper_limits import (
     ZOOKEEPER_IN_FLIGHT_COUNT_MAX,
@@ -232,3 +234,18 @@ async def test_a_server_that_lost_its_data_is_not_read() -> None:
             with pytest.raises(StoreFailure):
                 await put(store, "/b", b"1")
             assert await opened(server.bootstrap_servers).list("") == {}
+
+
+async def test_what_others_have_in_the_root_is_passed_over() -> None:
+    with one_server() as server:
+        outside = KazooClient(server.bootstrap_servers)
+        outside.start()
+        outside.create("/secret", b"1", acl=[make_digest_acl("they", "pass", all=True)])
+        outside.create("/others", b"1", ephemeral=True)
+        async with stores() as opened:
+            store = opened(server.bootstrap_servers, roots={"brokers", "oncelog"})
+            await put(store, "/brokers/a", b"1")
+            other = opened(server.bootstrap_servers, roots={"brokers", "oncelog"})
+            assert (await other.changes(0)).entries == (Change("/brokers/a", b"1", 1),)
+        outside.stop()
+        outside.close()
