@@ -358,9 +358,8 @@ STOP_FLUSH_TURNS_COUNT = 100
 """How many such pauses before the connections of peers that do not read are closed."""
 
 MESSAGE_ELEMENTS_COUNT_MAX = 100_000
-"""Array elements that one message may hold in all, Produce and Fetch aside (they have a limit of
-their own). Bounds memory and the loop's time: each costs up to 0.8 KB and 20 us until it is
-answered.
+"""Array elements that one message may hold in all, but for Produce and Fetch with their own limit.
+Bounds memory and the loop's time: each costs up to 0.8 KB and 20 us until it is answered.
 """
 
 GROUP_RECORD_ELEMENTS_COUNT_MAX = 1_000_000
