@@ -12,6 +12,7 @@ from typing import Final
 
 from oncelog.simulation.components.assignment import assignments
 from oncelog.simulation.components.consumer_groups import consumer_groups
+from oncelog.simulation.components.controller import controllers
 from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
 from oncelog.simulation.components.producers import producers
@@ -27,6 +28,7 @@ COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "consumer groups": consumer_groups,
     "assignments": assignments,
     "producers": producers,
+    "controllers": controllers,
 }
 """Name -> what simulates it."""
 

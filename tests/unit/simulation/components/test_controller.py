@@ -1,0 +1,44 @@
+"""The controllers that are simulated alone: sound as they are, and a slip of theirs is seen."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from typing import Any
+
+from oncelog.controller.decision import ControllerDecision, DecisionContext
+from oncelog.controller.decisions import decide
+from oncelog.controller.events import BrokersChanged
+from oncelog.controller.image import MetadataImage
+from oncelog.simulation.components.controller import controllers
+from oncelog.simulation.components.controller_office import Decide
+
+
+def found(decided: Decide = decide, runs: int = 8) -> list[str]:
+    """What is found in the first run by those decisions that shows anything."""
+    for seed in range(runs):
+        texts = list(controllers(random.Random(f"{seed}:controllers"), decided))
+        if texts:
+            return texts
+    return []
+
+
+def test_controllers_alone_decide_by_the_rules_of_the_cluster() -> None:
+    assert found(runs=40) == []
+
+
+def test_a_controller_that_writes_nothing_for_dead_brokers_is_found() -> None:
+    def forgets(image: MetadataImage, event: Any, context: DecisionContext) -> Any:
+        decision: ControllerDecision[Any] = decide(image, event, context)
+        return replace(decision, writes=()) if isinstance(event, BrokersChanged) else decision
+
+    assert found(forgets)
+
+
+def test_a_controller_that_says_nothing_of_lost_records_is_found() -> None:
+    def is_silent(image: MetadataImage, event: Any, context: DecisionContext) -> Any:
+        decision: ControllerDecision[Any] = decide(image, event, context)
+        return replace(decision, notices=())
+
+    texts = found(is_silent)
+    assert any("which is not said" in text for text in texts), texts
