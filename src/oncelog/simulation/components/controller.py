@@ -2,7 +2,7 @@
 
 Brokers begin lives, stop, die, lose power or a log directory, and are forgotten; topics come, grow,
 change and go; leaders ask for ISRs, rightly and wrongly. A controller may die before its write, in
-it, or before it hears of it; the next one reads the store and brings everything in order. One that
+it, or before it gets the answer; the next one reads the store and brings all in order. One that
 was replaced tries to go on. `controller_model` says what each state may be, this module what
 becomes of topics, and what each request for an ISR is answered.
 """
@@ -66,7 +66,7 @@ def controllers(rng: random.Random, decided: Decide = decide) -> Iterator[str]:
                 return
 
 
-class _Life(NamedTuple):
+class _BrokerLife(NamedTuple):
     """A broker's registration, and what it tells the controller."""
 
     session: SessionId
@@ -84,7 +84,7 @@ class SimulatedControllers:
         self.wrong: list[str] = []
         self._store = StoreState()
         self._ids = iter(range(1, 1 << 30))
-        self._lives: dict[int, _Life] = {}
+        self._lives: dict[int, _BrokerLife] = {}
         self._epochs = dict.fromkeys(range(BROKERS_COUNT), 0)
         self._undecided: set[int] = set()
         """The brokers whose lives no controller has decided on."""
@@ -343,10 +343,10 @@ class SimulatedControllers:
                 Write(layout.broker_path(broker), layout.encode_broker(member), version, session),
             ]
         )
-        self._lives[broker] = _Life(session, epoch, is_clean, off_line)
+        self._lives[broker] = _BrokerLife(session, epoch, is_clean, off_line)
         self._undecided.add(broker)
 
-    def _registration(self, broker: int, life: _Life) -> BrokerRegistered:
+    def _registration(self, broker: int, life: _BrokerLife) -> BrokerRegistered:
         logs: dict[TopicPartition, End] = {}
         for label, part in self._parts.items():
             if broker not in part.state.replicas or label in life.off_line:

@@ -57,7 +57,7 @@ class ExpectedPartition:
     told: dict[int, End | None] = field(default_factory=dict)
     """What those said of their logs when they came back; None: a log could not be read."""
     earlier: dict[int, End | None] = field(default_factory=dict)
-    """The same of their lives before: a log that nobody leads does not grow."""
+    """The same of their lives before: the log of a partition without a leader does not grow."""
     led: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Leader epoch -> the leader, and its life."""
 
