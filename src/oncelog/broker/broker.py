@@ -245,6 +245,7 @@ class Broker:
         self.partitions.make_fetchers = self._make_fetchers
         exits.callback(self._end_replication)
         exits.push_async_callback(self._leave_cluster)
+        # Of a start that fails from here on. A stop in order comes to the one below first.
         exits.push_async_callback(self.server.stop)
         await self.member.join(partial(self._described, await self.server.bind()), self._begin_life)
         await self.feed.start(off_line(self.logs, self.feed.known.stored, self.broker_id))

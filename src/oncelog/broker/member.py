@@ -117,15 +117,18 @@ class ClusterMember:
         """Have the controller move leaderships to other brokers, as far as others can lead.
 
         Asked again while another broker could lead what this one leads, so often and after such
-        pauses as the configs say.
+        pauses as the configs say. Where no controller answers it waits as long as all these pauses,
+        and once.
         """
         config = self._config
         if config.get_bool("controlled.shutdown.enable") and self._has_others():
-            tries_count = 1 + config.get_int("controlled.shutdown.max.retries")
-            for number in range(tries_count):
+            retries_count = config.get_int("controlled.shutdown.max.retries")
+            pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
+            wait_ms = min(max(retries_count, 1) * pause_ms, CONTROLLER_WAIT_MS_MAX)
+            for number in range(1 + retries_count):
                 if number:
-                    await self._clock.sleep(config.get_int("controlled.shutdown.retry.backoff.ms"))
-                if await self._have_moved() or not self._is_replaceable():
+                    await self._clock.sleep(pause_ms)
+                if await self._is_done(wait_ms) or not self._is_replaceable():
                     break
         # Not before: the last brokers of a cluster that stops have to find a controller.
         self._office.is_wanted = False
@@ -206,18 +209,16 @@ class ClusterMember:
             else:
                 self._decided.set_exception(OncelogError(problem))
 
-    async def _have_moved(self) -> bool:
-        """Ask the controller once; return whether this broker leads nothing any more."""
-        if self._feed.health.failure is not None:
-            return False
+    async def _is_done(self, wait_ms: int) -> bool:
+        """Ask the controller once; whether nothing is left to move, or nobody to ask."""
         event = BrokerShuttingDown(self.broker_id, self.membership.broker_epoch)
         asking = self.controller.report(event)
         try:
-            async with asyncio.timeout(CONTROLLER_WAIT_MS_MAX / 1000):
+            async with asyncio.timeout(wait_ms / 1000):
                 outcome = await asking
         except TimeoutError:
             log.warning("stopping without a controller that moves leaderships")
-            return False
+            return True
         if outcome.error or outcome.remaining_count:
             log.info(
                 "asked the controller to move leaderships: %s, %d are left",

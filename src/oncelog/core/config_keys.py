@@ -201,7 +201,7 @@ _BROKER: Final = (
     Definition("leader.imbalance.per.broker.percentage", _INT, 10, "Share in percent of a broker's preferred leaderships that others may have before they are brought back."),
     Definition("controlled.shutdown.enable", _BOOLEAN, True, "Whether a broker that stops has its leaderships moved first."),
     Definition("controlled.shutdown.max.retries", _INT, 3, "How often a broker that stops asks for that again while it leads partitions that another could lead."),
-    Definition("controlled.shutdown.retry.backoff.ms", _LONG, 5000, "Pause before it asks again."),
+    Definition("controlled.shutdown.retry.backoff.ms", _LONG, 5000, "Pause before it asks again. Where no controller answers, it stops after as many such pauses as there are retries, 20 s at most."),
     Definition("controller.socket.timeout.ms", _INT, 30_000, "How long a broker waits for the controller's answer to what only the controller can decide."),
     Definition("broker.session.timeout.ms", _INT, 9000, "Time without a sign of life after which a broker's session ends, where the store leaves that to the brokers."),
     Definition("broker.heartbeat.interval.ms", _INT, 2000, "Pause between two signs of life."),

@@ -118,3 +118,13 @@ async def test_a_decision_is_written_before_a_stop_and_not_before_a_kill(is_kill
     assert bool(written) is not is_killed
     (refused,) = await shell.controller.create_topics([TopicToCreate("u")])
     assert (refused.error, refused.message) == (ErrorCode.request_timed_out, "The broker stops.")
+
+
+async def test_a_stop_in_order_without_a_controller_is_bounded() -> None:
+    """By `controlled.shutdown.*`: as long as all the pauses between its tries."""
+    async with members(2, {"controlled.shutdown.retry.backoff.ms": 100}) as cluster:
+        await cluster[1].broker.controller.create_topics([TopicToCreate("t", 2, 2)])
+        await cluster.agreed()
+        await cluster.kill(1)
+        async with asyncio.timeout(SOON_S):
+            await cluster.stop(2)
