@@ -23,6 +23,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.metadata.memory import MemoryConnection, MemoryStore
 from oncelog.metadata.store import Check, Session, StoreFailure, Write
+from oncelog.runtime.disk import Disk
 from oncelog.storage.files import LIFE_NAME
 from oncelog.storage.lives import parse_note
 from tests.support.scratch import scratch_folder
@@ -144,6 +145,8 @@ class Member:
         self.config = dict(config)
         """Of the next life."""
         self.port = 0
+        self.disk: Disk | None = None
+        """Of the next life; None: a disk of its own."""
         self.link = StoreLink(store)
         self._store = store
         self._broker: Broker | None = None
@@ -169,7 +172,7 @@ class Member:
         }
         settings = {key: str(value) for key, value in {**_FEW, **own, **self.config}.items()}
         self.link = StoreLink(self._store)
-        broker = Broker(BrokerConfig(settings), store=self.link, syncs=False)
+        broker = Broker(BrokerConfig(settings), store=self.link, disk=self.disk, syncs=False)
         await broker.start()
         self._broker = broker
         self.port = broker.server.port
