@@ -210,7 +210,7 @@ class ClusterMember:
                 self._decided.set_exception(OncelogError(problem))
 
     async def _is_done(self, wait_ms: int) -> bool:
-        """Ask the controller once; whether nothing is left to move, or nobody to ask."""
+        """Ask the controller once; whether nothing is left to move, or no broker answers."""
         event = BrokerShuttingDown(self.broker_id, self.membership.broker_epoch)
         asking = self.controller.report(event)
         try:

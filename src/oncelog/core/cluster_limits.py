@@ -1,5 +1,8 @@
 """Defines the named limits of what brokers of a cluster send each other, as `limits` does."""
 
+METADATA_DELETED_COUNT_MAX = 10_000
+"""Deleted paths that a metadata file names to readers; who has read less reads all values again."""
+
 CONTROLLER_EVENT_BYTES_MAX = 16 * 1024 * 1024
 """Size of an event that a broker sends to the controller, and of its reply.
 

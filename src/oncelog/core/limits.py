@@ -286,9 +286,6 @@ METADATA_WRITE_ATTEMPTS_MAX = 10
 STATES_DECODED_COUNT_MAX = 1_024
 """Different states of partitions that are kept decoded, of 0.3 KB each."""
 
-METADATA_DELETED_COUNT_MAX = 10_000
-"""Deleted paths that a metadata file names to readers; who has read less reads all values again."""
-
 METADATA_FEED_WAIT_MS = 60_000
 """Longest wait of one poll of the metadata feed."""
 

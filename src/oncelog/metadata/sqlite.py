@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TypeVar
 
-from oncelog.core.limits import METADATA_DELETED_COUNT_MAX
+from oncelog.core.cluster_limits import METADATA_DELETED_COUNT_MAX
 from oncelog.metadata import sqlite_tables
 from oncelog.metadata.sqlite_sessions import Machine, SqliteSession, SqliteSessions
 from oncelog.metadata.store import (
