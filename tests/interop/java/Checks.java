@@ -40,6 +40,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.TopicPartitionInfo;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.errors.InvalidProducerEpochException;
 import org.apache.kafka.common.errors.ProducerFencedException;
@@ -516,8 +517,7 @@ public class Checks {
             require(expected.getCause() instanceof TopicExistsException, "" + expected);
         }
         get(admin.createPartitions(Map.of(name, NewPartitions.increaseTo(5))).all());
-        until(() -> get(admin.describeTopics(List.of(name)).allTopicNames())
-                .get(name).partitions().size() == 5, "five partitions");
+        until(() -> partitions(name).size() == 5, "five partitions");
         require(get(admin.listTopics().names()).contains(name), "not listed");
         get(admin.deleteTopics(List.of(name)).all());
         until(() -> !get(admin.listTopics().names()).contains(name), "the topic to go");
@@ -543,19 +543,27 @@ public class Checks {
         }, "the new settings");
     }
 
-    // One of several brokers may not know the topic yet, and the client does not ask again.
-    static org.apache.kafka.clients.admin.Config configsOf(ConfigResource resource) throws Exception {
-        List<org.apache.kafka.clients.admin.Config> found = new ArrayList<>();
+    // One of several brokers may not know a new topic yet, and the client does not ask again.
+    static <T> T known(Callable<T> ask) throws Exception {
+        List<T> found = new ArrayList<>();
         until(() -> {
             try {
-                found.add(get(admin.describeConfigs(List.of(resource)).all()).get(resource));
-                return true;
+                return found.add(ask.call());
             } catch (ExecutionException error) {
                 require(error.getCause() instanceof UnknownTopicOrPartitionException, "" + error);
                 return false;
             }
-        }, "the configs of " + resource.name());
+        }, "a broker to know the topic");
         return found.get(0);
+    }
+
+    static org.apache.kafka.clients.admin.Config configsOf(ConfigResource resource) throws Exception {
+        return known(() -> get(admin.describeConfigs(List.of(resource)).all()).get(resource));
+    }
+
+    static List<TopicPartitionInfo> partitions(String topic) throws Exception {
+        return known(() -> get(admin.describeTopics(List.of(topic)).allTopicNames())
+                .get(topic).partitions());
     }
 
     static void cluster() throws Exception {
@@ -567,7 +575,7 @@ public class Checks {
         same(brokers, get(admin.describeLogDirs(get(found.nodes()).stream().map(n -> n.id()).toList())
                 .allDescriptions()).size());
         String name = topic(brokers, Map.of());
-        var partitions = get(admin.describeTopics(List.of(name)).allTopicNames()).get(name).partitions();
+        var partitions = partitions(name);
         same(brokers, (int) partitions.stream().map(each -> each.leader().id()).distinct().count());
         require(partitions.stream().allMatch(each -> each.replicas().size() == brokers), "replicas");
     }
