@@ -213,9 +213,9 @@ def compact_string(value: str | None) -> bytes:
 
 
 def tag(number: int, value: Buffer) -> bytes:
-    """One tagged field; its number is below 128, as all of Kafka's are."""
+    """One tagged field. Kafka's numbers are small, and so are most values: one call for both."""
     size = len(value)
-    head = bytes((number, size)) if size < 0x80 else bytes((number,)) + uvarint(size)
+    head = bytes((number, size)) if number | size < 0x80 else uvarint(number) + uvarint(size)
     return head + value
 
 
