@@ -28,6 +28,29 @@ AWAITS_AT_CLOSE_MAX: Final = 100
 """Awaits of one coroutine in its ``finally`` blocks; each stops `close` once."""
 
 
+class _Numbered:
+    """A task or future whose place in a set is that of its number, in each run the same.
+
+    By their addresses a task group would cancel its tasks in another order in each process.
+    """
+
+    def __init__(self, number: int, *args: Any, **more: Any) -> None:
+        # asyncio puts a task into a set while it is made.
+        self._number = number
+        super().__init__(*args, **more)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class _Future(_Numbered, asyncio.Future[Any]):
+    """A future of a simulated process."""
+
+
+class _Task(_Numbered, asyncio.Task[Any]):
+    """A task of a simulated process."""
+
+
 class ProcessLoop(asyncio.AbstractEventLoop):
     """One per process. `on_error` gets what asyncio would log: failed callbacks and tasks."""
 
@@ -37,6 +60,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self._on_error = on_error
         # asyncio keeps only weak references to tasks; those of `spawn` live as long as they run.
         self._kept: dict[asyncio.Task[Any], None] = {}
+        self._made_count = 0
 
     def keep(self, work: Coroutine[Any, Any, object]) -> None:
         """Run a coroutine as a task and hold the only reference to it."""
@@ -91,7 +115,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def create_future(self) -> asyncio.Future[Any]:
         """A future of this loop."""
-        return asyncio.Future(loop=self)
+        return _Future(self._next_number(), loop=self)
+
+    def _next_number(self) -> int:
+        self._made_count += 1
+        return self._made_count
 
     def create_task(  # type: ignore[override]
         self,
@@ -101,7 +129,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         context: Context | None = None,
     ) -> asyncio.Task[T]:
         """A task of this loop. It has a fixed name: asyncio would count tasks over all runs."""
-        task = asyncio.Task(coro, loop=self, name=name or "task")
+        task = _Task(self._next_number(), coro, loop=self, name=name or "task")
         if self.is_closed():
             _close_unbegun(coro)
         return task
