@@ -57,6 +57,7 @@ def printed(brokers: Brokers) -> str:
     return done.stdout
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize("check", WITHOUT_TRANSACTIONS)
 def test_the_java_client_of_three_brokers(printed: str, check: str) -> None:
     verdicts = [
@@ -113,7 +114,7 @@ def offsets(consumer: Consumer, topic: str) -> list[int]:
     return [each.offset for each in consumer.committed(wanted, WAIT_S)]
 
 
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+@pytest.mark.parametrize("protocol", ["classic", pytest.param("consumer", marks=pytest.mark.soak)])
 def test_a_group_goes_on_after_its_coordinator_was_killed(brokers: Brokers, protocol: str) -> None:
     topic, group = fresh("topic"), fresh("group")
     brokers.create_topic(topic, PARTITION_COUNT)

@@ -72,6 +72,8 @@ class Stage:
         except RuntimeError:
             if not moment or not self.broker.is_dead:
                 raise
+            # The first moments of serving may come before it answers who looks.
+            self.met = True
             self._died()
             await asyncio.to_thread(self.broker.start)
         self.history.record(BrokerStarted(self.now_s(), "broker-0", self._lives))
