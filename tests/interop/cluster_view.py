@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
@@ -293,15 +293,16 @@ class Story:
         }
         for what, topic in asked.items():
             self.seen[f"create {what}"] = create(servers, topic)
-        self._until(lambda: self._isr("three", 1) == [[1, 2, 3]] * 3)
-        self._until(lambda: len(self._isr("default", 1)) == 2)
+        self._wait_for_isr("three", [[1, 2, 3]] * 3)
+        self._until(lambda broker_id: len(self._isr("default", broker_id)) == 2)
         self.seen["replicas of the default"] = [len(each) for each in self._isr("default", 1)]
         for name in ASSIGNMENTS:
             self.seen[f"send to {name}"] = send(servers, name)
 
     def _with_one_away(self) -> None:
         self._cluster.brokers[1].kill()
-        self._until(lambda: self._leaders(2) == {"three": [2, 2, 3], "two": [2, 2], "one": [-1, 2]})
+        leaders = {"three": [2, 2, 3], "two": [2, 2], "one": [-1, 2]}
+        self._until(lambda broker_id: self._leaders(broker_id) == leaders, brokers=(2, 3))
         self._look("one away", 2)
         servers = self.server(2)
         for name in ASSIGNMENTS:
@@ -324,8 +325,8 @@ class Story:
     def _come_back(self) -> None:
         self._cluster.brokers[1].start()
         self._cluster.wait_complete()
-        self._until(lambda: self._isr("three", 1) == [[1, 2, 3]] * 3)
-        self._until(lambda: self._isr("two", 1) == [[1, 2], [2, 3]])
+        self._wait_for_isr("three", [[1, 2, 3]] * 3)
+        self._wait_for_isr("two", [[1, 2], [2, 3]])
         self._look("back", 1)
         for topic in ASSIGNMENTS:
             self.seen[f"back: send to {topic}"] = send(self._cluster.bootstrap_servers, topic)
@@ -343,9 +344,13 @@ class Story:
             for name in ASSIGNMENTS
         }
 
-    def _until(self, condition: Callable[[], bool]) -> None:
+    def _wait_for_isr(self, topic: str, isr: list[list[int]]) -> None:
+        self._until(lambda broker_id: self._isr(topic, broker_id) == isr)
+
+    def _until(self, condition: Callable[[int], bool], brokers: Sequence[int] = (1, 2, 3)) -> None:
+        """Wait until each of these brokers says so: some clients ask any of them."""
         deadline = time.monotonic() + WAIT_S
-        while not condition():
+        while not all(map(condition, brokers)):
             assert time.monotonic() < deadline, f"not so within {WAIT_S} s"
             time.sleep(0.05)
 
