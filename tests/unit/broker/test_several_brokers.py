@@ -8,6 +8,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from itertools import permutations
 from types import MappingProxyType
 from typing import Any
 
@@ -112,6 +113,45 @@ async def test_every_broker_names_all_brokers_with_their_racks() -> None:
         described = await ask_each(cluster, ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
         assert [(each.broker_id, each.port, each.rack) for each in described.brokers] == found
         assert described.controller_id == answer.controller_id
+
+
+async def named(cluster: Cluster) -> set[tuple[int, ...]]:
+    """The brokers that each broker names; it names no other one as a controller or a replica."""
+    await cluster.agreed()
+    found = set()
+    for member in cluster:
+        async with asked(cluster, member.broker_id) as client:
+            told = await client.ask(ApiKey.METADATA, topics=None)
+            described = await client.ask(ApiKey.DESCRIBE_CLUSTER, endpoint_type=1)
+        brokers = tuple(each.node_id for each in told.brokers)
+        assert brokers == tuple(each.broker_id for each in described.brokers)
+        ((partition,),) = [topic.partitions for topic in told.topics]
+        roles = {told.controller_id, described.controller_id, partition.leader_id}
+        assert roles | set(partition.isr_nodes) <= {-1, *brokers}
+        found.add(brokers)
+    return found
+
+
+@pytest.mark.parametrize("order", list(permutations(IDS)), ids=str)
+async def test_no_broker_names_one_that_is_gone_whatever_started_when(
+    order: tuple[int, ...],
+) -> None:
+    first, second, third = order
+    left = tuple(sorted((second, third)))
+    async with members(3, starts=False) as cluster:
+        await cluster.start(first, second)
+        await create(cluster, "t", 2)
+        await cluster.kill(first)
+        # It begins while the session of the dead one, which is the controller, goes on.
+        starting = asyncio.create_task(cluster[third].start())
+        await cluster.until(lambda: third in cluster[second].broker.image.brokers)
+        cluster.expire(first)
+        await starting
+        assert await named(cluster) == {left}
+        await cluster.restart(second)
+        assert await named(cluster) == {left}
+        await cluster.start(first)
+        assert await named(cluster) == {IDS}
 
 
 async def test_a_replica_that_is_not_registered_is_off_line() -> None:
