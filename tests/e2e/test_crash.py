@@ -19,8 +19,8 @@ def test_nothing_is_lost_repeated_or_shown_too_early_when_the_broker_is_killed(
     # With the default of 3 s the copier's group is rarely there before the next kill.
     settings = {"group.initial.rebalance.delay.ms": "0"}
     with BrokerProcess(tmp_path / "data", settings) as broker:
-        report = run(broker, seed, duration_s=20, kill_every_s=(2.0, 5.0))
-    rerun = f"rerun: make soak SEED={seed} MINUTES=0.33"
+        report = run(broker, seed, duration_s=12, kill_every_s=(1.5, 3.5))
+    rerun = f"rerun: make soak SEED={seed} MINUTES=0.2"
     assert not report.problems, (rerun, report.problems[:5])
     assert not report.anomalies, (rerun, report.anomalies[:5])
     assert report.counts["kills"] >= 3
