@@ -96,6 +96,7 @@ def as_java_prints(row: Row) -> str:
     return "\t".join([time, f"Offset:{offset}", *texts])
 
 
+@pytest.mark.soak
 def test_our_clients_read_from_apache_kafka_what_its_own_read(peer: KafkaPeer) -> None:
     data, rows = old_log()
     with peer:
