@@ -139,19 +139,21 @@ class ExpectedPartition:
         serves_on = leader == before.leader and facts.serves(leader)
         if not (facts.is_able(leader) or serves_on) or leader in after.offline_replicas:
             yield f"{leader} cannot lead now"
+        may_be_unclean = self.allows_unclean or facts.may_be_unclean
         have_all = self.members - self.lost
         if leader in have_all:
             self.members -= self.lost & self.told.keys()  # What they have is of no use any more.
             return
         if not have_all and leader in self.members:
-            yield from self._by_logs(leader)
+            if not may_be_unclean:
+                yield from self._by_logs(leader)
             is_lone, word = len(after.replicas) == 1, "the longest log that is left"
         else:
             is_lone = False
-            if not (self.allows_unclean or facts.may_be_unclean):
+            if not may_be_unclean:
                 yield f"{leader} lacks what was committed, {sorted(have_all)} have it"
             word = "unclean election"
-        words = {word, "unclean election"} if self.allows_unclean else {word}
+        words = {word, "unclean election"} if may_be_unclean else {word}
         if not is_lone and not any(each in facts.warned for each in words):
             yield f"{leader} may lack committed records, which is not said"
         self.members = {leader}
@@ -159,8 +161,6 @@ class ExpectedPartition:
 
     def _by_logs(self, leader: int) -> Iterator[str]:
         """Judge an election where all members may have lost something."""
-        if self.allows_unclean:
-            return
         logs = {broker: self.told.get(broker) for broker in self.members}
         if self.members == {leader}:
             return

@@ -27,6 +27,10 @@ def test_controllers_alone_decide_by_the_rules_of_the_cluster() -> None:
     assert found(runs=40) == []
 
 
+def test_an_operator_may_have_a_suspect_elected_before_all_are_back() -> None:
+    assert list(controllers(random.Random("28300116:controllers"))) == []
+
+
 def test_a_controller_that_writes_nothing_for_dead_brokers_is_found() -> None:
     def forgets(image: MetadataImage, event: Any, context: DecisionContext) -> Any:
         decision: ControllerDecision[Any] = decide(image, event, context)
