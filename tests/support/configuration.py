@@ -88,9 +88,10 @@ NO_EFFECT_HEAD = """
 ## Accepted without effect
 
 What cannot matter here: threads and buffers that Oncelog does not have, quotas of
-replication, quorums of controllers, ZooKeeper, share and streams groups. Such keys are named in
-one line at the start, then passed over: the `server.properties` of Kafka 3.9, 4.3 and 4.4 starts a
-broker. A listener that `controller.listener.names` names is left out.
+replication, quorums of controllers, details of ZooKeeper's client, share and
+streams groups. Such keys are named in one line at the start, then passed over: the
+`server.properties` of Kafka 3.9, 4.3 and 4.4 starts a broker. A listener that
+`controller.listener.names` names is left out.
 
 """
 

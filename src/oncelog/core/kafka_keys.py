@@ -91,9 +91,9 @@ PASSED_OVER: Final = (
     "group.streams.topology.description.plugin.class",
     *_names("errors.deadletterqueue.", "topic.name.prefix auto.create.topics.enable"),
     # ZooKeeper, and the secrets that were kept there.
-    *_names("zookeeper.", "set.acl max.in.flight.requests metadata.migration.enable"),
+    *_names("zookeeper.", "max.in.flight.requests metadata.migration.enable"),
     "zookeeper.metadata.migration.min.batch.size",
-    *_names("zookeeper.ssl.", "cipher.suites client.enable crl.enable enabled.protocols"),
+    *_names("zookeeper.ssl.", "cipher.suites crl.enable enabled.protocols"),
     *_names("zookeeper.ssl.", "endpoint.identification.algorithm ocsp.enable protocol"),
     *_names("zookeeper.ssl.keystore.", "location password type"),
     *_names("zookeeper.ssl.truststore.", "location password type"),
@@ -125,6 +125,8 @@ REFUSED: Final = (
     ("connections.max.reauth.ms", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
     ("principal.builder.class", _AUTHENTICATION),
+    ("zookeeper.ssl.client.enable", "there is no TLS between brokers and ZooKeeper"),
+    ("zookeeper.set.acl", "nodes in ZooKeeper are made open to all"),
     ("authorizer.class.name", "there are no ACLs: every client may do everything"),
     ("super.users", "there are no ACLs: every client may do everything"),
     ("allow.everyone.if.no.acl.found", "there are no ACLs: every client may do everything"),
@@ -176,6 +178,8 @@ _HARMLESS: Final = {
     "transaction.two.phase.commit.enable": "false",
     "unstable.api.versions.enable": "false",
     "unstable.feature.versions.enable": "false",
+    "zookeeper.set.acl": "false",
+    "zookeeper.ssl.client.enable": "false",
 }
 """Refused keys that are accepted with this value, because it changes nothing: the default."""
 

@@ -66,6 +66,8 @@ class Connection:
         client_id: str,
         request_timeout_ms: float,
         sasl: Sasl | None = None,
+        *,
+        explains: bool = True,
     ) -> None:
         self.client_id = client_id
         self.request_timeout_ms = request_timeout_ms
@@ -82,6 +84,7 @@ class Connection:
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._sasl = sasl
+        self._explains = explains
         self._reauthenticate_at_s: float | None = None
         self._reauthentication: asyncio.Task[None] | None = None
         # Requests submitted while the connection authenticates again; None at other times.
@@ -102,14 +105,16 @@ class Connection:
         connect_timeout_ms: float,
         sasl: Sasl | None = None,
         with_tls: bool = False,
+        explains: bool = True,
     ) -> "Connection":
         """Connect, agree on versions, and authenticate if there is a `sasl`.
 
-        `with_tls`: the network speaks TLS; only error messages depend on it. Raises
+        `with_tls`: the network speaks TLS; only error messages depend on it. `explains`: they may
+        say that the other side wants TLS or SASL, which no broker wants of another. Raises
         `DisconnectedError` when there is no answer in `connect_timeout_ms`, `TlsError` or
         `SaslAuthenticationError` where trying again cannot help.
         """
-        connection = cls(host, port, client_id, request_timeout_ms, sasl)
+        connection = cls(host, port, client_id, request_timeout_ms, sasl, explains=explains)
         try:
             async with asyncio.timeout(connect_timeout_ms / 1000):
                 await connection.connect(network)
@@ -119,6 +124,8 @@ class Connection:
             raise DisconnectedError(text) from error
         except DisconnectedError as error:
             connection.close("opening failed")
+            if not explains:
+                raise
             raise explain(error, connection._frames, with_tls) from error
         except BaseException:
             connection.close("opening failed")
@@ -355,4 +362,5 @@ class Connection:
 
     def _is_shut_out(self) -> bool:
         """Whether the peer, without SASL, has answered ApiVersions and nothing else."""
-        return self._sasl is None and not self._was_used and bool(self.support.versions)
+        is_unused = not self._was_used and bool(self.support.versions)
+        return self._explains and self._sasl is None and is_unused

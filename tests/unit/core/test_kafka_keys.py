@@ -22,13 +22,21 @@ def test_the_stock_file_of_a_release_is_taken(release: str) -> None:
     assert len(config.warnings) <= 3
 
 
-def test_settings_of_zookeeper_are_taken_and_those_of_its_tls_passed_over() -> None:
-    config = BrokerConfig({"zookeeper.connect": "zk:2181/a", "zookeeper.ssl.client.enable": "true"})
+def test_settings_of_zookeeper_are_taken_and_some_passed_over() -> None:
+    given = {"zookeeper.ssl.client.enable": "false", "zookeeper.ssl.protocol": "TLSv1.2"}
+    config = BrokerConfig({"zookeeper.connect": "zk:2181/a", **given})
     assert config.get_str("zookeeper.connect") == "zk:2181/a"
     assert config.get_int("zookeeper.session.timeout.ms") == 18_000
     assert config.warnings == [
-        "1 setting has no effect on this broker: zookeeper.ssl.client.enable",
+        "1 setting has no effect on this broker: zookeeper.ssl.protocol",
     ]
+
+
+@pytest.mark.parametrize("key", ["zookeeper.ssl.client.enable", "zookeeper.set.acl"])
+def test_what_would_secure_zookeeper_is_refused(key: str) -> None:
+    """Passed over, secrets would go in the clear where an operator believes them safe."""
+    with pytest.raises(ConfigError, match=f"{key} is not supported"):
+        BrokerConfig({"zookeeper.connect": "zk:2181/a", key: "true"})
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

@@ -113,6 +113,7 @@ class Peers:
                 client_id=self._client_id,
                 request_timeout_ms=self._timeout_ms,
                 connect_timeout_ms=self._timeout_ms,
+                explains=False,
             )
             link.failures_count = 0
         except (OncelogError, OSError) as error:

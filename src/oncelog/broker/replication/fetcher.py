@@ -259,6 +259,7 @@ class ReplicaFetcher:
             client_id=f"broker-{parts.broker_id}-fetcher",
             request_timeout_ms=parts.settings.timeout_ms,
             connect_timeout_ms=parts.settings.timeout_ms,
+            explains=False,
         )
         self._look()  # Another question may be due by now.
         return self._connection

@@ -293,6 +293,19 @@ async def test_a_forgotten_session_is_begun_again_with_all_partitions(tmp_path: 
         assert broker.asked.empty(), "a leader that refuses every session is asked in a loop"
 
 
+async def test_a_leader_that_dies_is_not_said_to_want_tls_or_sasl(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As a client says of a port that closes: between brokers there is neither."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        (await broker.next()).transport.cut()
+        await broker.next()
+    (said,) = [line for line in caplog.messages if line.startswith("no fetch from broker 2")]
+    assert "closed by the peer" in said or "connection lost" in said
+    assert "security.protocol" not in said
+
+
 async def test_a_leader_that_closes_is_asked_again_from_the_start(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
         await broker.begin(following())
