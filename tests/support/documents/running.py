@@ -28,6 +28,7 @@ __all__ = ["Difference", "differences"]
 
 SHORTER: Final = {
     "--runs 500": "--runs 2 --duration 1",
+    "--runs 200": "--runs 2 --duration 1",
     "--seed 42": "--seed 42 --duration 1",
 }
 """What takes long as it stands -> what is carried out instead."""
