@@ -12,9 +12,12 @@ STOP_S_MAX = 15
 LINES_COUNT_MAX = 40
 OF_THE_DAEMON = re.compile(
     r'Traceback \(most recent call last\):\n(?:  File ".*/pyspark/daemon\.py", line .*\n'
-    r"(?:    .*\n)*)+BrokenPipeError: .*\n"
+    r"(?:    .*\n)*)*(?:BrokenPipeError: .*\n|[^\n]*\Z)"
 )
-"""What PySpark prints when a worker's last words come after the JVM closed their socket."""
+"""What PySpark prints when a worker's last words come after the JVM closed their socket.
+
+It may be killed while it prints that.
+"""
 OF_THE_CONNECTOR = re.compile(r".* WARN KafkaDataConsumer: .*KAFKA-1894\n")
 """What Spark 3.5's own Kafka source says again with each record that it gives to Python."""
 

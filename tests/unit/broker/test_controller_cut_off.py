@@ -81,7 +81,7 @@ def test_only_what_a_broker_leads_waits_while_it_is_cut_from_the_controller(
                 producer.send("t", b"1", partition=of[leader]).result(WAIT_S)
             cluster.wait_until(lambda: alone not in cluster.in_sync("t", of[controller]))
             # The controller is in this ISR, which only the controller could change.
-            assert cluster.in_sync("t", of[alone]) == IDS
+            assert controller in cluster.in_sync("t", of[alone])
             assert cluster.leader_of("t", of[alone]) == alone
             assert not waiting.done()
             assert read(cluster.broker(alone).bootstrap_servers, of[alone], 1) == [b"0"]

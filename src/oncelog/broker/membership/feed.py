@@ -197,12 +197,14 @@ class MetadataFeed:
         What it brings is applied from `start` on.
         """
         while True:
+            # Another reader may bring a change between the end of a step and the next wait.
+            while self._has_started and self.known.steps:
+                await self._follow_roles()
             try:
                 await self.next()
             except StoreFailure as failure:
                 self.health.failed(failure)
                 await self._clock.sleep(self.health.pause_ms)
-            await self._follow_roles()
 
     async def next(self) -> None:
         """Wait for the store's next change, and read it. Raises `StoreFailure`."""

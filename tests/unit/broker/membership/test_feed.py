@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from dataclasses import replace
 
 import pytest
 
+from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.controller import layout
 from oncelog.controller.events import CreatePartitions
-from oncelog.controller.image import TopicImage
+from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Changes, Write
+from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.disk import StorageFailure
 from tests.support.logged import said_by
 from tests.unit.broker.controller.support import Shell, TroubledStore, started
@@ -66,6 +69,25 @@ async def test_a_revision_that_another_reader_brings_is_reached() -> None:
     assert await reading
     async with asyncio.timeout(5):
         await reaching
+
+
+async def test_a_change_read_by_another_as_a_step_ends_is_applied() -> None:
+    store = MemoryStore()
+    reading: list[asyncio.Task[bool]] = []
+
+    async def apply(_: ImageDelta) -> None:
+        if feed.known.stored.revision == 1:
+            await store.write_all([Write("/two", b"", 0)])
+            reading.append(asyncio.create_task(feed.read()))
+
+    feed = MetadataFeed(store, 1, apply, SystemClock(), random.Random(1))
+    await feed.load("c")
+    await feed.start(())
+    await store.write_all([Write("/one", b"", 0)])
+    following = asyncio.create_task(feed.run())
+    await until(lambda: feed.image.revision == 2)
+    assert await reading[0]
+    following.cancel()
 
 
 async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
