@@ -58,6 +58,8 @@ def test_a_broker_restarts_while_the_other_goes_on(kind: str) -> None:
         assert world.run_until(lambda: cluster.leader_of(led_by_second) is not None, 10.0)
         assert world.run_until(lambda: world.nodes[1].is_serving, 10.0)
         assert world.run_until(lambda: not any(cluster.unsettled()), 10.0)
+        # The last change may still be on its way to a broker.
+        world.run_until(lambda: not any(cluster.report()), 1.0)
         assert list(cluster.report()) == []
         assert [(e.who, e.cause) for e in world.history.of(BrokerDied)] == [("broker-1", kind)]
 
