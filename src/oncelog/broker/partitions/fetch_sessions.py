@@ -89,6 +89,8 @@ class SessionPartition:
             or answer.log_start_offset != self.log_start_offset
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None
+            # A follower that cut its log, or passed over a late answer, did not take what it said.
+            or self.asked.high_watermark < min(answer.high_watermark, self.asked.fetch_offset)
         )
         # After an error the partition is sent again as soon as the error has ended.
         self.high_watermark = -1 if answer.error else answer.high_watermark

@@ -15,6 +15,7 @@ from oncelog.protocol.fetch import (
     FetchTopicResponse,
     ForgottenTopic,
 )
+from oncelog.protocol.fetch_values import HIGH_WATERMARK_UNKNOWN
 
 VERSION = 12
 LATER_MS = FETCH_SESSION_EVICTION_MS + 1
@@ -27,8 +28,10 @@ def request(
     *,
     forget: Sequence[int] = (),
     offset: int = 0,
+    high_watermark: int = HIGH_WATERMARK_UNKNOWN,
 ) -> FetchRequest:
-    topics = [FetchTopic("t", None, [FetchPartition(p, offset, 100) for p in partitions])]
+    asked = [FetchPartition(p, offset, 100, high_watermark=high_watermark) for p in partitions]
+    topics = [FetchTopic("t", None, asked)]
     return FetchRequest(
         0,
         0,
@@ -111,6 +114,18 @@ def test_an_error_is_told_each_time_and_its_end_too() -> None:
     assert told(client.more(), at(0, error=error)) == [0]
     assert told(client.more(), at(0)) == [0]
     assert told(client.more(), at(0)) == []
+
+
+def test_a_follower_that_says_an_older_high_watermark_is_told_it_again() -> None:
+    client = Fetching(FetchSessions(10))
+    client.full([0])
+    diverging = at(0, 3)._replace(diverging_epoch=(1, 3))
+    assert told(client.more(0, offset=5, high_watermark=0), diverging) == [0]
+    assert told(client.more(0, offset=3, high_watermark=0), at(0, 3)) == [0]
+    assert told(client.more(0, offset=3, high_watermark=3), at(0, 3)) == []
+    # What it does not have yet comes with the records.
+    assert told(client.more(0, offset=3, high_watermark=3), at(0, 4)) == [0]
+    assert told(client.more(0, offset=3, high_watermark=3), at(0, 4)) == []
 
 
 def test_partitions_are_added_changed_and_forgotten() -> None:
