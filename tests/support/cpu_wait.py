@@ -19,8 +19,11 @@ class CpuWait:
         self._begun_s = {pid: self._waited_s(pid) for pid in pids}
 
     def so_far_s(self, pids: Iterable[int]) -> float:
-        """How long each of these has waited since, in seconds, added up; 0 where nothing tells."""
-        return sum(self._waited_s(pid) - self._begun_s.get(pid, 0.0) for pid in pids)
+        """How long each of these has waited since, in seconds, added up; 0 where nothing tells.
+
+        What a thread waited that has ended meanwhile is not known any more.
+        """
+        return sum(max(0.0, self._waited_s(pid) - self._begun_s.get(pid, 0.0)) for pid in pids)
 
     def _waited_s(self, pid: int) -> float:
         """Of all its threads the one that waited longest."""

@@ -96,6 +96,8 @@ def test_a_process_counts_with_the_thread_that_waited_longest(tmp_path: Path) ->
     (tmp_path / "9/task/9/schedstat").write_text(f"5 {10**9} 1\n")
     assert wait.so_far_s([7]) == 2.0
     assert wait.so_far_s([7, 9, 11]) == 3.0
+    (tmp_path / "7/task/8/schedstat").unlink()
+    assert wait.so_far_s([7, 9]) == 1.0
 
 
 def test_unclean_elections_and_errors_in_a_log_are_findings(tmp_path: Path) -> None:
