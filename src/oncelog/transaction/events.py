@@ -143,9 +143,10 @@ class MarkersWritten:
 
     A report may cover any part of them, in any order, even twice.
 
-    A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions, one that
-    the metadata does not show as UNKNOWN_TOPIC_OR_PARTITION. A partition whose topic the metadata
-    names deleted is listed in `deleted` and not in `outcomes`: its marker can no longer be written.
+    A leader that could not be reached counts as NOT_LEADER_OR_FOLLOWER for its partitions, and so
+    does one that no longer knows a partition; UNKNOWN_TOPIC_OR_PARTITION is one that the metadata
+    does not show. A partition whose topic the metadata names deleted is listed in `deleted` and not
+    in `outcomes`: its marker can no longer be written.
 
     A partition that refused the marker as too old (`MARKER_REFUSALS`), and in which the producer
     has no open transaction, is listed in `closed` with its error: there is nothing to end.

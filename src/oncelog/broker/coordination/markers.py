@@ -221,15 +221,16 @@ class MarkerBatch:
             self._report()
 
     def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        if error is not ErrorCode.none:
+        if error is ErrorCode.none:
+            self._outcomes.append((topic_partition, error))
+        else:
             from oncelog.transaction.events import MARKER_REFUSALS
 
             if error in MARKER_REFUSALS:
                 ended = partial(self._ended_otherwise, error)
                 self._leaders.when_ended(topic_partition, self._markers, error, ended)
                 return
-            self._has_failed = True
-        self._outcomes.append((topic_partition, error))
+            self._failed(topic_partition, error)
         self._waiting_count -= 1
         if not self._is_writing:
             self._report_if_due()
@@ -240,11 +241,21 @@ class MarkerBatch:
         if error is ErrorCode.none:
             self._closed.append((topic_partition, refusal))
         else:
-            self._has_failed = True
-            self._outcomes.append((topic_partition, error))
+            self._failed(topic_partition, error)
         self._waiting_count -= 1
         if not self._is_writing:
             self._report_if_due()
+
+    def _failed(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
+        """Note the error of a leader.
+
+        One that knows the partition no more leads it no more. Whether the topic is deleted, only
+        the metadata says, at the retry: the leader may follow a newer image than this writer.
+        """
+        self._has_failed = True
+        if error is ErrorCode.unknown_topic_or_partition:
+            error = ErrorCode.not_leader_or_follower
+        self._outcomes.append((topic_partition, error))
 
     def _report_if_due(self) -> None:
         if self._has_failed or self._waiting_count == 0:

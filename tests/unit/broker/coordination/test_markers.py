@@ -107,6 +107,19 @@ async def test_a_marker_of_a_leadership_that_ends_first_is_reported_as_failed(
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
 
 
+async def test_a_topic_deleted_before_its_marker_is_committed_is_not_unknown(
+    tmp_path: Path,
+) -> None:
+    """The partition hears of a deletion first; at the retry the metadata names it."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    await bench.send(T0)
+    bench.partition.resign(ErrorCode.unknown_topic_or_partition)
+    bench.show(deleted=T0.topic)
+    assert bench.reports.pop() == report((T0, ErrorCode.not_leader_or_follower))
+    await bench.send(T0)
+    assert bench.reports == [report(deleted=(T0,))]
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 async def test_a_deleted_partition_is_reported_as_deleted_and_not_retried(
     tmp_path: Path, is_held: bool
@@ -231,11 +244,16 @@ async def test_inv4_what_ended_the_transaction_instead_is_committed_first(tmp_pa
     assert bench.reports == [refused()]
 
 
-async def test_a_leadership_that_ends_meanwhile_has_the_marker_sent_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "error", [ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition]
+)
+async def test_a_leadership_that_ends_meanwhile_has_the_marker_sent_again(
+    tmp_path: Path, error: ErrorCode
+) -> None:
     bench = Bench(tmp_path, (ME, OTHER))
     end_by_other(bench)
     await bench.send(T0)
-    bench.partition.resign(ErrorCode.not_leader_or_follower)
+    bench.partition.resign(error)
     assert bench.reports == [report((T0, ErrorCode.not_leader_or_follower))]
 
 
