@@ -1,11 +1,11 @@
 """Converts groups between the classic and the consumer protocol, with their members (KIP-848).
 
 A classic group becomes a consumer group with its first member of the new protocol: its members keep
-their partitions, in the epoch of their generation. A consumer group becomes classic when its last
-member of the new protocol leaves, or is replaced by one of the classic protocol: those that remain
-keep their partitions in the generation of the group's epoch, and rebalance. The record has the
-generation after that, which no member has: if the coordinator restarts before the rebalance is
-over, all members have to rejoin. Pure; the callers write.
+their partitions, in the epoch of their generation, and the next epoch begins. A consumer group
+becomes classic when its last member of the new protocol leaves, or is replaced by one of the
+classic protocol: those that remain keep their partitions in the generation of the group's epoch,
+and rebalance. The record has the generation after that, which no member has: if the coordinator
+restarts before the rebalance is over, all members have to rejoin. Pure; the callers write.
 """
 
 from oncelog.coordinator.metadata import Topics
@@ -22,13 +22,15 @@ from oncelog.group.consumer.embedded import (
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.consumer.members import ClassicSide, ConsumerMember, Partitions
 from oncelog.group.consumer.outcome import ConsumerGroupContext, Refusal
-from oncelog.group.consumer.target import Members
-from oncelog.group.consumer.topics import metadata_hash
 from oncelog.group.subscription import CONSUMER_PROTOCOL_TYPE
 
 
 def upgrade(classic: ClassicGroup, context: ConsumerGroupContext) -> ConsumerGroup | Refusal:
-    """Convert a classic group to a consumer group, or return why it cannot be converted."""
+    """Convert a classic group to a consumer group, or return why it cannot be converted.
+
+    It has no hash of its topics, so that its first heartbeat begins an epoch: what its leader knew
+    when it assigned is unknown, and the rebalance that the group may be in ends here.
+    """
     if not context.config.migration_policy.upgrades:
         return _cannot(classic, "online upgrade is disabled")
     if classic.protocol_type != CONSUMER_PROTOCOL_TYPE:
@@ -44,8 +46,6 @@ def upgrade(classic: ClassicGroup, context: ConsumerGroupContext) -> ConsumerGro
         reason = _take(group, classic, member, context.topics)
         if reason is not None:
             return _cannot(classic, reason)
-    names = Members.of(group).subscribed_names()
-    group.metadata_hash = metadata_hash(context.topics, names)
     return group
 
 

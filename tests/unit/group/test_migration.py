@@ -8,12 +8,13 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.events import Beat, Quit
+from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
 from oncelog.group.events import Heartbeat, Leave, LeavingMember
 from oncelog.group.replies import HeartbeatReply, JoinReply, LeaveReply
 from oncelog.protocol.consumer_protocol import encode_assignment
-from tests.unit.group.consumer.world import FakeTopics
+from tests.unit.group.consumer.world import FakeTopics, partitions
 from tests.unit.group.context import Context, Written
 
 
@@ -146,6 +147,42 @@ def test_a_group_that_waits_for_an_id_given_out_in_its_rebalance_is_upgraded() -
     c.leave(member)
     assert c.group().pending_joins
     assert beat(c).error is ErrorCode.none
+
+
+@pytest.mark.parametrize("assigned_count", [0, 1, 3])
+def test_an_upgrade_assigns_anew_what_the_groups_leader_could_not_know_of(
+    assigned_count: int,
+) -> None:
+    """The topic has grown since the leader assigned it, and an upgraded group has no leader.
+
+    The newcomer is the static member's next process, and subscribes to the same topic.
+    """
+    c = context()
+    token = c.join(version=5, instance="n")
+    c.advance(3_000)
+    member = c.joined(token).member_id
+    known = [TopicPartition("t", number) for number in range(assigned_count)]
+    c.sync(member, 1, **{member: encode_assignment(known, version=0)})
+    found = beat(c, instance_id="n")
+    assert (found.error, found.member_epoch) == (ErrorCode.none, 2)
+    assert found.assigned == partitions("t", 0, 1, 2, 3)
+    c.restart()
+    assert c.consumer_group().state is ConsumerGroupState.STABLE
+    assert c.consumer_group().group_epoch == 2
+
+
+def test_an_upgrade_assigns_to_members_whose_rebalance_it_ends() -> None:
+    """One joined while the others had all partitions, and the next process of another upgrades."""
+    c = context()
+    token = c.join(version=5, instance="n")
+    c.advance(3_000)
+    member = c.joined(token).member_id
+    every = [TopicPartition("t", number) for number in range(4)]
+    c.sync(member, 1, **{member: encode_assignment(every, version=0)})
+    _, waiting = c.new_member()
+    assert beat(c, instance_id="n").error is ErrorCode.none
+    assert c.joined(waiting).error is ErrorCode.rebalance_in_progress
+    assert sorted(map(len, c.consumer_group().target.values())) == [2, 2]
 
 
 def fail_upgrade(c: Context) -> None:
