@@ -171,7 +171,8 @@ def _take(
             is_same = owner.generation == event.generation
             instance = evidence.instances.get(owner.member_id)
             is_zombie = instance is not None and instance == evidence.instances.get(event.member_id)
-            if owner.member_id != event.member_id and not is_zombie and (is_same or is_in):
+            is_over = is_zombie or _succeeds(event.who, owner.who)
+            if owner.member_id != event.member_id and not is_over and (is_same or is_in):
                 what = "in one generation" if is_same else "across two generations"
                 allowed = "" if is_same else "clients of the classic protocol see to that"
                 yield _of_member(
@@ -184,6 +185,12 @@ def _take(
                 )
         those[:] = [owner for owner in those if owner.member_id != event.member_id]
         those.append(event)
+
+
+def _succeeds(who: str, other: str) -> bool:
+    """Whether a client's process began after another one of the same client had died."""
+    (client, *process), (other_client, *others) = who.split(".")[:2], other.split(".")[:2]
+    return client == other_client and process > others
 
 
 def _of_member(

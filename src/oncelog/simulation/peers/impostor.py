@@ -243,8 +243,17 @@ class Impostor:
                 self._context.record(SendFailed, value, code.name, True)
 
     async def _repeat(self) -> None:
-        """Send a request of the producer again: its batches are duplicates, whenever it comes."""
-        kept = self._producer.sender.kept_requests
+        """Send a request of the producer again: its batches are duplicates, whenever it comes.
+
+        It may also overtake them: as TV1, and with later sequences, it is sent only where a log has
+        the producer's state for certain (see `_leave_a_gap`).
+        """
+        is_known = self._is_open() and self._context.get("strict", False)
+        kept = [
+            (version, topics)
+            for version, topics, is_first in self._producer.sender.kept_requests
+            if is_known or is_first or version > PRODUCE_TV1_MAX
+        ]
         if not kept:
             return
         version, topics = self._context.rng.choice(kept)

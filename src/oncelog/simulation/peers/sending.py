@@ -134,8 +134,8 @@ class PeerSender:
         self._gaps: set[TopicPartition] = set()
         self._orders = 0
         self._attempt = 0
-        self.kept_requests: deque[tuple[int, list[_Topic]]] = deque(maxlen=_KEPT_COUNT_MAX)
-        """The last requests, version and content, if a stranger is to repeat them."""
+        self.kept_requests: deque[tuple[int, list[_Topic], bool]] = deque(maxlen=_KEPT_COUNT_MAX)
+        """To repeat: version, content, and whether each batch is the first of its partition."""
         self._keeps_requests = bool(context.get("keeps_requests", False))
 
     def identify(self, producer_id: int, epoch: int) -> None:
@@ -277,7 +277,8 @@ class PeerSender:
                 (name, topic_id, [(index, bytearray(payload)) for index, payload in partitions])
                 for name, topic_id, partitions in encoded
             ]
-            self.kept_requests.append((flight.version, copies))
+            is_first = not any(batch.sequence for batch in flight.batches)
+            self.kept_requests.append((flight.version, copies, is_first))
         if self.producer_id >= 0 and self.wire.delays_request():
             late = partial(self._send, flight.connection, flight.version, encoded)
             self.wire.deliver_late(flight.connection, late)

@@ -126,6 +126,22 @@ def test_a_partition_has_one_owner_in_a_generation() -> None:
     assert group.signatures() == {"ownership: a partition has two owners in one generation"}
 
 
+def test_a_process_that_was_killed_owns_nothing() -> None:
+    group = Group()
+    group.assign("c0.0", 1, T0)
+    group.assign("c0.1", 1, T0)
+    assert group.signatures() == set()
+    group.assign("c1.1", 1, T0)
+    assert group.signatures() == {"ownership: a partition has two owners in one generation"}
+
+
+def test_two_lives_of_a_process_own_a_partition_once() -> None:
+    group = Group()
+    group.assign("c0.0.1", 1, T0)
+    group.assign("c0.0.2", 1, T0)
+    assert group.signatures() == {"ownership: a partition has two owners in one generation"}
+
+
 def test_a_leader_assigns_a_partition_once() -> None:
     group = Group()
     group.make(1, a=(T0,), b=(T0, T1))
