@@ -164,10 +164,14 @@ async def test_a_store_looks_four_times_within_the_shortest_timeout(tmp_path: Pa
     async with brokers(tmp_path) as c:
         a = c.party("a")
         for timeout_ms in (TIMEOUT_MS, 400):
-            await a.store.open_session(timeout_ms)
+            session = await a.store.open_session(timeout_ms)
             await c.let_pass(1, 1)
         await c.let_pass(1, 1)
+        await session.close()
+        await c.let_pass(1, 1)
+        await c.let_pass(1, 1)
         assert c.pauses_s[:2] == [0.5, 0.1]
+        assert c.pauses_s[-1] == 0.5
 
 
 async def test_a_session_that_could_not_be_opened_leaves_its_slot(tmp_path: Path) -> None:

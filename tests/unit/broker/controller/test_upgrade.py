@@ -160,6 +160,28 @@ async def test_an_upgrade_that_another_broker_makes_first_is_not_made_twice() ->
     assert (await store.changes(0)).revision == 2
 
 
+class WrittenMeanwhile(MemoryStore):
+    """A broker of the earlier version writes right after the first look at what there is."""
+
+    is_first = True
+
+    async def list(self, prefix: str) -> dict[str, Any]:
+        found = await super().list(prefix)
+        if self.is_first:
+            self.is_first = False
+            path, stored = next(iter(found.items()))
+            await self.write_all([Write(path, stored.value, stored.version)])
+        return found
+
+
+async def test_a_write_of_the_earlier_version_delays_the_upgrade_only() -> None:
+    store = WrittenMeanwhile()
+    rows = [(path, value) for path, value, *_ in STORES[NEWEST] if value is not None]
+    await store.write_all([Write(path, value.encode(), 0) for path, value in rows])
+    await upgrade_store(store)
+    assert told(await image_of(store)) == topics_of(NEWEST)
+
+
 @pytest.mark.parametrize("commit", COMMITS)
 async def test_a_kill_at_any_statement_of_the_upgrade_loses_nothing(
     commit: str, tmp_path: Path
