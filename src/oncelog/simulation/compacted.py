@@ -8,7 +8,7 @@ from oncelog.protocol.batch import BatchHeader
 from oncelog.protocol.record import Record, read_end_marker
 from oncelog.simulation.final import KeyedRecord
 
-__all__ = ["keyed_records"]
+__all__ = ["keyed_records", "overwritten"]
 
 Rows = Sequence[tuple[BatchHeader, Record]]
 
@@ -41,4 +41,14 @@ def keyed_records(written: Rows, left: Rows) -> tuple[KeyedRecord, ...]:
         )
         for header, row in written
         if not header.is_control
+    )
+
+
+def overwritten(records: Sequence[KeyedRecord]) -> frozenset[int]:
+    """Return the offsets of records whose key a later committed record has."""
+    last = {record.key: record.offset for record in records if record.outcome == "committed"}
+    return frozenset(
+        record.offset
+        for record in records
+        if record.key is not None and record.offset < last.get(record.key, -1)
     )

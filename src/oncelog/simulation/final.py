@@ -62,6 +62,8 @@ class FinalPartition:
     committed: tuple[LoggedRecord, ...]
     compacted: frozenset[int] = frozenset()
     """Offsets of records that compaction removed."""
+    overwritten: frozenset[int] = frozenset()
+    """Those that it may have removed on other replicas: each compacts for itself."""
 
 
 @dataclass(frozen=True, slots=True)

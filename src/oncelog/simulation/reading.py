@@ -31,7 +31,7 @@ from oncelog.protocol.fetch import (
 from oncelog.protocol.record import Record, iter_records, read_end_marker
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.compacted import keyed_records
+from oncelog.simulation.compacted import keyed_records, overwritten
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.final import (
     FinalPartition,
@@ -132,8 +132,10 @@ class _Reading:
         for tp in marks:
             if tp.topic in topics:
                 found = await self._partition(tp, marks[tp], logs.get(tp, []))
-                removed = frozenset(r.offset for r in compacted.get(tp, ()) if r.is_removed)
-                partitions[tp] = replace(found, compacted=removed)
+                records = compacted.get(tp, ())
+                removed = frozenset(record.offset for record in records if record.is_removed)
+                replaced = overwritten(records) if len(self._archives) > 1 else frozenset()
+                partitions[tp] = replace(found, compacted=removed, overwritten=replaced)
         entries = [
             entry
             for tp in marks

@@ -7,7 +7,7 @@ from oncelog.protocol.batch import BatchHeader, iter_headers, read_header
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
 from oncelog.runtime import Disk
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.compacted import keyed_records
+from oncelog.simulation.compacted import keyed_records, overwritten
 from oncelog.simulation.final import KeyedRecord
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from tests.support.machine import Machine
@@ -97,9 +97,11 @@ def test_records_are_known_by_key_outcome_and_whether_they_are_left() -> None:
         written(4, None),
         written(5, b"3", 1),
     ]
-    assert keyed_records(rows(*log), rows(*log[2:])) == (
+    records = keyed_records(rows(*log), rows(*log[2:]))
+    assert records == (
         KeyedRecord(0, b"k", False, "committed", True),
         KeyedRecord(1, b"k", False, "aborted", True),
         KeyedRecord(4, b"k", True, "committed", False),
         KeyedRecord(5, b"k", False, "", False),
     )
+    assert overwritten(records) == {0, 1}

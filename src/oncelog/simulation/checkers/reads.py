@@ -105,9 +105,10 @@ def _skipped_by(
     if low < 0:
         low = poll.records[0][0] if poll.records else poll.position
     offsets = shown if poll.committed else log.offsets
+    removed = log.final.compacted | log.final.overwritten
     for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
         offset = offsets[index]
-        if offset in given or offset in log.final.compacted:
+        if offset in given or offset in removed:
             continue
         record = log.shown[index][1] if poll.committed else log.records[index]
         if record is None or record.sent_s > poll.at_s or not evidence.is_current(record):
@@ -229,6 +230,8 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
         jumps = [jump for reader in those for jump in reader.jumps]
         for offset, record in log.shown:
             if record is None or record.polls or not low <= offset < high:
+                continue
+            if offset in log.final.overwritten:
                 continue
             if record.acked_s == NEVER or not evidence.is_current(record):
                 continue

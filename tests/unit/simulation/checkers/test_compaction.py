@@ -79,6 +79,9 @@ def test_a_removed_record_is_neither_lost_nor_skipped_nor_unseen(committed: bool
     model.edit(Polled, 0, records=(polled.records[0], polled.records[3]))
     assert model.kinds() == {"skipped-poll", "unseen"}
     assert model.kinds(compacted(model, 1, 2)) == set()
+    final = model.final()
+    log = replace(final.partitions[T0], overwritten=frozenset((1, 2)))
+    assert model.kinds(replace(final, partitions={**final.partitions, T0: log})) == set()
 
 
 def test_what_is_not_shown_must_have_been_removed() -> None:
