@@ -162,7 +162,8 @@ async def test_the_folder_of_a_running_broker_is_verified_and_said_to_be_in_use(
         assert "a broker is using this folder" in result.stderr
         # The broker notes its life a moment after it has begun to serve.
         assert {path for path, _ in before.items() ^ contents(folder).items()} <= {
-            folder / LIFE_NAME
+            folder / LIFE_NAME,
+            folder / f"{LIFE_NAME}.tmp",
         }
 
 

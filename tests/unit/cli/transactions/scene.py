@@ -68,7 +68,10 @@ def open_transaction(servers: str, transactional_id: str, topic: str, partition:
 
 
 def hang(embedded: EmbeddedBroker, topic: str, producer_id: int, epoch: int = 3) -> None:
-    """A transaction in partition 0 of which no coordinator knows."""
+    """A transaction in partition 0 of which no coordinator knows.
+
+    The broker gives out the ids right above: take one that is far from those of other tests.
+    """
 
     def work(broker: Broker) -> None:
         partition = broker.partitions.get(*TopicPartition(topic, 0))

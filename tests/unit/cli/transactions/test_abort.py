@@ -22,7 +22,7 @@ def held(oncelog: Oncelog, topic: str) -> list[dict[str, object]]:
 def test_a_hanging_transaction_ends_and_the_log_says_by_whom(
     oncelog: Oncelog, embedded: EmbeddedBroker, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    hang(embedded, topic, producer_id=9100)
+    hang(embedded, topic, producer_id=30000003)
     where = ("--topic", topic, "--partition", "0")
     with caplog.at_level(logging.WARNING):
         result = oncelog("transactions", "abort", *where, "--start-offset", "0")
@@ -30,7 +30,7 @@ def test_a_hanging_transaction_ends_and_the_log_says_by_whom(
     assert held(oncelog, topic) == []
     (line,) = [text for text in caplog.messages if "WriteTxnMarkers" in text]
     assert line == (
-        "WriteTxnMarkers from client 'oncelog-transactions' at 127.0.0.1: abort producer 9100,"
+        "WriteTxnMarkers from client 'oncelog-transactions' at 127.0.0.1: abort producer 30000003,"
         f" epoch 3, coordinator epoch 0, past its coordinator: {topic}-0 NONE"
     )
     again = error_line(oncelog("transactions", "abort", *where, "--start-offset", "0"))
@@ -82,8 +82,8 @@ def test_what_a_coordinator_decided_is_written_only_where_it_has_decided(
     where = ("--topic", topic, "--partition", "0", "--as-decided")
     line = error_line(oncelog("transactions", "abort", *where, "--producer-id", str(producer_id)))
     assert line.startswith(f"{id_} is Ongoing: nothing is decided yet")
-    hang(embedded, topic, producer_id=9101)
-    line = error_line(oncelog("transactions", "abort", *where, "--producer-id", "9101"))
+    hang(embedded, topic, producer_id=40000004)
+    line = error_line(oncelog("transactions", "abort", *where, "--producer-id", "40000004"))
     assert line.startswith(f"no coordinator has decided about this transaction of {topic}-0")
-    both = oncelog("transactions", "abort", *where, "--producer-id", "9101", "--force")
+    both = oncelog("transactions", "abort", *where, "--producer-id", "40000004", "--force")
     assert both.exit_code == 2

@@ -9,10 +9,10 @@ NOW = ("--max-transaction-timeout", "0", "--json")
 def test_what_no_coordinator_knows_hangs(
     oncelog: Oncelog, embedded: EmbeddedBroker, topic: str
 ) -> None:
-    hang(embedded, topic, producer_id=9001)
+    hang(embedded, topic, producer_id=10000001)
     (found,) = rows(oncelog("transactions", "find-hanging", "--topic", topic, *NOW))
     assert (found["topic"], found["partition"], found["start_offset"]) == (topic, 0, 0)
-    assert (found["producer_id"], found["producer_epoch"]) == (9001, 3)
+    assert (found["producer_id"], found["producer_epoch"]) == (10000001, 3)
     everywhere = rows(oncelog("transactions", "find-hanging", *NOW))
     assert topic in [one["topic"] for one in everywhere]
 
@@ -22,7 +22,7 @@ def test_a_young_transaction_and_one_with_a_coordinator_do_not_hang(
 ) -> None:
     open_transaction(embedded.bootstrap_servers, some_id(), topic, partition=1)
     assert rows(oncelog("transactions", "find-hanging", "--topic", topic, *NOW)) == []
-    hang(embedded, topic, producer_id=9002)
+    hang(embedded, topic, producer_id=20000002)
     assert rows(oncelog("transactions", "find-hanging", "--topic", topic, "--json")) == []
 
 

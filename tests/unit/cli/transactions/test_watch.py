@@ -14,7 +14,7 @@ def test_the_oldest_open_transaction_holds_the_last_stable_offset(
     oncelog("produce", topic, "--partition", "1", stdin="stable\n")
     producer_id = open_transaction(embedded.bootstrap_servers, id_, topic, partition=1)
     open_transaction(embedded.bootstrap_servers, later, topic, partition=1)
-    hang(embedded, topic, producer_id=9200)
+    hang(embedded, topic, producer_id=50000005)
     looks = rows(oncelog("transactions", "watch", "--topic", topic, "--count", "1", "--json"))
     hanging, held = sorted(looks, key=lambda one: str(one["partition"]))
     assert (held["last_stable_offset"], held["offsets_held"], held["open_count"]) == (1, 2, 2)

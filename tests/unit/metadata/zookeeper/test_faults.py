@@ -208,7 +208,7 @@ async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
 async def test_a_restart_of_the_server_ends_no_session() -> None:
     server, connect = shared_server(), chroot()
     async with stores() as opened:
-        store = opened(connect)
+        store = opened(connect, reconnect_wait_ms=20_000)
         session = await store.open_session(18_000)
         await store.write_all([Write("/a", b"1", 0, session.session_id)])
         for version in (1, 2):
