@@ -347,10 +347,9 @@ class SimulationRun:
         archives = [node.archive for node in self.world.nodes]
         for node in self.world.nodes:
             node.audit_all(with_files=True)
+        # What a broker alone has cannot be read while damage keeps it from starting.
         if self.promise().damage_s and not all(node.is_serving for node in self.world.nodes):
-            return (
-                None  # What a broker alone has cannot be read while damage keeps it from starting.
-            )
+            return None
         found = self._ask(read_final_state(context, topics, groups, *archives), "stock")
         return found if isinstance(found, FinalState) else None
 

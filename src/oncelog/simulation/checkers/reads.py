@@ -105,10 +105,9 @@ def _skipped_by(
     if low < 0:
         low = poll.records[0][0] if poll.records else poll.position
     offsets = shown if poll.committed else log.offsets
-    removed = log.final.compacted | log.final.overwritten
     for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
         offset = offsets[index]
-        if offset in given or offset in removed:
+        if offset in given or offset in log.final.compacted or offset in log.final.overwritten:
             continue
         record = log.shown[index][1] if poll.committed else log.records[index]
         if record is None or record.sent_s > poll.at_s or not evidence.is_current(record):

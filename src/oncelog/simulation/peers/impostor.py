@@ -117,6 +117,10 @@ class Impostor:
         """Return whether the coordinator knows of an open transaction for certain."""
         return bool(self.touched) and self._producer.sender.is_idle
 
+    def _is_known(self) -> bool:
+        """Return whether the logs have the producer's state for certain, whatever has failed."""
+        return self._is_open() and bool(self._context.get("strict", False))
+
     async def _init(self) -> None:
         producer_id, epoch = self._wrong_ids()
         tid = self._producer.transactional_id
@@ -216,7 +220,7 @@ class Impostor:
         TV1 only after an acknowledgement that nothing can take back. Under TV2 the log refuses it
         in any state (KAFKA-18202).
         """
-        is_known = self._is_open() and self._context.get("strict", False)
+        is_known = self._is_known()
         if not self.touched or not (is_known or self._producer.is_v2):
             return
         at = self._context.rng.choice(sorted(self.touched))
@@ -248,7 +252,7 @@ class Impostor:
         It may also overtake them: as TV1, and with later sequences, it is sent only where a log has
         the producer's state for certain (see `_leave_a_gap`).
         """
-        is_known = self._is_open() and self._context.get("strict", False)
+        is_known = self._is_known()
         kept = [
             (version, topics)
             for version, topics, is_first in self._producer.sender.kept_requests

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -139,47 +140,42 @@ async def test_an_upgraded_store_is_not_written_again(tmp_path: Path) -> None:
 
 
 class Raced(MemoryStore):
-    """Another broker upgrades it right after the first look at what there is."""
+    """Another broker does something right after the first look at what there is."""
 
-    is_first = True
+    def __init__(self, act: Callable[[MemoryStore, dict[str, Any]], Awaitable[None]]) -> None:
+        super().__init__()
+        self._act = act
+        self._is_first = True
 
     async def list(self, prefix: str) -> dict[str, Any]:
         found = await super().list(prefix)
-        if self.is_first:
-            self.is_first = False
-            await upgrade_store(self)
+        if self._is_first:
+            self._is_first = False
+            await self._act(self, found)
         return found
 
 
-async def test_an_upgrade_that_another_broker_makes_first_is_not_made_twice() -> None:
-    store = Raced()
+async def upgrades(store: MemoryStore, _: dict[str, Any]) -> None:
+    """What another broker of this version does."""
+    await upgrade_store(store)
+
+
+async def writes(store: MemoryStore, found: dict[str, Any]) -> None:
+    """What a broker of the earlier version does."""
+    path, stored = next(iter(found.items()))
+    await store.write_all([Write(path, stored.value, stored.version)])
+
+
+@pytest.mark.parametrize(("act", "revision"), [(upgrades, 2), (writes, 3)])
+async def test_an_upgrade_that_another_broker_comes_before_is_made_once(
+    act: Callable[[MemoryStore, dict[str, Any]], Awaitable[None]], revision: int
+) -> None:
+    store = Raced(act)
     rows = [(path, value) for path, value, *_ in STORES[NEWEST] if value is not None]
     await store.write_all([Write(path, value.encode(), 0) for path, value in rows])
     await upgrade_store(store)
     assert told(await image_of(store)) == topics_of(NEWEST)
-    assert (await store.changes(0)).revision == 2
-
-
-class WrittenMeanwhile(MemoryStore):
-    """A broker of the earlier version writes right after the first look at what there is."""
-
-    is_first = True
-
-    async def list(self, prefix: str) -> dict[str, Any]:
-        found = await super().list(prefix)
-        if self.is_first:
-            self.is_first = False
-            path, stored = next(iter(found.items()))
-            await self.write_all([Write(path, stored.value, stored.version)])
-        return found
-
-
-async def test_a_write_of_the_earlier_version_delays_the_upgrade_only() -> None:
-    store = WrittenMeanwhile()
-    rows = [(path, value) for path, value, *_ in STORES[NEWEST] if value is not None]
-    await store.write_all([Write(path, value.encode(), 0) for path, value in rows])
-    await upgrade_store(store)
-    assert told(await image_of(store)) == topics_of(NEWEST)
+    assert (await store.changes(0)).revision == revision
 
 
 @pytest.mark.parametrize("commit", COMMITS)
