@@ -240,17 +240,20 @@ async def test_the_clusters_configs_are_described_with_their_source(
                 assert (found.synonyms[0].value, found.synonyms[0].source) == ("2", 3)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
 async def test_internal_topics_have_the_replicas_that_there_are_brokers_for(
     count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lone = {"__consumer_offsets": None, "__transaction_state": "1"}
     async with members(count) as cluster:
-        topic = await controller_of(cluster).internal_topic("__consumer_offsets")
-        await cluster.agreed()
-        assert {len(one.replicas) for one in topic.partitions} == {count}
-        assert topic.config.get("min.insync.replicas") == (None if count == 1 else "2")
-    lines = [r for r in caplog.records if "__consumer_offsets has" in r.getMessage()]
-    assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
+        for name in lone:
+            topic = await controller_of(cluster).internal_topic(name)
+            await cluster.agreed()
+            assert {len(one.replicas) for one in topic.partitions} == {min(count, 3)}
+            assert topic.config.get("min.insync.replicas") == (lone[name] if count == 1 else "2")
+    for name in lone:
+        lines = [r for r in caplog.records if f"{name} has" in r.getMessage()]
+        assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
 
 
 async def test_topics_made_while_a_broker_is_away_have_their_replicas_later() -> None:
