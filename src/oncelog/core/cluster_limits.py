@@ -28,6 +28,20 @@ FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 FETCH_CHANGES_COUNT_MAX = 10_000
 """Partitions that one fetch of a follower adds to its session, or takes out of it."""
 
+MARKER_REQUESTS_IN_FLIGHT_COUNT_MAX = 5
+"""Requests for end markers under way to one broker; what is due meanwhile goes with the next."""
+
+MARKERS_PER_REQUEST_COUNT_MAX = 10_000
+"""End markers, by partition, in one such request; the others follow with the next."""
+
+MARKERS_COMMIT_WAIT_MS = 100
+"""How long a leader waits for another broker's markers to be committed before it answers. Those
+that are not get REQUEST_TIMED_OUT; asked for again, they are not appended again.
+"""
+
+MARKERS_ANSWER_MS_MAX = 5_000
+"""After so long the answer to such a request counts as lost."""
+
 SQLITE_SESSIONS_COUNT_MAX = 1000
 """Sessions at one time that one metadata file of SQLite can have."""
 
