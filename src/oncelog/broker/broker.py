@@ -64,6 +64,7 @@ from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
+    from oncelog.broker.coordination.received_markers import ReceivedMarkers
     from oncelog.broker.metrics import MetricsServer
     from oncelog.broker.partitions.following import Following, ReplicaFetchers
     from oncelog.broker.partitions.partition import Partition
@@ -90,6 +91,7 @@ class Broker:
     mover: PartitionMover
     deletions: DeletionsWatch
     producer_ids: ProducerIds
+    markers: MarkerWriter
     transactions: TransactionRuntime
     groups: GroupRuntime
     server: Server
@@ -119,6 +121,8 @@ class Broker:
         self.stopped_because: BaseException | None = None
         self.stopping = "ending requests"
         self._isr: IsrKeeper | None = None
+        self._received_markers: ReceivedMarkers | None = None
+        self._knows_others = False
         self._is_killed = False
         self._incarnation = fresh_kafka_uuid(self.rng)
         self._closed_cleanly = False
@@ -207,12 +211,13 @@ class Broker:
         self.life = LifeNotes(config, self.logs, self.disk, self.partitions.folder_failed)
         self.partitions.on_folder_failed = self.life.write_again
         self.producer_ids = ProducerIds(self.store)
-        self._markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
+        self.markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
+        exits.push_async_callback(self.markers.close)
         self.transactions = transaction_coordinator(
             config,
             self.partitions,
             self.producer_ids,
-            self._markers.handle,
+            self.markers.handle,
         )
         exits.callback(self.transactions.close)
         self.meters = CoordinatorMeters()
@@ -264,6 +269,7 @@ class Broker:
             producer_ids=self.producer_ids,
             transactions=self.transactions,
             transaction_coordinators=LocalCoordinators(self.transactions),
+            received_markers=self._receive_markers,
             groups=self.groups,
             meters=self.meters,
             server=self.server,
@@ -325,6 +331,30 @@ class Broker:
 
         return make_fetchers(following, self.config, self.network, self.clock, self.feed)
 
+    def _know_others(self) -> None:
+        """Build what asks other brokers: the second one is registered."""
+        # Imported here because a lone broker has no peers.
+        from oncelog.broker.coordination.remote_markers import make_cluster_leaders
+
+        self.markers.join(
+            partial(
+                make_cluster_leaders,
+                membership=self.membership,
+                feed=self.feed,
+                network=self.network,
+                clock=self.clock,
+                rng=self.rng,
+                stop_because=self.stop_because,
+            )
+        )
+
+    def _receive_markers(self) -> ReceivedMarkers:
+        if self._received_markers is None:
+            from oncelog.broker.coordination.received_markers import ReceivedMarkers
+
+            self._received_markers = ReceivedMarkers(LocalLeaders(self.partitions))
+        return self._received_markers
+
     def _end_replication(self) -> None:
         if self._isr is not None:
             self._isr.close()
@@ -359,7 +389,10 @@ class Broker:
 
     def _coordinators_follow(self, delta: ImageDelta) -> None:
         image = self.feed.known.image
-        self._markers.apply(image)
+        if not self._knows_others and len(image.brokers) > 1:
+            self._knows_others = True
+            self._know_others()
+        self.markers.apply(image)
         metadata = metadata_of(image, self.config)
         self.transactions.apply(delta, image, metadata)
         self.groups.apply(delta, image, metadata)
