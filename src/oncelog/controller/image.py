@@ -76,6 +76,20 @@ class PartitionImage:
 
     Each with the last leader epoch in its log, and the log's end; None before it could say so.
     """
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment adds, until it is done (KIP-455)."""
+    removing: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment removes once all others are in the ISR."""
+    removed: tuple[int, ...] = ()
+    """Brokers without a replica that may still have a folder of the partition (D14)."""
+
+    @property
+    def settled_count(self) -> int:
+        """The count of replicas without those that are being added.
+
+        `min.insync.replicas` is at most that: one that has nothing yet makes no ISR too small.
+        """
+        return len(self.replicas) - len(self.adding)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,12 @@ are below ``/oncelog``.
 - ``/controller``: the broker that is the controller. It goes with that broker's session.
 - ``/brokers/ids/<broker>``: a registered broker: where clients reach it, its rack, and what this
   life of it is. It goes with the broker's session.
-- ``/brokers/topics/<name>``: a topic: its id, the replicas of each partition, its configs. Without
-  it no topic exists, whatever is below it. A topic's name never contains a slash.
-- ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch,
-  the ISR, and who else may lead. A change of one partition writes no other.
+- ``/brokers/topics/<name>``: a topic: its id, its configs, how many partitions it has, and their
+  replicas, for monitors. Without it no topic exists, whatever is below it. A topic's name never
+  contains a slash.
+- ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch, the
+  ISR, who else may lead, the replicas, and who may have been one. A change of one partition relies
+  on no other.
 - ``/oncelog/format``: the format of all this.
 - ``/oncelog/broker-epochs/<broker>``: the number of a broker's last life. It stays.
 - ``/oncelog/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that
@@ -153,6 +155,8 @@ class _Topic(TypedDict):
     topic_id: str
     partitions: dict[str, Sequence[int]]
     config: dict[str, str]
+    adding_replicas: NotRequired[Mapping[str, Sequence[int]]]
+    removing_replicas: NotRequired[Mapping[str, Sequence[int]]]
 
 
 class _State(TypedDict):
@@ -165,6 +169,10 @@ class _State(TypedDict):
     eligible: NotRequired[Sequence[int]]
     offline: NotRequired[Sequence[int]]
     suspects: NotRequired[Mapping[str, Sequence[int] | None]]
+    replicas: NotRequired[Sequence[int]]
+    adding: NotRequired[Sequence[int]]
+    removing: NotRequired[Sequence[int]]
+    removed: NotRequired[Sequence[int]]
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -180,13 +188,21 @@ def decode_cluster_id(value: bytes) -> str:
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """Encode a topic without the states of its partitions."""
+    """Encode a topic without the states of its partitions.
+
+    The replicas are here as well, where Kafka's monitors read them; the states decide.
+    """
+    numbered = [(str(number), part) for number, part in enumerate(topic.partitions)]
     value: _Topic = {
         "version": 3,
         "topic_id": str(topic.topic_id),
-        "partitions": {str(n): part.replicas for n, part in enumerate(topic.partitions)},
+        "partitions": {number: part.replicas for number, part in numbered},
         "config": dict(topic.config),
     }
+    if adding := {number: part.adding for number, part in numbered if part.adding}:
+        value["adding_replicas"] = adding
+    if removing := {number: part.removing for number, part in numbered if part.removing}:
+        value["removing_replicas"] = removing
     return _json(value)
 
 
@@ -225,14 +241,23 @@ def encode_state(partition: PartitionImage, controller_epoch: int = 0) -> bytes:
         value["offline"] = partition.offline_replicas
     if partition.suspects:
         value["suspects"] = {str(broker): log for broker, log in partition.suspects.items()}
+    if partition.replicas:
+        value["replicas"] = partition.replicas
+    if partition.adding:
+        value["adding"] = partition.adding
+    if partition.removing:
+        value["removing"] = partition.removing
+    if partition.removed:
+        value["removed"] = partition.removed
     return _json(value)
 
 
 @lru_cache(STATES_DECODED_COUNT_MAX)
 def decode_state(value: bytes) -> PartitionImage:
-    """Decode the state of a partition, which does not name its replicas. Raises as above.
+    """Decode the state of a partition. Raises as above.
 
-    Most partitions of a cluster have one of a few states: each of these is decoded once.
+    One of an earlier version names no replicas: the topic does. Most partitions of a cluster have
+    one of a few states: each of these is decoded once.
     """
     fields: _State = json.loads(value)
     suspects = fields.get("suspects", {})
@@ -240,11 +265,14 @@ def decode_state(value: bytes) -> PartitionImage:
         leader=fields["leader"],
         leader_epoch=fields["leader_epoch"],
         isr=tuple(fields["isr"]),
-        replicas=(),
+        replicas=tuple(fields.get("replicas", ())),
         offline_replicas=tuple(fields.get("offline", ())),
         partition_epoch=fields.get("partition_epoch", 0),
         eligible=tuple(fields.get("eligible", ())),
         suspects={int(broker): _log_of(found) for broker, found in suspects.items()},
+        adding=tuple(fields.get("adding", ())),
+        removing=tuple(fields.get("removing", ())),
+        removed=tuple(fields.get("removed", ())),
     )
 
 

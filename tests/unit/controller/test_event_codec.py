@@ -33,7 +33,7 @@ from oncelog.core.limits import MESSAGE_BYTES_MAX
 
 ID = UUID(int=7)
 T0 = TopicPartition("t", 0)
-STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None})
+STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None}, (2,), (1,), (3,))
 NEW = TopicToCreate("new", assignment={0: (1, 2)}, config={"a": "b", "c": None})
 ISR = (events.IsrMember(1, 3), events.IsrMember(2, 4))
 
@@ -77,6 +77,14 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
     ),
     (events.DirectoryFailed(1, (T0,)), ChangeOutcome()),
     (events.DeletionsConfirmed(1, frozenset({ID})), ChangeOutcome()),
+    (
+        events.AlterReassignments(
+            (events.Reassignment(T0, (1, 2)), events.Reassignment(T0, None)),
+            allows_factor_change=False,
+        ),
+        (events.ReassignmentOutcome(T0, ErrorCode.no_reassignment_in_progress, "no"),),
+    ),
+    (events.ReplicasRemoved(3, (events.RemovedReplica(ID, 0, 5),)), ChangeOutcome()),
 ]
 
 
