@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
     from oncelog.broker.coordination.received_markers import ReceivedMarkers
     from oncelog.broker.metrics import MetricsServer
+    from oncelog.broker.others import OtherBrokers
     from oncelog.broker.partitions.following import Following, ReplicaFetchers
     from oncelog.broker.partitions.partition import Partition
     from oncelog.broker.replication.isr import IsrKeeper
@@ -122,7 +123,7 @@ class Broker:
         self.stopping = "ending requests"
         self._isr: IsrKeeper | None = None
         self._received_markers: ReceivedMarkers | None = None
-        self._knows_others = False
+        self._others: OtherBrokers | None = None
         self._is_killed = False
         self._incarnation = fresh_kafka_uuid(self.rng)
         self._closed_cleanly = False
@@ -220,6 +221,7 @@ class Broker:
             self.markers.handle,
         )
         exits.callback(self.transactions.close)
+        self._coordinators = LocalCoordinators(self.transactions)
         self.meters = CoordinatorMeters()
         self.groups = group_coordinator(
             config,
@@ -248,7 +250,7 @@ class Broker:
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
         self.partitions.make_fetchers = self._make_fetchers
-        exits.callback(self._end_replication)
+        exits.push_async_callback(self._end_replication)
         exits.push_async_callback(self._leave_cluster)
         # Of a start that fails from here on. A stop in order comes to the one below first.
         exits.push_async_callback(self.server.stop)
@@ -268,7 +270,7 @@ class Broker:
             partitions=self.partitions,
             producer_ids=self.producer_ids,
             transactions=self.transactions,
-            transaction_coordinators=LocalCoordinators(self.transactions),
+            transaction_coordinators=self._coordinators,
             received_markers=self._receive_markers,
             groups=self.groups,
             meters=self.meters,
@@ -331,23 +333,6 @@ class Broker:
 
         return make_fetchers(following, self.config, self.network, self.clock, self.feed)
 
-    def _know_others(self) -> None:
-        """Build what asks other brokers: the second one is registered."""
-        # Imported here because a lone broker has no peers.
-        from oncelog.broker.coordination.remote_markers import make_cluster_leaders
-
-        self.markers.join(
-            partial(
-                make_cluster_leaders,
-                membership=self.membership,
-                feed=self.feed,
-                network=self.network,
-                clock=self.clock,
-                rng=self.rng,
-                stop_because=self.stop_because,
-            )
-        )
-
     def _receive_markers(self) -> ReceivedMarkers:
         if self._received_markers is None:
             from oncelog.broker.coordination.received_markers import ReceivedMarkers
@@ -355,9 +340,23 @@ class Broker:
             self._received_markers = ReceivedMarkers(LocalLeaders(self.partitions))
         return self._received_markers
 
-    def _end_replication(self) -> None:
+    async def _end_replication(self) -> None:
         if self._isr is not None:
             self._isr.close()
+        if self._others is not None:
+            await self._others.close()
+
+    def _know_others(self) -> OtherBrokers:
+        """Ask other brokers about transactions from now on: the second one is registered."""
+        # Imported here because a lone broker has no peers.
+        from oncelog.broker.others import OtherBrokers
+
+        others = OtherBrokers(
+            self.membership, self.feed, self.network, self.rng, self.transactions, self.stop_because
+        )
+        self._coordinators.use(others.coordinators)
+        self.markers.join(others.leaders)
+        return others
 
     async def _start_metrics(
         self, exits: AsyncExitStack, address: Endpoint, context: Context
@@ -389,13 +388,14 @@ class Broker:
 
     def _coordinators_follow(self, delta: ImageDelta) -> None:
         image = self.feed.known.image
-        if not self._knows_others and len(image.brokers) > 1:
-            self._knows_others = True
-            self._know_others()
+        if self._others is None and len(image.brokers) > 1:
+            self._others = self._know_others()
         self.markers.apply(image)
         metadata = metadata_of(image, self.config)
         self.transactions.apply(delta, image, metadata)
         self.groups.apply(delta, image, metadata)
+        if self._others is not None:
+            self._others.apply()
 
     def _take_folders(self) -> LogManager:
         return LogManager.take(self.disk, self.config.data_dirs, node_id=self.broker_id)

@@ -63,3 +63,20 @@ EMBEDDED_BROKERS_COUNT_MAX = 16
 
 CLUSTER_PROCESSES_COUNT_MAX = 16
 """Brokers that `oncelog cluster` starts on one machine."""
+
+PEER_ANSWER_MS_MAX = 30_000
+"""After so long without an answer a connection to another broker, for transactions, is closed."""
+
+VERIFICATION_WAIT_MS_MAX = 20
+"""How long a coordinator keeps other brokers' AddPartitionsToTxn waiting for an answer: for the
+transaction before to end, or for the append. Later requests of that broker are answered after it.
+"""
+
+VERIFICATIONS_TOGETHER_COUNT_MAX = 1_000
+"""Transactions in one such request; more follow with the next one."""
+
+VERIFICATION_REQUESTS_IN_FLIGHT_COUNT_MAX = 5
+"""Such requests that one broker has sent to another, and that are not answered yet."""
+
+VERIFICATION_RETRY_MS_MIN, VERIFICATION_RETRY_MS_MAX = 5, 250
+"""Pause before a broker asks again about an id whose transaction before has not ended."""
