@@ -173,7 +173,7 @@ class _Step:
             _partition(name, number, replicas, states.get(number, _at(old, number)))
             for number, replicas in enumerate(value.replicas)
         )
-        topic = TopicImage(name, value.topic_id, partitions, value.config)
+        topic = TopicImage(name, value.topic_id, partitions, value.config, value.unknown_fields)
         if before is None or before.topic_id != topic.topic_id:
             return ImageDelta(deleted=gone, created=(topic,))
         changed: Sequence[int] = range(len(partitions))

@@ -379,6 +379,7 @@ def _moved(
         adding=state.adding,
         removing=state.removing,
         removed=state.removed,
+        unknown_fields=state.unknown_fields,
     )
 
 
@@ -435,4 +436,5 @@ def _numbered(
         after.adding,
         after.removing,
         after.removed,
+        after.unknown_fields,
     )

@@ -1,6 +1,8 @@
 """Defines the paths and values of the metadata store.
 
 Only this module knows the encoding; `oncelog.controller.upgrade` knows those of earlier versions.
+While brokers of two versions run, the older one may rewrite a value of the newer one: the fields
+that it does not know stay in it.
 The paths of what monitors of a cluster read are Kafka's, and so are the names in their values; ours
 are below ``/oncelog``.
 
@@ -32,7 +34,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -203,7 +205,7 @@ def encode_topic(topic: TopicImage) -> bytes:
         value["adding_replicas"] = adding
     if removing := {number: part.removing for number, part in numbered if part.removing}:
         value["removing_replicas"] = removing
-    return _json(value)
+    return _json(value, topic.unknown_fields)
 
 
 class TopicValue(NamedTuple):
@@ -212,6 +214,7 @@ class TopicValue(NamedTuple):
     topic_id: TopicId
     replicas: tuple[tuple[int, ...], ...]
     config: Mapping[str, str]
+    unknown_fields: str = ""
 
 
 def decode_topic(value: bytes) -> TopicValue:
@@ -222,6 +225,7 @@ def decode_topic(value: bytes) -> TopicValue:
         topic_id=UUID(fields["topic_id"]),
         replicas=tuple(tuple(placed[str(number)]) for number in range(len(placed))),
         config=dict(fields["config"]),
+        unknown_fields=_unknown(fields, _Topic),
     )
 
 
@@ -249,7 +253,7 @@ def encode_state(partition: PartitionImage, controller_epoch: int = 0) -> bytes:
         value["removing"] = partition.removing
     if partition.removed:
         value["removed"] = partition.removed
-    return _json(value)
+    return _json(value, partition.unknown_fields)
 
 
 @lru_cache(STATES_DECODED_COUNT_MAX)
@@ -273,6 +277,7 @@ def decode_state(value: bytes) -> PartitionImage:
         adding=tuple(fields.get("adding", ())),
         removing=tuple(fields.get("removing", ())),
         removed=tuple(fields.get("removed", ())),
+        unknown_fields=_unknown(fields, _State),
     )
 
 
@@ -287,8 +292,16 @@ def _log_of(value: Sequence[int] | None) -> tuple[int, int] | None:
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 
 
-def _json(value: object) -> bytes:
+def _json(value: object, unknown_fields: str = "") -> bytes:
+    if unknown_fields:
+        value = {**json.loads(unknown_fields), **cast("Mapping[str, object]", value)}
     return _ENCODER.encode(value).encode()
+
+
+def _unknown(found: Mapping[str, Any], known: type) -> str:
+    """Return the fields of a value that its type does not name, as JSON."""
+    names = found.keys() - known.__annotations__.keys()
+    return _ENCODER.encode({name: found[name] for name in names}) if names else ""
 
 
 def deleted_path(name: str) -> str:
@@ -369,7 +382,7 @@ def encode_broker(broker: BrokerImage) -> bytes:
         "clean": broker.is_clean,
         "shutting_down": broker.is_shutting_down,
     }
-    return _json(value)
+    return _json(value, broker.unknown_fields)
 
 
 def decode_broker(path: str, value: bytes) -> BrokerImage:
@@ -388,6 +401,7 @@ def decode_broker(path: str, value: bytes) -> BrokerImage:
         is_clean=fields["clean"],
         is_shutting_down=fields["shutting_down"],
         incarnation=fields["incarnation"],
+        unknown_fields=_unknown(fields, _Broker),
     )
 
 
