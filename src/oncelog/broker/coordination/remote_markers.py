@@ -127,6 +127,7 @@ class ClusterLeaders:
         self._image = MetadataImage(cluster_id="")
         self._routes: dict[int, _Route] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     def apply(self, image: MetadataImage) -> None:
         """Follow the metadata image, and settle what waits for a broker that does not lead it."""
@@ -138,6 +139,8 @@ class ClusterLeaders:
         self, topic_partition: TopicPartition, markers: SendMarkers, settled: Settled
     ) -> None:
         """See `PartitionLeaders`."""
+        if self._is_closed:
+            return  # A retry was planned when the broker stopped.
         partition = self._image.partition(*topic_partition)
         leader = -1 if partition is None else partition.leader
         outcome = partial(self._outcome, markers, settled)
@@ -153,6 +156,7 @@ class ClusterLeaders:
 
     async def close(self) -> None:
         """Ask no broker any more: what waits for one stays unsettled."""
+        self._is_closed = True
         for task in self._tasks:
             task.cancel()
         if self._tasks:

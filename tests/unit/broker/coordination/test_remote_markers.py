@@ -431,6 +431,13 @@ async def test_a_close_leaves_what_waits_unsettled() -> None:
     assert bench.settled == []
 
 
+async def test_a_retry_that_is_due_after_a_close_opens_no_connection() -> None:
+    async with made() as bench:
+        pass
+    await bench.send(T0, T2)
+    assert (bench.prompt.asked, bench.settled) == ([], [])
+
+
 async def test_a_bug_stops_the_broker() -> None:
     bench = Bench()
     await bench.send(T0)
