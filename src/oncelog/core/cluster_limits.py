@@ -22,6 +22,11 @@ ISR_RETRY_MS = 500
 ISR_ANSWER_MS_MAX = 30_000
 """After so long the answer to such a request counts as lost."""
 
+CONFIRMATION_WAIT_MS_MAX = 5_000
+"""A coordinator's reply waits this long for the replicas to confirm that it leads, then it is
+COORDINATOR_NOT_AVAILABLE: as long as for a transition (`PARKED_REQUEST_WAIT_MS_MAX`).
+"""
+
 FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 """Fetch sessions of followers: one for each fetcher of another broker, and those of past lives."""
 

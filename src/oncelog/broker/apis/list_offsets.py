@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
+from oncelog.broker.partitions.damage import note_damage
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_offsets import (
@@ -130,7 +131,7 @@ def _look_up(
 
     def result(found: TimestampOffset | Exception | None) -> ListOffsetsPartitionResponse:
         if isinstance(found, (ProtocolError, StorageFailure)):
-            return _result(index, partition.note_damage(found))
+            return _result(index, note_damage(partition, found))
         if isinstance(found, Exception):
             raise found
         if found is None or found.offset >= readable_end:
