@@ -49,11 +49,11 @@ class LeaderState(ReplicaState):
 
         After a restart in the same epoch that is more than the high watermark of the checkpoint.
         """
+        self._is_carried = True
+        """Whether an answer may have carried the last round, as one before this state may have."""
         if isinstance(before, LeaderState) and before.leader_epoch == given.leader_epoch:
             known = before.followers
             self.epoch_start_offset = before.epoch_start_offset
-        self._is_carried = True
-        """Whether an answer may have carried the last round, as one before this state may have."""
         others = {*given.replicas, *given.isr} - {self.broker_id}
         self.followers: dict[int, FollowerProgress] = {
             each: known.get(each) or FollowerProgress(now_ms) for each in others
