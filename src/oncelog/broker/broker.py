@@ -325,6 +325,7 @@ class Broker:
                 self.clock,
                 lag_max_ms=self.config.get_int("replica.lag.time.max.ms"),
                 on_bug=self.stop_because,
+                meter=self.partitions.isr_meter,
             )
         self._isr.lead(partition)
 

@@ -27,6 +27,7 @@ __all__ = [
     "changed_rules",
     "changed_states",
     "completed",
+    "elected_by",
     "election_notices",
     "leaders_checked",
     "listed",
@@ -146,6 +147,31 @@ def state_writes(image: MetadataImage, changes: Iterable[StateChange]) -> tuple[
 
 def _assigned(state: PartitionImage) -> tuple[tuple[int, ...], ...]:
     return state.replicas, state.adding, state.removing
+
+
+class Elected(NamedTuple):
+    """How many partitions got another leader than before."""
+
+    leaders_count: int
+    unclean_count: int
+    """Those whose leader may lack acknowledged records."""
+
+
+def elected_by(image: MetadataImage, writes: Iterable[Put]) -> Elected:
+    """Count the elections in the writes of a decision; new partitions have had none."""
+    leaders_count = unclean_count = 0
+    for path, value in writes:
+        if value is None or not path.startswith(layout.TOPICS_PREFIX):
+            continue
+        name, number = layout.partition_of(path)
+        before = None if number is None else image.partition(name, number)
+        if before is None:
+            continue
+        after = layout.decode_state(value)
+        if after.leader not in (-1, before.leader):
+            leaders_count += 1
+            unclean_count += after.leader not in {*before.isr, *before.eligible}
+    return Elected(leaders_count, unclean_count)
 
 
 def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotice]:

@@ -28,7 +28,7 @@ from oncelog.broker.partitions.folders import (
     removed_logs,
 )
 from oncelog.broker.partitions.log_settings import log_config
-from oncelog.broker.partitions.meters import TopicMeters
+from oncelog.broker.partitions.meters import IsrMeter, TopicMeters
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals
 from oncelog.broker.partitions.upkeep import Upkeep
@@ -84,6 +84,7 @@ class PartitionManager:
         self._rng = rng
         self.disk = disk
         self.meters = TopicMeters()
+        self.isr_meter = IsrMeter()
         self._producer_limit = ProducerLimit(PRODUCERS_COUNT_MAX, self._count_producers)
         self._cluster_config: Mapping[str, str] = {}
         """The configs that are the cluster's, as of the step applied last."""
