@@ -147,12 +147,13 @@ def _start(
         epoch = -1 if wanted.wait_ms < 0 else result.coordinator_epoch
         return then(Added(dict(result.partitions), epoch))
 
-    return ask_here(
-        context.transactions,
-        event,
-        answered,
-        lambda error: then(Added(dict.fromkeys(partitions, error))),
-    )
+    def unavailable(error: ErrorCode) -> AnswerT:
+        return then(Added(dict.fromkeys(partitions, error)))
+
+    transactions = context.transactions
+    if request.version >= _BROKERS_SINCE:
+        return ask_here(transactions, event, answered, unavailable)
+    return transactions.ask(wanted.transactional_id, event, answered, unavailable)
 
 
 def _partitions(wanted: AddPartitionsToTxnTransaction) -> tuple[TopicPartition, ...]:

@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from oncelog.broker.coordination.verification import ask_here
 from oncelog.broker.peers.connections import PeerUnreachable
@@ -116,13 +116,8 @@ class ClusterCoordinators:
         if coordinator < 0 or self._is_closed:
             return unavailable(ErrorCode.coordinator_not_available)
 
-        def answer(outcome: AddPartitionsReply | ErrorCode) -> AnswerT | Pending[AnswerT]:
-            if isinstance(outcome, AddPartitionsReply):
-                return conclude(outcome)
-            return unavailable(outcome)
-
-        pending = Pending(answer, holds_back=True)
-        question = _Verifying(event, pending.complete, self.clock.now_ms())
+        pending = Pending(conclude, holds_back=True, refuse=unavailable)
+        question = _Verifying(event, pending, self.clock.now_ms())
         pending.on_drop = question.drop
         self._ask(coordinator, question)
         return pending
@@ -227,23 +222,24 @@ class ClusterCoordinators:
 class _Verifying:
     """One verification by another broker, until it has an answer or no request waits for it."""
 
-    __slots__ = ("_complete", "attempts_count", "event", "line", "timer", "until_ms")
+    __slots__ = ("_pending", "attempts_count", "event", "line", "timer", "until_ms")
 
-    def __init__(
-        self, event: AddPartitions, complete: Callable[[object], None], now_ms: int
-    ) -> None:
+    def __init__(self, event: AddPartitions, pending: Pending[Any], now_ms: int) -> None:
         self.event = event
         self.until_ms = now_ms + PARKED_REQUEST_WAIT_MS_MAX
         self.attempts_count = 0
         self.timer: asyncio.TimerHandle | None = None
         self.line: _Asking | None = None
-        self._complete = complete
+        self._pending = pending
 
     def settle(self, outcome: AddPartitionsReply | ErrorCode) -> None:
         """Answer; a second answer, or one that no request waits for, says nothing."""
         if self.line is not None:
             self.drop()
-            self._complete(outcome)
+            if isinstance(outcome, AddPartitionsReply):
+                self._pending.complete(outcome)
+            else:
+                self._pending.fail(outcome)
 
     def drop(self) -> None:
         """Forget the question: it is asked no more."""

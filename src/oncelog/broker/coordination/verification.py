@@ -19,6 +19,7 @@ coordinator epoch. Its refusals are confirmed by the followers of its log before
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -114,17 +115,15 @@ def ask_here(
 ) -> ResponseT | Pending[ResponseT]:
     """Have this broker's coordinator decide, as one of several brokers.
 
-    That a transaction has its partitions is said at once: the coordinator epoch tells whether it
-    still counts. Whatever else is said without an append waits until it is confirmed.
+    That the transaction has the partitions already is said at once: the coordinator epoch tells
+    whether it still counts. Whatever else is said without an append waits until it is confirmed.
     """
     from oncelog.transaction.events import AddPartitionsReply
 
-    if event.verify_only:
-        found = transactions.look(event.transactional_id, event)
-        if isinstance(found, AddPartitionsReply) and not any(
-            error for _, error in found.partitions
-        ):
-            return conclude(found)
+    question = event if event.verify_only else replace(event, verify_only=True)
+    found = transactions.look(event.transactional_id, question)
+    if isinstance(found, AddPartitionsReply) and not any(error for _, error in found.partitions):
+        return conclude(found)
     return transactions.ask(event.transactional_id, event, conclude, unavailable)
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from oncelog.client import Consumer, OffsetAndMetadata, RebalanceListener, TopicPartition
+from oncelog.client.group_session import GroupProtocol
 from oncelog.controller.events import ElectLeaders
 from oncelog.controller.topics import TopicToCreate, new_internal_topic
 from oncelog.core.errors import ErrorCode
@@ -23,7 +24,7 @@ from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
 from tests.support.members import Cluster, members
 
-PROTOCOLS = ("classic", "consumer")
+PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
 CONTROLLER, COORDINATOR, NEXT = 1, 2, 3
 GROUP, TOPIC = "g", "t"
 PARTITIONS = 4
@@ -78,7 +79,7 @@ class World:
         assert all(outcome.error is ErrorCode.none for outcome in outcomes), outcomes
         await self.cluster.agreed()
 
-    async def join(self, protocol: str, **options: Any) -> Consumer:
+    async def join(self, protocol: GroupProtocol, **options: Any) -> Consumer:
         """A member that polls from now on."""
         servers = ",".join(f"127.0.0.1:{member.port}" for member in self.cluster)
         options = {"heartbeat_interval_ms": 50, "retry_backoff_ms": 10, **options}
@@ -109,8 +110,10 @@ class World:
 
     def fall_silent(self, consumer: Consumer) -> None:
         """Send no heartbeat any more: the process of the member has died."""
-        assert consumer._session is not None
-        for task in consumer._session._membership._tasks:
+        session = consumer._session
+        assert session is not None
+        assert session._membership is not None
+        for task in session._membership._tasks:
             task.cancel()
 
     def joins_waiting(self, broker_id: int) -> int:
@@ -179,7 +182,7 @@ async def world(settings: Mapping[str, object] | None = None) -> AsyncIterator[W
         await made.close()
 
 
-def _session(protocol: str) -> dict[str, int]:
+def _session(protocol: GroupProtocol) -> dict[str, int]:
     """The member's own session timeout; under the consumer protocol it is the group's."""
     return {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}
 
@@ -216,7 +219,9 @@ MOVES: dict[str, tuple[Move, int]] = {
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("move", MOVES)
-async def test_a_group_goes_on_with_the_next_coordinator(protocol: str, move: str) -> None:
+async def test_a_group_goes_on_with_the_next_coordinator(
+    protocol: GroupProtocol, move: str
+) -> None:
     """No rebalance: each member keeps its id, its generation and its partitions."""
     carry_out, expected = MOVES[move]
     async with world() as on:
@@ -238,7 +243,9 @@ async def test_a_group_goes_on_with_the_next_coordinator(protocol: str, move: st
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_no_member_is_expelled_for_the_time_without_a_coordinator(protocol: str) -> None:
+async def test_no_member_is_expelled_for_the_time_without_a_coordinator(
+    protocol: GroupProtocol,
+) -> None:
     """It lasts longer than a session: that begins anew with the next coordinator."""
     settings = {"group.consumer.session.timeout.ms": SESSION_MS}
     async with world(settings) as on:
@@ -258,7 +265,9 @@ async def test_no_member_is_expelled_for_the_time_without_a_coordinator(protocol
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_member_that_is_gone_is_expelled_by_the_next_coordinator(protocol: str) -> None:
+async def test_a_member_that_is_gone_is_expelled_by_the_next_coordinator(
+    protocol: GroupProtocol,
+) -> None:
     settings = {"group.consumer.session.timeout.ms": SESSION_MS}
     async with world(settings) as on:
         for _ in range(2):
@@ -272,7 +281,7 @@ async def test_a_member_that_is_gone_is_expelled_by_the_next_coordinator(protoco
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_static_member_returns_to_the_next_coordinator(protocol: str) -> None:
+async def test_a_static_member_returns_to_the_next_coordinator(protocol: GroupProtocol) -> None:
     """The group is not told of it: another process has its name, and the same partitions."""
     async with world() as on:
         await on.join(protocol, group_instance_id="one")
