@@ -57,7 +57,7 @@ class QuietPartition(NamedTuple):
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_quiet", "_unregistered")
+    __slots__ = ("_fetched_ms", "_has_released", "_is_new", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -71,6 +71,10 @@ class FollowerReading(Reading):
         super().__init__(context, request, fetch, session)
         self._fetched_ms = context.clock.monotonic_ms()
         self._unregistered = _unregistered(context, fetch)
+        self._is_new = True
+        """Whether what it says is to be recorded: it says so once."""
+        self._has_released = False
+        """Whether those who waited for it may have gone on: a coordinator's commit appends more."""
         self._quiet = [(key, each) for key, each in self._held.items() if each.quiet is not None]
         """The partitions of the session that are passed over as long as nothing happens there."""
 
@@ -80,14 +84,37 @@ class FollowerReading(Reading):
         return not self._quiet and super().waits_for_nothing
 
     def read(self) -> None:
-        """Read all that is not quiet, or is no more."""
+        """Read all that is not quiet, or is no more.
+
+        What those that it released have appended is read too: no wake-up comes for it any more.
+        """
         if self._quiet:
             self._pass_over()
         super().read()
+        is_new, self._is_new = self._is_new, False
+        if is_new and self._has_released and not self.is_enough and self._has_stirred():
+            self.read()
+
+    def _has_stirred(self) -> bool:
+        """Whether a partition has something for it that had nothing when it was read."""
+        replica_id = self._fetch.replica_id
+        for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
+            for wanted in topic.partitions:
+                partition = self._context.partitions.get(name or "", wanted.partition)
+                if partition is None:
+                    continue
+                state = partition.state
+                is_awaited = isinstance(state, LeaderState) and state.awaits(replica_id)
+                if is_awaited or partition.log.log_end_offset > wanted.fetch_offset:
+                    return True
+        return any(
+            held.quiet.partition.log.log_end_offset != held.quiet.log_end_offset
+            or held.quiet.follower.confirmed_round != held.quiet.state.round_begun
+            for _, held in self._quiet
+        )
 
     def _pass_over(self) -> None:
         """Pass over what is still quiet; it counts as fetched when the request comes."""
-        has_come = self._reply is None
         now_ms, life = self._fetched_ms, self._fetch.replica_epoch
         is_registered = self._unregistered is ErrorCode.none
         still: list[tuple[Key, SessionPartition]] = []
@@ -105,7 +132,7 @@ class FollowerReading(Reading):
                 and not partition.start_waiters
             ):
                 still.append(one)
-                if has_come:
+                if self._is_new:
                     follower.seen_at_end(now_ms)
             else:
                 (topic, _), held = one
@@ -184,8 +211,10 @@ class FollowerReading(Reading):
 
     def _record(self, partition: Partition, wanted: FetchPartition) -> ErrorCode:
         fetch, state = self._fetch, partition.state
-        if self._reply is None:  # It says so once, when it comes.
+        if self._is_new:
             held = self._held.get((state.topic_id, wanted.partition))
+            before = state.high_watermark
+            was_awaited = isinstance(state, LeaderState) and state.awaits(fetch.replica_id)
             error = partition.follower_fetched(
                 fetch.replica_id,
                 wanted.fetch_offset,
@@ -194,6 +223,8 @@ class FollowerReading(Reading):
                 log_start_offset=wanted.log_start_offset,
                 confirmed_round=0 if held is None else held.carried_round,
             )
+            if was_awaited or state.high_watermark > before:
+                self._has_released = True
             if error is not ErrorCode.none:
                 return error
         if isinstance(state, LeaderState) and state.awaits(fetch.replica_id):
