@@ -115,6 +115,8 @@ class ElectionRules(NamedTuple):
 
     min_insync_replicas: int = 1
     allows_unclean: bool = False
+    allows_added: bool = False
+    """Whether that includes replicas that are being added: only where an operator asks for it."""
 
 
 class Manner(Enum):
@@ -242,7 +244,8 @@ def with_replicas(
 
     Who has no replica any more leads no more, and may have a folder of the partition until it says
     otherwise. A new leader epoch begins then, as in Kafka: within one no broker leaves the
-    assignment, so that no fetch from before a removal counts once the replica is added again.
+    assignment, so that no fetch from before a removal counts once the replica is added again. So it
+    does where a lone replica gets others, because it may have led in several lives by one state.
     """
     placed = {*replicas}
     lost = {*state.replicas} - placed
@@ -258,7 +261,8 @@ def with_replicas(
         removed=tuple(sorted({*state.removed, *lost} - placed)),
     )
     after, manner = _settled(left, live, rules)
-    return Election(_numbered(state, after, renews=bool(lost)), manner)
+    is_lone_no_more = len(state.replicas) == 1 < len(replicas)
+    return Election(_numbered(state, after, renews=bool(lost) or is_lone_no_more), manner)
 
 
 def led_by(
@@ -305,10 +309,13 @@ def _settled(
     best = _best_suspect(state)
     if best in able:
         return _alone(state, best), Manner.SUSPECT
-    if rules.allows_unclean and able:
+    if rules.allows_unclean:
         # One that is being added may have nothing at all.
-        able = [broker for broker in able if broker not in state.adding] or able
-        return _alone(state, _most(state, able)), Manner.UNCLEAN
+        able = [
+            broker for broker in able if broker not in state.adding
+        ] or able * rules.allows_added
+        if able:
+            return _alone(state, _most(state, able)), Manner.UNCLEAN
     if state.leader == -1:
         return state, Manner.CLEAN
     return replace(state, leader=-1), Manner.CLEAN

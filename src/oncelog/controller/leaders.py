@@ -156,7 +156,8 @@ def _elected(
 ) -> Election | None:
     rules = election_rules(topic.config, image.cluster_config)
     if is_unclean:
-        election = settled(before, live, rules._replace(allows_unclean=True))
+        anyone = rules._replace(allows_unclean=True, allows_added=True)
+        election = settled(before, live, anyone)
         return None if election.state.leader == -1 else election
     state = led_by(before, before.replicas[0], live, rules)
     return None if state is None else Election(state)

@@ -28,7 +28,7 @@ state                              live       event               next
 1: 1 2 3 of 1 2 3                  1 2 3      to 1 2              1: 1 2 of 1 2 ~3, new epoch
 1: 1 2 3 of 1 2 3                  1 2 3      to 2 3              2: 2 3 of 2 3 ~1, new epoch
 1: 1 2 of 1 2 3                    1 2        to 2 3              1: 1 2 of 2 3 1 -1
-1: 1 of 1                          1 2 3      to 1 2 3            1: 1 of 1 2 3 +2 3
+1: 1 of 1                          1 2 3      to 1 2 3            1: 1 of 1 2 3 +2 3, new epoch
 1: 1 of 1 2 3 +2 3                 1 2 3      1 asks for 1 2      1: 1 2 of 1 2 3 +2 3
 1: 1 2 of 1 2 3 +2 3               1 2 3      1 asks for 1 2 3    1: 1 2 3 of 1 2 3
 1: 1 2 3 of 4 5 1 2 3 +4 5 -1 2 3  1 2 3 4 5  is cancelled        1: 1 2 3 of 1 2 3 ~4 5, new epoch

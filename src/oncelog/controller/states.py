@@ -179,7 +179,9 @@ def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotic
 
     A lone replica that may have lost its end is no election: no other could have had more.
     """
-    changes = [one for one in changes if len(one.before.replicas) > 1]
+    changes = [
+        one for one in changes if len({*one.before.replicas, *one.election.state.replicas}) > 1
+    ]
     by_logs = [one for one in changes if one.election.manner is Manner.SUSPECT]
     if by_logs:
         yield ControllerNotice(

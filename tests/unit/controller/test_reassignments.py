@@ -232,11 +232,26 @@ def test_what_is_added_makes_no_isr_too_small() -> None:
     assert metadata.state.settled_count == 1
 
 
-def test_an_unclean_election_prefers_a_replica_that_was_there_before() -> None:
+def test_an_empty_replica_leads_only_where_an_operator_asks_for_it() -> None:
     state = PartitionImage(1, 4, (1,), (4, 2, 1), adding=(4,), removing=(1,))
     metadata = cluster(state, live=(2, 4), unclean="true")
     metadata.submit(BrokersChanged())
     assert metadata.state.leader == 2
+    only_new = cluster(state, live=(4,), unclean="true")
+    only_new.submit(BrokersChanged())
+    assert (only_new.state.leader, only_new.state.isr) == (-1, (1,))
+    only_new.submit(ElectLeaders((T0,), is_unclean=True))
+    assert (only_new.state.leader, only_new.state.isr) == (4, (4,))
+    assert "unclean election" in only_new.warnings()[0]
+
+
+def test_no_reassignment_of_a_dead_lone_replica_gives_its_records_up() -> None:
+    metadata = cluster(PartitionImage(1, 4, (1,), (1,)), live=(2, 3), unclean="true")
+    metadata.submit(to(2, 3))
+    assert (metadata.state.leader, metadata.state.isr) == (-1, (1,))
+    metadata.submit(ElectLeaders((T0,), is_unclean=True))
+    assert (metadata.state.leader, metadata.state.isr) == (2, (2,))
+    assert "unclean election" in metadata.warnings()[0]
 
 
 def test_a_broker_that_says_again_what_it_removed_earlier_keeps_its_note() -> None:
