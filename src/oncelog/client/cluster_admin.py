@@ -19,7 +19,7 @@ async def describe(cluster: Cluster) -> ClusterDescription:
     response = await cluster.request_any(ApiKey.DESCRIBE_CLUSTER, request)
     if response.error_code is not ErrorCode.none:
         raise classify(response.error_code, Operation.OTHER, response.error_message or "")
-    nodes = tuple(Node(b.broker_id, b.host, b.port) for b in response.brokers)
+    nodes = tuple(Node(b.broker_id, b.host, b.port, b.rack) for b in response.brokers)
     return ClusterDescription(response.cluster_id, response.controller_id, nodes)
 
 

@@ -97,7 +97,9 @@ def metadata_request(names: Sequence[str] | None, *, create: bool) -> MetadataRe
 
 def nodes_of(response: metadata.MetadataResponse) -> list[Node]:
     """The brokers of a Metadata answer."""
-    return [Node(broker.node_id, broker.host, broker.port) for broker in response.brokers]
+    return [
+        Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+    ]
 
 
 def topics_of(

@@ -25,6 +25,7 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "PartitionDescription",
+    "PartitionReassignment",
     "ProducerState",
     "RecordMetadata",
     "TopicDescription",
@@ -138,6 +139,7 @@ class Node(NamedTuple):
     node_id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +151,14 @@ class PartitionDescription:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment under way: all replicas, and those that it adds and removes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
