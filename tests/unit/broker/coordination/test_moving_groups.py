@@ -24,6 +24,8 @@ from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
 from tests.support.members import Cluster, members
 
+pytestmark = pytest.mark.slow
+
 PROTOCOLS: tuple[GroupProtocol, ...] = ("classic", "consumer")
 CONTROLLER, COORDINATOR, NEXT = 1, 2, 3
 GROUP, TOPIC = "g", "t"
