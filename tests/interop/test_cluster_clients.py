@@ -193,6 +193,8 @@ def test_transactions_go_on_while_each_broker_is_killed_in_turn(brokers: Brokers
             to.produce(topic, b"%d:%d" % (partition, number), partition=partition)
         if number % 4 == 1:
             brokers.kill(broker_id)
+        # An abort without the first request of a transaction is fatal to librdkafka.
+        assert to.flush(60) == 0, number
         is_committed = number % 3 > 0
         wanted += [number] * is_committed
         end(to, commit=is_committed)
