@@ -326,6 +326,9 @@ def test_inv2_a_batch_whose_coordinator_was_lost_is_remembered_as_bounced(bench:
     waiting = bench.waits(0)
     bench.transactions.lose(ErrorCode.network_exception)
     assert waiting.response() == {T0: ErrorCode.not_enough_replicas}
+    noted = bench.partition.log.producers.verifications._find(PRODUCER, 0)
+    assert noted is not None
+    assert noted.waiting_count == 0, "else it is never forgotten"
     bench.transactions.at_once = ErrorCode.none
     assert bench.verify(1) == {}
     assert bench.write(1) is ErrorCode.out_of_order_sequence_number
