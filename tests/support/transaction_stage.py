@@ -38,6 +38,7 @@ __all__ = [
     "COORDINATOR",
     "GROUP",
     "GROUPS",
+    "IDS",
     "OFFICE",
     "SETTINGS",
     "TOPIC",
@@ -86,6 +87,16 @@ class _Death:
     is_coming: bool
 
 
+@dataclass(slots=True)
+class _DeathAtWrite:
+    """Of whom, at which of the writes that come."""
+
+    victim: int
+    left_count: int
+    is_coming: bool
+    turns_count: int
+
+
 class Stage:
     """The brokers, what is known of their logs, and who is to die."""
 
@@ -95,6 +106,7 @@ class Stage:
         self.ends_sessions = True
         """Whether the session of a killed broker ends at once."""
         self._deaths: list[_Death] = []
+        self._at_write: _DeathAtWrite | None = None
         self._burials: set[asyncio.Task[None]] = set()
         self._disks = disks
         self._thread_id = threading.get_ident()
@@ -129,6 +141,15 @@ class Stage:
         """Kill a broker before (`is_coming`) or after the first step that is wanted."""
         self._deaths.append(_Death(victim, wanted, is_coming))
 
+    def kill_at_write(
+        self, victim: int, number: int, *, is_coming: bool = False, turns_count: int = 0
+    ) -> None:
+        """Kill a broker before or after a write to a log from now on, of whichever broker.
+
+        `turns_count` is for so many turns of the event loop later.
+        """
+        self._at_write = _DeathAtWrite(victim, number, is_coming, turns_count)
+
     def kill(self, victim: int) -> None:
         """Kill a broker now, as SIGKILL does."""
         member = self.cluster[victim]
@@ -147,6 +168,8 @@ class Stage:
 
     async def settle(self) -> None:
         """Start who is down, and return when all replicas are in sync and equal."""
+        self._deaths.clear()
+        self._at_write = None
         await self.buried()
         for broker_id in self.dead:
             await self.start(broker_id)
@@ -226,9 +249,11 @@ class Stage:
     def _written(
         self, broker_id: int, disk: ControlledDisk, path: str, data: Buffer, is_coming: bool
     ) -> None:
-        if not self._deaths or threading.get_ident() != self._thread_id:
+        if threading.get_ident() != self._thread_id:
             return
-        for written in steps_of_write(path, bytes(data)):
+        if self._at_write is not None and path.endswith(".log"):
+            self._count_write(self._at_write, is_coming)
+        for written in steps_of_write(path, bytes(data)) if self._deaths else ():
             is_leader = self.replica(broker_id, *written.partition).state.is_leader
             step = Step(broker_id, is_leader, written.kind, written.partition)
             for death in list(self._deaths):
@@ -237,6 +262,20 @@ class Stage:
                     self.kill(death.victim)
         if disk.is_dead:
             raise Killed
+
+    def _count_write(self, death: _DeathAtWrite, is_coming: bool) -> None:
+        if death.is_coming is is_coming:
+            death.left_count -= 1
+            if death.left_count == 0:
+                self._at_write = None
+                self._kill_in(death.turns_count, death.victim)
+
+    def _kill_in(self, turns_count: int, victim: int) -> None:
+        if turns_count == 0:
+            self.kill(victim)
+        else:
+            loop = asyncio.get_running_loop()
+            loop.call_soon(self._kill_in, turns_count - 1, victim)
 
     async def _bury(self, victim: int) -> None:
         with contextlib.suppress(Killed):
