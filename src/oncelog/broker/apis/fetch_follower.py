@@ -57,7 +57,7 @@ class QuietPartition(NamedTuple):
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_has_released", "_is_new", "_quiet", "_unregistered")
+    __slots__ = ("_fetched_ms", "_has_released", "_held", "_is_new", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -75,6 +75,8 @@ class FollowerReading(Reading):
         """Whether what it says is to be recorded: it says so once."""
         self._has_released = False
         """Whether those who waited for it may have gone on: a coordinator's commit appends more."""
+        self._held = {} if session is None else session.partitions
+        """The partitions of the session; none in the request that opens it."""
         self._quiet = [(key, each) for key, each in self._held.items() if each.quiet is not None]
         """The partitions of the session that are passed over as long as nothing happens there."""
 
@@ -166,11 +168,6 @@ class FollowerReading(Reading):
                         one.quiet = self._note_answered(one, name, wanted, answer)
         return buffers
 
-    @property
-    def _held(self) -> dict[Key, SessionPartition]:
-        """The partitions of the session; none in the request that opens it."""
-        return {} if self._session is None else self._session.partitions
-
     def _note_answered(
         self,
         held: SessionPartition,
@@ -188,7 +185,8 @@ class FollowerReading(Reading):
         state, end = partition.state, partition.log.log_end_offset
         if not isinstance(state, LeaderState) or wanted.current_leader_epoch != state.leader_epoch:
             return None
-        held.carried_round = state.carry_round()
+        if state.round_begun:
+            held.carried_round = state.carry_round()
         if self._fetch.replica_id not in state.isr:
             return None
         follower = state.followers[self._fetch.replica_id]
@@ -214,7 +212,11 @@ class FollowerReading(Reading):
         if self._is_new:
             held = self._held.get((state.topic_id, wanted.partition))
             before = state.high_watermark
-            was_awaited = isinstance(state, LeaderState) and state.awaits(fetch.replica_id)
+            was_awaited = (
+                state.round_begun > 0
+                and isinstance(state, LeaderState)
+                and state.awaits(fetch.replica_id)
+            )
             error = partition.follower_fetched(
                 fetch.replica_id,
                 wanted.fetch_offset,
@@ -227,7 +229,7 @@ class FollowerReading(Reading):
                 self._has_released = True
             if error is not ErrorCode.none:
                 return error
-        if isinstance(state, LeaderState) and state.awaits(fetch.replica_id):
+        if state.round_begun and isinstance(state, LeaderState) and state.awaits(fetch.replica_id):
             self._ends_wait = True
         if self._context.partitions.selects_by_rack:
             self._tell_high_watermark(partition)

@@ -68,13 +68,13 @@ class FollowerSession:
             ended = {key for key in self._changed if self._has_ended(key)}
             if len(ended) > FETCH_CHANGES_COUNT_MAX:
                 self.reset()
+                ended.clear()
         if not self._epoch:
             self.asked.clear()
             self._changed = set(self._wanted)
         due: dict[Key, FetchPartition] = {}
         forgotten: list[Key] = []
-        changed = sorted(self._changed, key=lambda key: (key not in ended, key))
-        for key in changed[:FETCH_CHANGES_COUNT_MAX]:
+        for key in [*sorted(ended), *sorted(self._changed - ended)][:FETCH_CHANGES_COUNT_MAX]:
             self._changed.discard(key)
             wanted = self._wanted.get(key)
             if wanted is None:
