@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.client import Consumer, Producer
 from oncelog.controller import layout
-from oncelog.controller.events import AlterReassignments, Reassignment
+from oncelog.controller.events import AlterReassignments, ForgetBroker, Reassignment
 from oncelog.controller.image import PartitionImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
@@ -45,6 +45,11 @@ def state_of(cluster: Cluster, name: str = "t") -> PartitionImage:
 def folder(cluster: Cluster, broker_id: int) -> bool:
     """Whether a broker has a folder of the partition."""
     return Path(cluster[broker_id].folder, "t-0").exists()
+
+
+def strays(cluster: Cluster, broker_id: int) -> int:
+    """How many folders of the partition are kept aside."""
+    return len([*Path(cluster[broker_id].folder).glob("t-0.*-stray")])
 
 
 async def produce(cluster: Cluster) -> None:
@@ -159,6 +164,21 @@ async def test_a_removed_replica_is_noted_until_its_broker_has_been_back() -> No
         await cluster.until(lambda: state_of(cluster).removed == ())
 
 
+async def test_a_folder_that_no_note_names_is_kept_aside() -> None:
+    """Its broker was forgotten, and returns: absence is no deletion (D14)."""
+    async with members(3) as cluster:
+        await create(cluster, "t", (1, 2, 3))
+        await cluster.kill(3)
+        cluster.expire(3)
+        await cluster.until(lambda: 3 not in state_of(cluster).isr)
+        await reassign(cluster, 1, 2)
+        await cluster[1].broker.controller.submit(ForgetBroker(3))
+        await cluster.agreed()
+        assert state_of(cluster).removed == ()
+        await cluster.start(3)
+        assert (folder(cluster, 3), strays(cluster, 3)) == (False, 1)
+
+
 async def test_a_broker_that_runs_confirms_what_it_removed() -> None:
     async with members(3) as cluster:
         await create(cluster, "t", (1, 2, 3))
@@ -186,12 +206,13 @@ async def test_a_lone_replica_grows_while_it_takes_records() -> None:
     """`min.insync.replicas` is of the replicas that were there until the new ones are."""
     async with members(3, {"min.insync.replicas": 2}) as cluster:
         await create(cluster, "t", (1,))
-        await cluster.kill(2)
-        cluster.expire(2)
+        for broker_id in (2, 3):
+            await cluster.kill(broker_id)
+            cluster.expire(broker_id)
         await reassign(cluster, 1, 2, 3)
         await cluster.agreed()
         await produce(cluster)
-        await cluster.start(2)
+        await cluster.start(2, 3)
         await cluster.until(lambda: set(state_of(cluster).isr) == {1, 2, 3})
         assert state_of(cluster).adding == ()
         await reassign(cluster, 2)
