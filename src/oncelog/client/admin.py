@@ -228,6 +228,35 @@ class Admin(AdminBase, role=Role.ADMIN):
                 raise
         return await self._retrying(partial(cluster_admin.describe_older, self._cluster))
 
+    async def describe_replicas(
+        self, names: Sequence[str] | None = None
+    ) -> dict[str, TopicDescription]:
+        """Describe these topics (None: all) as `describe_topic` does, with their eligible leaders.
+
+        Brokers that know nothing of these (Apache Kafka before 3.8) name none. Raises `FatalError`
+        (unknown_topic_or_partition). Source: KIP-966.
+        """
+        try:
+            return await self._retrying(
+                partial(cluster_admin.describe_replicas, self._cluster, names)
+            )
+        except FatalError as error:
+            if error.code is not ErrorCode.unsupported_version:
+                raise
+        if names is None:
+            return await self.list_topics()
+        return {name: await self.describe_topic(name) for name in names}
+
+    async def log_ends(
+        self, node_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return where a broker's own replicas of these partitions end, followers too.
+
+        Those that it does not serve are left out.
+        """
+        wanted = tuple(partitions)
+        return await self._retrying(partial(cluster_admin.log_ends, self._cluster, node_id, wanted))
+
     async def unregister_broker(self, broker_id: int) -> None:
         """Have the cluster forget a broker that is gone for good.
 

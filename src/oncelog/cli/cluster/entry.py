@@ -31,6 +31,10 @@ COMMANDS: Final = {
         "oncelog.cli.cluster.importing",
         "Move the metadata of a broker that is alone to ZooKeeper.",
     ),
+    "status": (
+        "oncelog.cli.cluster.status",
+        "Show brokers, who leads, and which replicas are behind or away.",
+    ),
 }
 
 
