@@ -316,12 +316,14 @@ class _Question(Generic[ResponseT]):
         ]
         for partition, leader_epoch, is_allowed in allowed:
             if not is_allowed:
-                if partition.state.is_leader and partition.state.leader_epoch == leader_epoch:
+                state = partition.state
+                leads_on = state.is_leader and state.leader_epoch == leader_epoch
+                if leads_on or not self.has_rivals:
                     # The transaction ended between the reply and now; the batch belongs to none.
                     error = partition.log.producers.error_of_late(self._producer_id, self._epoch)
                 else:
                     # Another broker leads, or has led since: what it appended voids nothing here.
-                    error = partition.state.leader_error() or ErrorCode.not_leader_or_follower
+                    error = state.leader_error() or ErrorCode.not_leader_or_follower
                 refused.setdefault(partition.topic_partition, error)
             if partition.topic_partition in refused:
                 partition.meter.failed_verifications += 1

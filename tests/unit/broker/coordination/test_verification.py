@@ -338,6 +338,7 @@ def test_inv2_a_batch_whose_coordinator_was_lost_is_remembered_as_bounced(bench:
 @pytest.mark.parametrize("returns", [True, False])
 def test_a_leader_that_lost_its_role_meanwhile_says_so(bench: Bench, returns: bool) -> None:
     """Its producer looks for the next leader; nothing has ended its transaction."""
+    bench.transactions.has_rivals = True
     waiting = bench.waits(0)
     bench.partition.assign(assignment((1, 2), leader=2, epoch=1), 0)
     if returns:
