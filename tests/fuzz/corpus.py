@@ -258,6 +258,8 @@ _SENT: tuple[ControllerEvent[Any], ...] = (
     events.BrokersChanged(),
     events.BrokerShuttingDown(9, 1),
     events.BrokerRegistered(9, 1, frozenset({"d"}), True, {}, {}, {}),
+    events.AlterReassignments((events.Reassignment(TopicPartition("plain", 0), (1,)),)),
+    events.ReplicasRemoved(1, (events.RemovedReplica(uuid.UUID(int=7), 0, 0),)),
     events.DirectoryFailed(1, (TopicPartition("plain", 0),)),
     events.DeletionsConfirmed(1, frozenset({uuid.UUID(int=7)})),
     events.AlterPartition(

@@ -1,4 +1,6 @@
-"""Stock clients of three real brokers: the Java client, and groups whose coordinator is killed."""
+"""Stock clients of three real brokers: the Java client, groups whose coordinator is killed, and
+transactions while each broker is killed in turn.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,18 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from tests.interop.confluent import WAIT_S, fresh, producer, send, wait_until
+from tests.interop.confluent import (
+    WAIT_S,
+    fresh,
+    producer,
+    read_all,
+    send,
+    transactional,
+    wait_until,
+)
 from tests.interop.test_java import CHECKS, CODECS, SOURCE
 from tests.support.broker_processes import IDS, Brokers
 from tests.support.cluster_soak import settings
@@ -22,12 +32,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(180)]
 
 SESSION_MS = 3_000
 RUN_TIMEOUT_S = 150
-OF_TRANSACTIONS = {
-    *("committed-and-aborted", "open-transaction", "fencing", "epochs", "offsets-commit"),
-    *("offsets-abort", "stale-group-metadata", "transactions-admin"),
-}
-"""They are refused while several brokers are registered."""
-WITHOUT_TRANSACTIONS = [check for check in (*CODECS, *CHECKS) if check not in OF_TRANSACTIONS]
 PARTITION_COUNT = 3
 
 
@@ -47,7 +51,7 @@ def printed(brokers: Brokers) -> str:
         pytest.skip(f"the Java client cannot be had: {reason}")
     command = [java(), "-XX:TieredStopAtLevel=1", "-cp", class_path, str(SOURCE), brokers.servers]
     done = subprocess.run(
-        [*command, uuid.uuid4().hex[:8], str(len(IDS)), *WITHOUT_TRANSACTIONS],
+        [*command, uuid.uuid4().hex[:8], str(len(IDS)), *CODECS, *CHECKS],
         capture_output=True,
         text=True,
         timeout=RUN_TIMEOUT_S,
@@ -58,7 +62,7 @@ def printed(brokers: Brokers) -> str:
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("check", WITHOUT_TRANSACTIONS)
+@pytest.mark.parametrize("check", [*CODECS, *CHECKS])
 def test_the_java_client_of_three_brokers(printed: str, check: str) -> None:
     verdicts = [
         line for line in printed.splitlines() if re.match(rf"(ok|failed) {check}(:|$)", line)
@@ -157,3 +161,52 @@ def polled(consumer: Consumer) -> bool:
     """Whether it has partitions, after it had time for its group."""
     assert consumer.consume(1, 0.1) == []
     return len(consumer.assignment()) > 0
+
+
+def end(to: Producer, *, commit: bool) -> None:
+    """Commit or abort, again and again while the client says that it may be tried again."""
+
+    def is_done() -> bool:
+        try:
+            if commit:
+                to.commit_transaction(WAIT_S)
+            else:
+                to.abort_transaction(WAIT_S)
+        except KafkaException as error:
+            if not error.args[0].retriable():
+                raise
+            return False
+        return True
+
+    wait_until(is_done, "the end of a transaction", 60)
+
+
+def test_transactions_go_on_while_each_broker_is_killed_in_turn(brokers: Brokers) -> None:
+    """INV-3: coordinators and leaders die while a transaction is open, and none is lost."""
+    topic = fresh("topic")
+    brokers.create_topic(topic, PARTITION_COUNT)
+    to = transactional(brokers.servers, fresh("id"), **QUIET)
+    wanted = []
+    for number, broker_id in enumerate(each for each in IDS for _ in range(4)):
+        to.begin_transaction()
+        for partition in range(PARTITION_COUNT):
+            to.produce(topic, b"%d:%d" % (partition, number), partition=partition)
+        if number % 4 == 1:
+            brokers.kill(broker_id)
+        # An abort without the first request of a transaction is fatal to librdkafka.
+        assert to.flush(60) == 0, number
+        is_committed = number % 3 > 0
+        wanted += [number] * is_committed
+        end(to, commit=is_committed)
+        if number % 4 == 3:
+            brokers.start(broker_id)
+            brokers.until(lambda: brokers.is_whole(topic), 60)
+    found = read_all(brokers.servers, topic, PARTITION_COUNT)
+    assert sorted(found) == sorted(
+        b"%d:%d" % (p, n) for p in range(PARTITION_COUNT) for n in wanted
+    )
+    for partition in range(PARTITION_COUNT):
+        of_one = [
+            int(value.split(b":")[1]) for value in found if value.startswith(b"%d:" % partition)
+        ]
+        assert of_one == wanted

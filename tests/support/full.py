@@ -126,8 +126,12 @@ def main() -> int:
             command += ["--evidence"] if module.endswith("planted") else []
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "transactions"):
-        for module in ("tests.simulation.transaction_points", "tests.support.transaction_kills"):
-            command = [sys.executable, "-m", module]
+        for run in (
+            ["tests.simulation.transaction_points"],
+            ["tests.support.transaction_kills"],
+            ["tests.support.cluster_points", "2000"],
+        ):
+            command = [sys.executable, "-m", *run]
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "groups"):
         command = [sys.executable, "-m", "tests.support.group_kills"]

@@ -14,7 +14,15 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -54,6 +62,8 @@ class StoreLink(MemoryConnection):
         """The answers to so many of the next writes are lost."""
         self.writes: list[Sequence[Write]] = []
         """The writes of this broker that took effect."""
+        self.around_write: Callable[[Sequence[Write], bool], Awaitable[None]] | None = None
+        """Awaited before each write, with False, and after it, with True."""
 
     @property
     def is_cut(self) -> bool:
@@ -68,8 +78,12 @@ class StoreLink(MemoryConnection):
         self, writes: Sequence[Write], *, checks: Sequence[Check] = (), fence: Check | None = None
     ) -> None:
         """See `MetadataStore.write_all`."""
+        if self.around_write is not None:
+            await self.around_write(writes, False)
         await super().write_all(writes, checks=checks, fence=fence)
         self.writes.append(writes)
+        if self.around_write is not None:
+            await self.around_write(writes, True)
         if self.answers_lost_count:
             self.answers_lost_count -= 1
             raise StoreFailure("the answer to a write is lost")

@@ -64,7 +64,9 @@ from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
+    from oncelog.broker.coordination.received_markers import ReceivedMarkers
     from oncelog.broker.metrics import MetricsServer
+    from oncelog.broker.others import OtherBrokers
     from oncelog.broker.partitions.following import Following, ReplicaFetchers
     from oncelog.broker.partitions.partition import Partition
     from oncelog.broker.replication.isr import IsrKeeper
@@ -90,6 +92,7 @@ class Broker:
     mover: PartitionMover
     deletions: DeletionsWatch
     producer_ids: ProducerIds
+    markers: MarkerWriter
     transactions: TransactionRuntime
     groups: GroupRuntime
     server: Server
@@ -119,6 +122,8 @@ class Broker:
         self.stopped_because: BaseException | None = None
         self.stopping = "ending requests"
         self._isr: IsrKeeper | None = None
+        self._received_markers: ReceivedMarkers | None = None
+        self._others: OtherBrokers | None = None
         self._is_killed = False
         self._incarnation = fresh_kafka_uuid(self.rng)
         self._closed_cleanly = False
@@ -207,14 +212,16 @@ class Broker:
         self.life = LifeNotes(config, self.logs, self.disk, self.partitions.folder_failed)
         self.partitions.on_folder_failed = self.life.write_again
         self.producer_ids = ProducerIds(self.store)
-        self._markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
+        self.markers = MarkerWriter(LocalLeaders(self.partitions), self.stop_because)
+        exits.push_async_callback(self.markers.close)
         self.transactions = transaction_coordinator(
             config,
             self.partitions,
             self.producer_ids,
-            self._markers.handle,
+            self.markers.handle,
         )
         exits.callback(self.transactions.close)
+        self._coordinators = LocalCoordinators(self.transactions)
         self.meters = CoordinatorMeters()
         self.groups = group_coordinator(
             config,
@@ -243,7 +250,7 @@ class Broker:
         self.partitions.on_off_line = self._directory_failed
         self.partitions.on_leading = self._keep_isr
         self.partitions.make_fetchers = self._make_fetchers
-        exits.callback(self._end_replication)
+        exits.push_async_callback(self._end_replication)
         exits.push_async_callback(self._leave_cluster)
         # Of a start that fails from here on. A stop in order comes to the one below first.
         exits.push_async_callback(self.server.stop)
@@ -263,7 +270,8 @@ class Broker:
             partitions=self.partitions,
             producer_ids=self.producer_ids,
             transactions=self.transactions,
-            transaction_coordinators=LocalCoordinators(self.transactions),
+            transaction_coordinators=self._coordinators,
+            received_markers=self._receive_markers,
             groups=self.groups,
             meters=self.meters,
             server=self.server,
@@ -317,6 +325,7 @@ class Broker:
                 self.clock,
                 lag_max_ms=self.config.get_int("replica.lag.time.max.ms"),
                 on_bug=self.stop_because,
+                meter=self.partitions.isr_meter,
             )
         self._isr.lead(partition)
 
@@ -325,9 +334,30 @@ class Broker:
 
         return make_fetchers(following, self.config, self.network, self.clock, self.feed)
 
-    def _end_replication(self) -> None:
+    def _receive_markers(self) -> ReceivedMarkers:
+        if self._received_markers is None:
+            from oncelog.broker.coordination.received_markers import ReceivedMarkers
+
+            self._received_markers = ReceivedMarkers(LocalLeaders(self.partitions))
+        return self._received_markers
+
+    async def _end_replication(self) -> None:
         if self._isr is not None:
             self._isr.close()
+        if self._others is not None:
+            await self._others.close()
+
+    def _know_others(self) -> OtherBrokers:
+        """Ask other brokers about transactions from now on: the second one is registered."""
+        # Imported here because a lone broker has no peers.
+        from oncelog.broker.others import OtherBrokers
+
+        others = OtherBrokers(
+            self.membership, self.feed, self.network, self.rng, self.transactions, self.stop_because
+        )
+        self._coordinators.use(others.coordinators)
+        self.markers.join(others.leaders)
+        return others
 
     async def _start_metrics(
         self, exits: AsyncExitStack, address: Endpoint, context: Context
@@ -359,10 +389,14 @@ class Broker:
 
     def _coordinators_follow(self, delta: ImageDelta) -> None:
         image = self.feed.known.image
-        self._markers.apply(image)
+        if self._others is None and len(image.brokers) > 1:
+            self._others = self._know_others()
+        self.markers.apply(image)
         metadata = metadata_of(image, self.config)
         self.transactions.apply(delta, image, metadata)
         self.groups.apply(delta, image, metadata)
+        if self._others is not None:
+            self._others.apply()
 
     def _take_folders(self) -> LogManager:
         return LogManager.take(self.disk, self.config.data_dirs, node_id=self.broker_id)

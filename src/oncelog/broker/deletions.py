@@ -1,7 +1,8 @@
-"""Tells the controller of which deleted topics nothing on this broker needs to know any more.
+"""Tells the controller which deletions and removals nothing on this broker needs any more.
 
-A topic stays named deleted until every broker that may have had a folder of it, or that may
-coordinate what names it, has said so: the coordinators of each broker are its own to ask.
+A replica stays noted as removed until its broker has said that it has no folder of it. A topic
+stays named deleted until every broker that may have had a folder of it, or that may coordinate what
+names it, has said so: the coordinators of each broker are its own to ask.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.coordinators import still_named
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.partitions.manager import PartitionManager
-from oncelog.broker.partitions.strays import confirmable
-from oncelog.controller.events import DeletionsConfirmed
+from oncelog.broker.partitions.strays import confirmable, removals
+from oncelog.controller.events import DeletionsConfirmed, RemovedReplica, ReplicasRemoved
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import DELETIONS_CONFIRMED_INTERVAL_MS
 from oncelog.runtime.clock import Clock
@@ -62,16 +63,26 @@ class DeletionsWatch:
         earlier = frozenset(one for noted in self._feed.image.deleted.values() for one in noted)
         before: frozenset[TopicId] = frozenset()
         while True:
-            gone = self._gone()
-            if sure := gone & (before | earlier):
+            gone, removed = self._gone(), self._removed()
+            sure = gone & (before | earlier)
+            if sure or removed:
                 try:
                     await self._disk.run(self._logs.sync_names)
                 except StorageFailure as failure:
                     self._partitions.folder_failed(failure)
                 else:
-                    await self._controller.report(DeletionsConfirmed(self._broker_id, sure))
+                    if sure:
+                        await self._controller.report(DeletionsConfirmed(self._broker_id, sure))
+                    if removed:
+                        await self._controller.report(ReplicasRemoved(self._broker_id, removed))
             before = gone
             await self._clock.sleep(DELETIONS_CONFIRMED_INTERVAL_MS)
+
+    def _removed(self) -> tuple[RemovedReplica, ...]:
+        """Return the removed replicas of which no folder is left; no coordinator names replicas."""
+        if not self._feed.is_settled:
+            return ()
+        return removals(self._logs, self._feed.image, self._broker_id)
 
     def _gone(self) -> frozenset[TopicId]:
         image = self._feed.image

@@ -35,7 +35,7 @@ def open_logs(logs: LogManager, image: MetadataImage, config: BrokerConfig, now_
         return log_config(config, topic.config if topic is not None else {})
 
     logs.finish_moves()
-    sort_out(logs, image)
+    sort_out(logs, image, config.get_int("node.id"))
     logs.open_logs(config_for, now_ms)
     miss_directories(logs, image, config.get_int("node.id"))
 

@@ -172,7 +172,8 @@ def describe_command(
             known = await admin.list_topics() if not names else {}
             wanted = names or [name for name, t in sorted(known.items()) if not t.is_internal]
             for name in await _existing(admin, wanted, if_exists=if_exists):
-                topic = await require_topic(admin, name)
+                await require_topic(admin, name)
+                topic = (await admin.describe_replicas([name]))[name]
                 entries = (await admin.describe_configs([name]))[name]
                 configs = {
                     key: entry
@@ -232,6 +233,8 @@ def _as_json(
                 "leader_epoch": p.leader_epoch,
                 "replicas": list(p.replicas),
                 "isr": list(p.isr),
+                "eligible": list(p.eligible),
+                "last_eligible": list(p.last_eligible),
                 **_place_of(places, p.index),
             }
             for p in topic.partitions
@@ -288,6 +291,11 @@ def _show_topic(
         for p in topic.partitions
     ]
     print_rows(_PARTITION_COLUMNS, rows, as_json=False)
+    for p in topic.partitions:
+        if p.eligible or p.last_eligible:
+            text = f"partition {p.index}: eligible to lead {_joined(p.eligible) or 'none'}"
+            doubted = f", in doubt {_joined(p.last_eligible)}" if p.last_eligible else ""
+            print_text(text + doubted, style="yellow", wraps=True)
     click.echo()
     if configs:
         values = [(key, e.value, e.source) for key, e in configs.items()]
@@ -310,6 +318,7 @@ def _print_topic(
         click.echo(
             f"\tTopic: {topic.name}\tPartition: {p.index}\tLeader: {leader}"
             f"\tReplicas: {_joined(p.replicas)}\tIsr: {_joined(p.isr)}"
+            f"\tElr: {_joined(p.eligible)}\tLastKnownElr: {_joined(p.last_eligible)}"
             f"\tStartOffset: {place['start_offset']}\tEndOffset: {place['end_offset']}"
             f"\tLastStableOffset: {place['last_stable_offset']}\tSize: {place['size_bytes']}"
         )

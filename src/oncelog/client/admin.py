@@ -1,8 +1,8 @@
 """`Admin`: administers topics, configs, groups, transactions and features of a cluster."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Literal, TypeVar, Unpack
+from typing import Literal, Unpack
 
 from oncelog.client import (
     admin_requests,
@@ -10,12 +10,13 @@ from oncelog.client import (
     feature_admin,
     group_admin,
     group_offsets,
+    reassigning,
     requests,
     transaction_admin,
 )
+from oncelog.client.admin_base import AdminBase
 from oncelog.client.cluster import Cluster
-from oncelog.client.errors import FatalError, Operation, RetriableError, classify
-from oncelog.client.hints import AsyncHints
+from oncelog.client.errors import FatalError, RetriableError
 from oncelog.client.log_admin import delete_records, describe_data_folders
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.settings import AdminConfig, ConnectionOptions, Role, kafka_names
@@ -28,6 +29,7 @@ from oncelog.client.values import (
     GroupListing,
     NewTopic,
     OffsetAndMetadata,
+    PartitionReassignment,
     ProducerState,
     TopicDescription,
     TransactionDescription,
@@ -35,15 +37,11 @@ from oncelog.client.values import (
 )
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.protocol.messages.list_transactions import ListTransactionsRequest
 from oncelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
 __all__ = ["Admin"]
-
-T = TypeVar("T")
 
 ResourceKind = Literal["topic", "broker", "group"]
 """The type of a resource with configs."""
@@ -51,7 +49,7 @@ ResourceKind = Literal["topic", "broker", "group"]
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
-class Admin(AsyncHints, role=Role.ADMIN):
+class Admin(AdminBase, role=Role.ADMIN):
     """Administers a cluster.
 
     ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.
@@ -69,25 +67,12 @@ class Admin(AsyncHints, role=Role.ADMIN):
         timeout_ms: float = 60_000,
         **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
-        self._cluster = Cluster(bootstrap_servers, **cluster_options)
-        self._timeout_ms = timeout_ms
-
-    async def start(self) -> None:
-        """Connect. Raises `ConnectionLostError` if no broker answers for `first_contact_ms`."""
-        await self._cluster.connect(self._timeout_ms)
-
-    async def close(self) -> None:
-        """Close the connections."""
-        await self._cluster.close()
+        super().__init__(Cluster(bootstrap_servers, **cluster_options), timeout_ms)
 
     async def __aenter__(self) -> "Admin":
         """Connect."""
         await self.start()
         return self
-
-    async def __aexit__(self, *exc_info: object) -> None:
-        """Close."""
-        await self.close()
 
     async def create_topics(self, topics: Sequence[NewTopic]) -> None:
         """Create topics and wait until each has its leaders.
@@ -243,6 +228,35 @@ class Admin(AsyncHints, role=Role.ADMIN):
                 raise
         return await self._retrying(partial(cluster_admin.describe_older, self._cluster))
 
+    async def describe_replicas(
+        self, names: Sequence[str] | None = None
+    ) -> dict[str, TopicDescription]:
+        """Describe these topics (None: all) as `describe_topic` does, with their eligible leaders.
+
+        Brokers that know nothing of these (Apache Kafka before 3.8) name none. Raises `FatalError`
+        (unknown_topic_or_partition). Source: KIP-966.
+        """
+        try:
+            return await self._retrying(
+                partial(cluster_admin.describe_replicas, self._cluster, names)
+            )
+        except FatalError as error:
+            if error.code is not ErrorCode.unsupported_version:
+                raise
+        if names is None:
+            return await self.list_topics()
+        return {name: await self.describe_topic(name) for name in names}
+
+    async def log_ends(
+        self, node_id: int, partitions: Iterable[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        """Return where a broker's own replicas of these partitions end, followers too.
+
+        Those that it does not serve are left out.
+        """
+        wanted = tuple(partitions)
+        return await self._retrying(partial(cluster_admin.log_ends, self._cluster, node_id, wanted))
+
     async def unregister_broker(self, broker_id: int) -> None:
         """Have the cluster forget a broker that is gone for good.
 
@@ -257,6 +271,21 @@ class Admin(AsyncHints, role=Role.ADMIN):
             self._check(response.error_code, response.error_message or "")
 
         await self._retrying(call)
+
+    async def alter_partition_reassignments(
+        self, wanted: Mapping[TopicPartition, Sequence[int] | None]
+    ) -> None:
+        """Give partitions these replicas, the preferred leader first; None cancels a reassignment.
+
+        It returns once all have begun. Raises `FatalError` for the first that is refused, while the
+        others go on: invalid_replica_assignment, no_reassignment_in_progress,
+        unknown_topic_or_partition. Source: KIP-455.
+        """
+        await self._retrying(partial(reassigning.alter, self._cluster, self._controller, wanted))
+
+    async def list_partition_reassignments(self) -> dict[TopicPartition, PartitionReassignment]:
+        """Return all reassignments under way. Source: KIP-455."""
+        return await self._retrying(partial(reassigning.ongoing, self._cluster, self._controller))
 
     async def describe_features(self, node_id: int | None = None) -> dict[str, FeatureLevels]:
         """Return the features that broker `node_id` (None: any) supports, with finalized levels.
@@ -458,43 +487,3 @@ class Admin(AsyncHints, role=Role.ADMIN):
             if len(with_leader) < count:
                 text = f"{name} has {len(with_leader)} of {count} partitions"
                 raise RetriableError(ErrorCode.request_timed_out, text)
-
-    async def _ask_owner(self, name: str, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
-        """Send a request to the broker of this id, or to any broker if `name` is empty."""
-        if not name:
-            return await self._cluster.request_any(api, request)
-        if not name.isascii() or not name.isdigit():
-            raise FatalError(ErrorCode.invalid_request, f"{name} is no broker's number")
-        if int(name) not in self._cluster.metadata.nodes:
-            await self._cluster.refresh([])
-        if int(name) not in self._cluster.metadata.nodes:
-            raise FatalError(ErrorCode.broker_not_available, f"there is no broker {name}")
-        return await self._cluster.request_node(int(name), api, request)
-
-    async def _ask_controller(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:
-        return await self._cluster.request(await self._controller(), api, request)
-
-    async def _controller(self) -> Connection:
-        metadata = self._cluster.metadata
-        if metadata.controller_id < 0:
-            await self._cluster.refresh([])
-        if metadata.controller_id in metadata.nodes:
-            return await self._cluster.connection(metadata.controller_id)
-        return await self._cluster.any_connection()
-
-    async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await self._cluster.retrying(call, self._timeout_ms)
-
-    def _check_topic(self, name: str, code: ErrorCode, text: str | None) -> None:
-        # A producer retries UNKNOWN_TOPIC_OR_PARTITION; for an administrator it is the answer.
-        if code is ErrorCode.unknown_topic_or_partition:
-            raise FatalError(code, name)
-        self._check(code, f"{name}: {text or ''}")
-
-    def _check(self, code: ErrorCode, message: str) -> None:
-        if code is ErrorCode.none:
-            return
-        if code is ErrorCode.not_controller:
-            self._cluster.metadata.controller_id = -1
-            raise RetriableError(code, message)
-        raise classify(code, Operation.OTHER, message)

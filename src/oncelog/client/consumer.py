@@ -63,8 +63,13 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
     enable_auto_commit (None: yes for who subscribes, no for who assigns): `poll` commits every
     auto_commit_interval_ms what earlier polls returned, and so do a revocation and `close`.
 
+    client_rack: where the consumer is; where brokers have racks and `replica.selector.class`, it
+    reads from an in-sync replica in its own (KIP-392), else from the leader.
+
     Further options are those of `Producer` for the connection layer.
     """
+
+    _session: GroupSession | None = None
 
     @kafka_names(Role.CONSUMER)
     def __init__(
@@ -96,8 +101,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         **cluster_options: Unpack[ConnectionOptions],
     ) -> None:
         self._cluster = self._new_cluster(bootstrap_servers, cluster_options)
-        self._retry_timeout_ms = retry_timeout_ms
-        self._poll_records = max_poll_records
+        self._retry_timeout_ms, self._poll_records = retry_timeout_ms, max_poll_records
         reader_options = ReaderOptions(
             isolation_level,
             auto_offset_reset,
@@ -107,8 +111,9 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             retry_timeout_ms,
             check_crcs,
             queued_max_messages_kbytes,
+            client_rack or "",
+            metadata_max_age_ms,
         )
-        self._session: GroupSession | None = None
         committed = None if group_id is None else self.committed
         self._reading = AssignedReader(self._cluster, reader_options, committed)
         if group_id is not None:

@@ -37,8 +37,11 @@ async def fetch_from(
     isolation_level: int,
     wait_ms: int,
     max_bytes: int,
+    rack_id: str = "",
 ) -> list[tuple[TopicPartition, FetchPartitionResponse]]:
     """Return the answer for each partition of `wanted`.
+
+    With a `rack_id` a leader may name a nearer replica in place of records (KIP-392).
 
     A lost connection marks the topics' metadata as stale. Raises `RetriableError` and `FatalError`;
     errors of single partitions are in their answers.
@@ -51,7 +54,7 @@ async def fetch_from(
             ApiKey.FETCH, FETCH_BY_NAME_MAX if None in ids.values() else None
         )
         answer = await _submit(
-            cluster, connection, version, wanted, ids, isolation_level, wait_ms, max_bytes
+            cluster, connection, version, wanted, ids, isolation_level, wait_ms, max_bytes, rack_id
         )
         response = parse_fetch_response(answer, version, 0)
     except (DisconnectedError, ConnectionLostError) as error:
@@ -82,6 +85,7 @@ def _submit(
     isolation_level: int,
     wait_ms: int,
     max_bytes: int,
+    rack_id: str,
 ) -> "asyncio.Future[memoryview]":
     # In the order of `wanted`: a broker fills its answer in that of the request.
     by_topic: dict[str, list[FetchPartition]] = {}
@@ -94,6 +98,7 @@ def _submit(
         max_bytes=max_bytes,
         isolation_level=isolation_level,
         topics=topics,
+        rack_id=rack_id,
     )
     frame = encode_fetch_request(
         version, connection.next_correlation_id(), connection.client_id, request

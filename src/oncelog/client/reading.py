@@ -26,6 +26,7 @@ from oncelog.client.fetching import fetch_from
 from oncelog.client.machines.failures import ReadFailures
 from oncelog.client.machines.fetch_room import FetchRoom, held_size
 from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
+from oncelog.client.machines.nearest import NearestReplicas
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
 from oncelog.client.validation import truncation, validate, validate_each
@@ -59,6 +60,9 @@ class ReaderOptions:
     retry_timeout_ms: float
     check_crcs: bool
     queued_kbytes: int
+    rack_id: str
+    """Empty: it reads from leaders only."""
+    metadata_max_age_ms: float
 
     def __post_init__(self) -> None:
         if self.isolation_level not in ("read_committed", "read_uncommitted"):
@@ -108,6 +112,8 @@ class AssignedReader:
         self._paused: set[TopicPartition] = set()
         self._failures = ReadFailures(options.retry_timeout_ms)
         self._room = FetchRoom(options.queued_kbytes * 1024)
+        self._rack_id = options.rack_id
+        self._nearest = NearestReplicas(options.metadata_max_age_ms)
 
     # --- which partitions -------------------------------------------------------------
 
@@ -337,21 +343,31 @@ class AssignedReader:
         leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
         failed |= without
         by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        for tp, node_id in leaders.items():
+        nodes, now_ms = self._cluster.metadata.nodes, self._cluster.clock.monotonic_ms()
+        for tp, leader in leaders.items():
             if position := self._positions.get(tp):
+                node_id = self._nearest.source(tp, leader, nodes, now_ms)
                 wanted = _wanted(tp, position, self._partition_bytes)
                 by_node.setdefault(node_id, {})[tp] = wanted
         max_bytes = min(self._fetch_bytes, self._room.share(len(by_node)))
         answers = await asyncio.gather(
             *(
-                fetch_from(self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes)
+                fetch_from(
+                    self._cluster,
+                    node_id,
+                    wanted,
+                    self._isolation,
+                    wait_ms,
+                    max_bytes,
+                    self._rack_id,
+                )
                 for node_id, wanted in by_node.items()
             ),
             return_exceptions=True,
         )
         for asked, answer in zip(by_node.values(), answers, strict=True):
             if isinstance(answer, ClientError):
-                failed |= dict.fromkeys(asked, answer)
+                failed |= {tp: answer for tp in asked if not self._nearest.forget(tp)}
             elif isinstance(answer, BaseException):
                 raise answer
             else:
@@ -378,19 +394,28 @@ class AssignedReader:
                 try:
                     await self._accept_one(topic_partition, position, answer)
                 except ClientError as error:
-                    failed[topic_partition] = error
+                    # What a nearer replica says counts only as far as it gives records.
+                    if not self._nearest.forget(topic_partition):
+                        failed[topic_partition] = error
         return failed
 
     async def _accept_one(
         self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
     ) -> None:
+        if answer.preferred_read_replica >= 0:
+            now_ms = self._cluster.clock.monotonic_ms()
+            self._nearest.named(topic_partition, answer.preferred_read_replica, now_ms)
+            return
         if answer.diverging_epoch is not None:
-            found = compare(position, *answer.diverging_epoch, position.validated)
-            await self._go_on(topic_partition, position, found)
+            if not self._nearest.forget(topic_partition):
+                found = compare(position, *answer.diverging_epoch, position.validated)
+                await self._go_on(topic_partition, position, found)
             return
         try:
             fetched = self._visible(topic_partition, position, answer)
         except OffsetOutOfRangeError:
+            if self._nearest.forget(topic_partition):
+                return  # It may be behind; only the leader says that the offset is gone.
             await self._reset_positions([topic_partition], 0)
             return
         records, bad = read_records(fetched, position.offset)

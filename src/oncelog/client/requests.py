@@ -97,7 +97,9 @@ def metadata_request(names: Sequence[str] | None, *, create: bool) -> MetadataRe
 
 def nodes_of(response: metadata.MetadataResponse) -> list[Node]:
     """The brokers of a Metadata answer."""
-    return [Node(broker.node_id, broker.host, broker.port) for broker in response.brokers]
+    return [
+        Node(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
+    ]
 
 
 def topics_of(
@@ -124,11 +126,14 @@ def topics_of(
 
 
 def list_offsets_request(
-    timestamps: Mapping[TopicPartition, int], isolation_level: int, timeout_ms: float
+    timestamps: Mapping[TopicPartition, int],
+    isolation_level: int,
+    timeout_ms: float,
+    replica_id: int = CONSUMER_REPLICA_ID,
 ) -> list_offsets.ListOffsetsRequest:
     """ListOffsets; a timestamp is milliseconds, `EARLIEST` or `LATEST`."""
     return list_offsets.ListOffsetsRequest(
-        replica_id=CONSUMER_REPLICA_ID,
+        replica_id=replica_id,
         isolation_level=isolation_level,
         topics=tuple(
             list_offsets.ListOffsetsTopic(

@@ -25,6 +25,7 @@ __all__ = [
     "Node",
     "OffsetAndMetadata",
     "PartitionDescription",
+    "PartitionReassignment",
     "ProducerState",
     "RecordMetadata",
     "TopicDescription",
@@ -138,17 +139,33 @@ class Node(NamedTuple):
     node_id: int
     host: str
     port: int
+    rack: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionDescription:
-    """One partition. `leader` is -1 while it has none."""
+    """One partition. `leader` is -1 while it has none.
+
+    `eligible` are brokers outside the ISR that have every committed record all the same,
+    `last_eligible` those that had it and may have lost the end (KIP-966); only
+    `Admin.describe_replicas` finds them.
+    """
 
     index: int
     leader: int
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    eligible: tuple[int, ...] = ()
+    last_eligible: tuple[int, ...] = ()
+
+
+class PartitionReassignment(NamedTuple):
+    """A reassignment under way: all replicas, and those that it adds and removes."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...]
+    removing: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)

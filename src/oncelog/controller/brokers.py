@@ -34,6 +34,7 @@ from oncelog.controller.states import (
     leaders_checked,
     listed,
     state_writes,
+    without_removed,
 )
 from oncelog.controller.writes import deleted_writes
 from oncelog.core.errors import ErrorCode
@@ -115,7 +116,7 @@ def fail_directory(
             return after_failure(state, event.broker_id, live, rules)
         return Election(state)
 
-    changes = changed_states(image, lambda state: event.broker_id in state.replicas, change)
+    changes = changed_states(image, live, lambda state: event.broker_id in state.replicas, change)
     notices = (*_moved_notice(changes), *election_notices(changes))
     return ControllerDecision(ChangeOutcome(), state_writes(image, changes), notices)
 
@@ -125,10 +126,10 @@ def forget_broker(
 ) -> ControllerDecision[ChangeOutcome]:
     """Take a broker that is gone for good off all that waits for it.
 
-    That are notes of deletions, the states of partitions (but for their assignments), and its
-    directories. It is refused while the broker alone may have records of a partition (INV-1).
-    Should it come back, what it still holds of deleted topics is set aside as strays. The number of
-    its last life stays: it begins no life twice.
+    That are notes of deletions and removals, the states of partitions (but for their assignments),
+    and its directories. It is refused while the broker alone may have records of a partition
+    (INV-1). Should it come back, what it still holds of what was deleted or removed is set aside as
+    strays. The number of its last life stays: it begins no life twice.
     """
     gone = event.broker_id
     if gone in image.brokers:
@@ -138,12 +139,15 @@ def forget_broker(
     needed: list[TopicPartition] = []
 
     def change(label: TopicPartition, state: PartitionImage, rules: ElectionRules) -> Election:
-        election = without_broker(state, gone, live, rules)
+        election = without_broker(without_removed(state, gone), gone, live, rules)
         if election is None:
             needed.append(label)
         return election or Election(state)
 
-    changes = changed_states(image, lambda state: gone in state.replicas, change)
+    def concerns(state: PartitionImage) -> bool:
+        return gone in state.replicas or gone in state.removed
+
+    changes = changed_states(image, live, concerns, change)
     if needed:
         text = (
             f"Broker {gone} alone may have records of {listed(needed)}. To give them up, elect "

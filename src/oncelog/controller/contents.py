@@ -23,7 +23,7 @@ from oncelog.core.errors import OncelogError
 __all__ = ["Contents", "DamagedMetadata"]
 
 _States = Mapping[int, PartitionImage | None]
-"""States of a topic's partitions, without their replicas; None: deleted."""
+"""States of a topic's partitions; those of an earlier version name no replicas. None: deleted."""
 
 
 class DamagedMetadata(OncelogError):  # noqa: N818 - names what was found
@@ -173,7 +173,7 @@ class _Step:
             _partition(name, number, replicas, states.get(number, _at(old, number)))
             for number, replicas in enumerate(value.replicas)
         )
-        topic = TopicImage(name, value.topic_id, partitions, value.config)
+        topic = TopicImage(name, value.topic_id, partitions, value.config, value.unknown_fields)
         if before is None or before.topic_id != topic.topic_id:
             return ImageDelta(deleted=gone, created=(topic,))
         changed: Sequence[int] = range(len(partitions))
@@ -199,18 +199,7 @@ def _partition(
     if state is None:
         path = layout.state_path(name, number)
         raise DamagedMetadata(f"the metadata is damaged (topic {name} has nothing at {path})")
-    if state.replicas == replicas:
-        return state
-    return PartitionImage(
-        state.leader,
-        state.leader_epoch,
-        state.isr,
-        replicas,
-        state.offline_replicas,
-        state.partition_epoch,
-        state.eligible,
-        state.suspects,
-    )
+    return state if state.replicas else replace(state, replicas=replicas)
 
 
 def _at(partitions: Sequence[PartitionImage], number: int) -> PartitionImage | None:

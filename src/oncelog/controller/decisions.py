@@ -34,6 +34,7 @@ from oncelog.controller.deletions import confirm_deletions, delete_topic
 from oncelog.controller.events import (
     AlterGroupConfigs,
     AlterPartition,
+    AlterReassignments,
     AlterTopicConfigs,
     BrokerRegistered,
     BrokersChanged,
@@ -47,6 +48,8 @@ from oncelog.controller.events import (
     ElectLeaders,
     ForgetBroker,
     IsrOutcome,
+    ReassignmentOutcome,
+    ReplicasRemoved,
     ShutdownOutcome,
     UpdateFeatures,
 )
@@ -59,6 +62,7 @@ from oncelog.controller.group_configs import (
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.leaders import alter_partition, elect_leaders
 from oncelog.controller.placement import known_brokers
+from oncelog.controller.reassignments import alter_reassignments, confirm_removals
 from oncelog.controller.registration import register_broker
 from oncelog.controller.states import (
     StateChange,
@@ -109,9 +113,13 @@ def _refused(reply: object, error: ErrorCode, message: str) -> object:
             return IsrOutcome(error)
         case ElectionOutcome(label, ErrorCode.none):
             return ElectionOutcome(label, error, message)
+        case ReassignmentOutcome(label, ErrorCode.none):
+            return ReassignmentOutcome(label, error, message)
         case TopicOutcome(error=ErrorCode.none):
             return TopicOutcome(reply.name, error, message)
         case ChangeOutcome() | ShutdownOutcome() | IsrOutcome() | ElectionOutcome():
+            return reply
+        case ReassignmentOutcome():
             return reply
         case tuple():
             return tuple(_refused(one, error, message) for one in reply)
@@ -243,6 +251,7 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     DeleteTopic: delete_topic,
     UpdateFeatures: _update_features,
     ElectLeaders: elect_leaders,
+    AlterReassignments: alter_reassignments,
     ForgetBroker: forget_broker,
     BrokerRegistered: register_broker,
     BrokersChanged: change_brokers,
@@ -250,5 +259,6 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     AlterPartition: alter_partition,
     DirectoryFailed: fail_directory,
     DeletionsConfirmed: confirm_deletions,
+    ReplicasRemoved: confirm_removals,
 }
 """Every event has its decider; nothing else decides on the metadata."""

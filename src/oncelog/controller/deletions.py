@@ -26,14 +26,14 @@ def delete_topic(
 ) -> ControllerDecision[ChangeOutcome]:
     """Remove the topic, and note who may hold something of it; `unknown_topic_id` without one.
 
-    Those are the brokers with a replica, and all that are registered: any of them may be the
-    coordinator of a transaction or a group that names the topic. The note and the topic's own value
-    come first: from then on the topic is deleted.
+    Those are the brokers with a replica or a removed one, and all that are registered: any of them
+    may be the coordinator of a transaction or a group that names the topic. The note and the
+    topic's own value come first: from then on the topic is deleted.
     """
     topic = image.topic_by_id(event.topic_id)
     if topic is None:
         return ControllerDecision(ChangeOutcome(ErrorCode.unknown_topic_id))
-    replicas = {broker for one in topic.partitions for broker in one.replicas}
+    replicas = {broker for one in topic.partitions for broker in (*one.replicas, *one.removed)}
     holders = sorted(replicas | image.brokers.keys())
     held = {**image.deleted.get(topic.name, {}), topic.topic_id: tuple(holders)}
     return ControllerDecision(

@@ -81,6 +81,7 @@ __all__ = [
     "live_brokers",
     "settled",
     "with_isr",
+    "with_replicas",
     "without_broker",
 ]
 
@@ -114,6 +115,8 @@ class ElectionRules(NamedTuple):
 
     min_insync_replicas: int = 1
     allows_unclean: bool = False
+    allows_added: bool = False
+    """Whether that includes replicas that are being added: only where an operator asks for it."""
 
 
 class Manner(Enum):
@@ -228,6 +231,40 @@ def with_isr(state: PartitionImage, isr: tuple[int, ...], rules: ElectionRules) 
     return _numbered(state, _moved(state, rules, state.leader, isr))
 
 
+def with_replicas(
+    state: PartitionImage,
+    replicas: tuple[int, ...],
+    live: LiveBrokers,
+    rules: ElectionRules,
+    *,
+    adding: tuple[int, ...] = (),
+    removing: tuple[int, ...] = (),
+) -> Election:
+    """Return the state with another assignment.
+
+    Who has no replica any more leads no more, and may have a folder of the partition until it says
+    otherwise. A new leader epoch begins then, as in Kafka: within one no broker leaves the
+    assignment, so that no fetch from before a removal counts once the replica is added again. So it
+    does where a lone replica gets others, because it may have led in several lives by one state.
+    """
+    placed = {*replicas}
+    lost = {*state.replicas} - placed
+    left = replace(
+        state,
+        isr=tuple(broker for broker in state.isr if broker in placed),
+        replicas=replicas,
+        offline_replicas=tuple(broker for broker in state.offline_replicas if broker in placed),
+        eligible=tuple(broker for broker in state.eligible if broker in placed),
+        suspects={broker: log for broker, log in state.suspects.items() if broker in placed},
+        adding=adding,
+        removing=removing,
+        removed=tuple(sorted({*state.removed, *lost} - placed)),
+    )
+    after, manner = _settled(left, live, rules)
+    is_lone_no_more = len(state.replicas) == 1 < len(replicas)
+    return Election(_numbered(state, after, renews=bool(lost) or is_lone_no_more), manner)
+
+
 def led_by(
     state: PartitionImage, leader: int, live: LiveBrokers, rules: ElectionRules
 ) -> PartitionImage | None:
@@ -272,8 +309,13 @@ def _settled(
     best = _best_suspect(state)
     if best in able:
         return _alone(state, best), Manner.SUSPECT
-    if rules.allows_unclean and able:
-        return _alone(state, _most(state, able)), Manner.UNCLEAN
+    if rules.allows_unclean:
+        # One that is being added may have nothing at all.
+        able = [
+            broker for broker in able if broker not in state.adding
+        ] or able * rules.allows_added
+        if able:
+            return _alone(state, _most(state, able)), Manner.UNCLEAN
     if state.leader == -1:
         return state, Manner.CLEAN
     return replace(state, leader=-1), Manner.CLEAN
@@ -330,7 +372,7 @@ def _moved(
 ) -> PartitionImage:
     """Return the state with a leader and an ISR that have every committed record."""
     eligible: tuple[int, ...] = ()
-    if len(isr) < min(rules.min_insync_replicas, len(state.replicas)):
+    if len(isr) < min(rules.min_insync_replicas, state.settled_count):
         have_all = {*state.eligible, *state.isr} - {*isr, *state.offline_replicas}
         eligible = tuple(broker for broker in state.replicas if broker in have_all)
     return PartitionImage(
@@ -341,6 +383,10 @@ def _moved(
         state.offline_replicas,
         state.partition_epoch,
         eligible,
+        adding=state.adding,
+        removing=state.removing,
+        removed=state.removed,
+        unknown_fields=state.unknown_fields,
     )
 
 
@@ -394,4 +440,8 @@ def _numbered(
         before.partition_epoch + 1,
         after.eligible,
         after.suspects,
+        after.adding,
+        after.removing,
+        after.removed,
+        after.unknown_fields,
     )

@@ -1,7 +1,12 @@
 """Encodes events and their replies for another broker, as JSON by the types of their fields.
 
-Strict: what is read has exactly the fields that its type names, each of its type. Anything else is
-one error, `MalformedEvent`, because the bytes come from a connection.
+Strict: what is read has the fields that its type names, each of its type. Anything else is one
+error, `MalformedEvent`, because the bytes come from a connection.
+
+While a cluster is upgraded, brokers of two versions send each other events. A field that came later
+than its class is in `LATER_FIELDS`, and left out where it has its default, so that a version before
+it reads all that it can carry out. A field that the reader does not know makes an event one that is
+refused, for it asks for what this version cannot do; in a reply it is passed over.
 """
 
 from __future__ import annotations
@@ -13,7 +18,17 @@ from enum import Enum, IntEnum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
-from typing import Final, NamedTuple, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    Final,
+    NamedTuple,
+    TypeVar,
+    Union,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 from uuid import UUID
 
 from oncelog.controller import events
@@ -25,9 +40,24 @@ from oncelog.core.cluster_limits import (
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import INT64_MAX
 
-__all__ = ["MalformedEvent", "decode_event", "decode_reply", "encode_event", "encode_reply"]
+__all__ = [
+    "MalformedEvent",
+    "UnknownEvent",
+    "decode_event",
+    "decode_reply",
+    "encode_event",
+    "encode_reply",
+]
 
 ReplyT = TypeVar("ReplyT")
+
+LATER_FIELDS: Final[Mapping[str, Any]] = {
+    "adding": [],
+    "removed": [],
+    "removing": [],
+    "unknown_fields": "",
+}
+"""By name the fields that a version before this one does not know, with their defaults as JSON."""
 
 _EVENTS: Final[Mapping[str, Hashable]] = {
     name: cast("Hashable", found)
@@ -42,6 +72,14 @@ class MalformedEvent(OncelogError):  # noqa: N818 - names what was received
     """Bytes that are no event, or no reply to it."""
 
 
+class UnknownEvent(MalformedEvent):
+    """An event that this version cannot carry out: a newer one may know it."""
+
+
+class _UnknownField(ValueError):  # noqa: N818 - names what was received
+    pass
+
+
 def encode_event(event: ControllerEvent[ReplyT]) -> bytes:
     """Encode an event with its name. Raises `MalformedEvent` when it is too large."""
     name = type(event).__name__
@@ -53,7 +91,9 @@ def decode_event(data: bytes | memoryview) -> ControllerEvent[object]:
     match _json(data):
         case [str() as name, value] if name in _EVENTS:
             return cast("ControllerEvent[object]", _decoded(_EVENTS[name], value))
-    raise MalformedEvent("no event that this version knows")
+        case [str() as name, _]:
+            raise UnknownEvent(f"no event that this version knows: {name:.80}")
+    raise MalformedEvent("no event")
 
 
 def encode_reply(event: ControllerEvent[ReplyT], reply: ReplyT) -> bytes:
@@ -63,7 +103,7 @@ def encode_reply(event: ControllerEvent[ReplyT], reply: ReplyT) -> bytes:
 
 def decode_reply(event: ControllerEvent[ReplyT], data: bytes | memoryview) -> ReplyT:
     """Decode the reply to an event. Raises `MalformedEvent`."""
-    return cast("ReplyT", _decoded(_reply_type(event), _json(data)))
+    return cast("ReplyT", _decoded(_reply_type(event), _json(data), passes_over=True))
 
 
 def _reply_type(event: ControllerEvent[ReplyT]) -> Hashable:
@@ -100,9 +140,11 @@ def _without_repeats(pairs: Sequence[tuple[Hashable, object]]) -> dict[Hashable,
     return found
 
 
-def _decoded(kind: Hashable, value: object) -> object:
+def _decoded(kind: Hashable, value: object, *, passes_over: bool = False) -> object:
     try:
-        return _codec(kind).decode(value)
+        return _codec(kind, passes_over).decode(value)
+    except _UnknownField as error:
+        raise UnknownEvent(str(error)) from error
     except ValueError as error:
         raise MalformedEvent(str(error)) from error
 
@@ -122,25 +164,25 @@ def _parts(kind: object) -> tuple[Hashable, ...]:
 
 
 @cache
-def _codec(kind: Hashable) -> _Codec:
+def _codec(kind: Hashable, passes_over: bool = False) -> _Codec:
     origin: object = get_origin(kind)
     parts = _parts(kind)
     if origin in (Union, UnionType):
-        return _optional(parts)
+        return _optional(parts, passes_over)
     if origin is tuple and parts[-1] is not Ellipsis:
-        return _fixed(parts)
+        return _fixed(parts, passes_over)
     if origin in (tuple, Sequence):
-        return _many(tuple, parts[0])
+        return _many(tuple, parts[0], passes_over)
     if origin in (frozenset, Set):
-        return _many(frozenset, parts[0])
+        return _many(frozenset, parts[0], passes_over)
     if origin is Mapping:
-        return _mapping(*parts)
+        return _mapping(parts[0], parts[1], passes_over)
     if isinstance(kind, type):
-        return _of_class(kind)
+        return _of_class(kind, passes_over)
     raise TypeError(f"no value of an event: {kind}")
 
 
-def _of_class(kind: type[object]) -> _Codec:
+def _of_class(kind: type[object], passes_over: bool) -> _Codec:
     if kind in (str, int, bool):
         return _Codec(lambda value: value, lambda value: _scalar(kind, value))
     if kind is UUID:
@@ -151,10 +193,10 @@ def _of_class(kind: type[object]) -> _Codec:
             lambda value: kind(cast("int", _scalar(int, value))),
         )
     if is_dataclass(kind):
-        return _record(kind, [field.name for field in fields(kind)])
+        return _record(kind, [field.name for field in fields(kind)], passes_over)
     if issubclass(kind, tuple) and not issubclass(kind, Enum):
         names: Iterable[str] = vars(kind)["_fields"]
-        return _record(kind, names)
+        return _record(kind, names, passes_over)
     raise TypeError(f"no value of an event: {kind}")
 
 
@@ -180,17 +222,17 @@ def _list(value: object) -> list[object]:
     return found
 
 
-def _optional(kinds: Sequence[Hashable]) -> _Codec:
+def _optional(kinds: Sequence[Hashable], passes_over: bool) -> _Codec:
     (kind,) = set(kinds) - {NoneType}
-    inner = _codec(kind)
+    inner = _codec(kind, passes_over)
     return _Codec(
         lambda value: None if value is None else inner.encode(value),
         lambda value: None if value is None else inner.decode(value),
     )
 
 
-def _fixed(kinds: Sequence[Hashable]) -> _Codec:
-    codecs = [_codec(kind) for kind in kinds]
+def _fixed(kinds: Sequence[Hashable], passes_over: bool) -> _Codec:
+    codecs = [_codec(kind, passes_over) for kind in kinds]
 
     def encode(value: object) -> object:
         parts = cast("Iterable[object]", value)
@@ -203,17 +245,17 @@ def _fixed(kinds: Sequence[Hashable]) -> _Codec:
     return _Codec(encode, decode)
 
 
-def _many(make: _Make, kind: Hashable) -> _Codec:
-    inner = _codec(kind)
+def _many(make: _Make, kind: Hashable, passes_over: bool) -> _Codec:
+    inner = _codec(kind, passes_over)
     return _Codec(
         lambda value: [inner.encode(part) for part in cast("Iterable[object]", value)],
         lambda value: make([inner.decode(part) for part in _list(value)]),
     )
 
 
-def _mapping(key: Hashable, kind: Hashable) -> _Codec:
+def _mapping(key: Hashable, kind: Hashable, passes_over: bool) -> _Codec:
     """As a list of pairs: a key may be anything."""
-    keys, values = _codec(key), _codec(kind)
+    keys, values = _codec(key, passes_over), _codec(kind, passes_over)
 
     def encode(value: object) -> object:
         found = cast("Mapping[object, object]", value)
@@ -226,18 +268,28 @@ def _mapping(key: Hashable, kind: Hashable) -> _Codec:
     return _Codec(encode, decode)
 
 
-def _record(kind: type[object], names: Iterable[str]) -> _Codec:
+def _record(kind: type[object], names: Iterable[str], passes_over: bool) -> _Codec:
     hints: Mapping[str, Hashable] = get_type_hints(kind)
-    codecs = {name: _codec(hints[name]) for name in names}
+    codecs = {name: _codec(hints[name], passes_over) for name in names}
     getters = {name: attrgetter(name) for name in codecs}
+    needed = codecs.keys() - LATER_FIELDS.keys()
 
     def encode(value: object) -> object:
-        return {name: codec.encode(getters[name](value)) for name, codec in codecs.items()}
+        found = {name: codec.encode(getters[name](value)) for name, codec in codecs.items()}
+        for name in codecs.keys() & LATER_FIELDS.keys():
+            if found[name] == LATER_FIELDS[name]:
+                del found[name]
+        return found
 
     def decode(value: object) -> object:
-        if not isinstance(value, dict) or value.keys() != codecs.keys():
+        if not isinstance(value, dict):
             raise ValueError(f"{value!r:.80} where {kind.__name__} belongs")
         parts: Mapping[str, object] = value
-        return kind(**{name: codec.decode(parts[name]) for name, codec in codecs.items()})
+        given = parts.keys() & codecs.keys() if passes_over else parts.keys()
+        if not needed <= given:
+            raise ValueError(f"{value!r:.80} where {kind.__name__} belongs")
+        if unknown := given - codecs.keys():
+            raise _UnknownField(f"no field of {kind.__name__} that this version knows: {unknown}")
+        return kind(**{name: codecs[name].decode(parts[name]) for name in given})
 
     return _Codec(encode, decode)

@@ -20,6 +20,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 __all__ = [
     "AlterGroupConfigs",
     "AlterPartition",
+    "AlterReassignments",
     "AlterTopicConfigs",
     "BrokerRegistered",
     "BrokerShuttingDown",
@@ -35,6 +36,10 @@ __all__ = [
     "IsrChange",
     "IsrMember",
     "IsrOutcome",
+    "Reassignment",
+    "ReassignmentOutcome",
+    "RemovedReplica",
+    "ReplicasRemoved",
     "ShutdownOutcome",
     "UpdateFeatures",
 ]
@@ -62,6 +67,32 @@ class IsrOutcome(NamedTuple):
 
     error: ErrorCode = ErrorCode.none
     state: PartitionImage | None = None
+
+
+class Reassignment(NamedTuple):
+    """The replicas that a partition is to have; None cancels what is under way."""
+
+    partition: TopicPartition
+    replicas: tuple[int, ...] | None
+
+
+class ReassignmentOutcome(NamedTuple):
+    """What became of the request for one partition."""
+
+    partition: TopicPartition
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+class RemovedReplica(NamedTuple):
+    """A partition that has no replica on a broker any more, by the state that says so.
+
+    Each removal begins a leader epoch: what a broker says of an earlier one counts not.
+    """
+
+    topic_id: TopicId
+    partition: int
+    leader_epoch: int
 
 
 class ShutdownOutcome(NamedTuple):
@@ -144,6 +175,17 @@ class ElectLeaders(ControllerEvent[tuple[ElectionOutcome, ...]]):
 
 
 @dataclass(frozen=True, slots=True)
+class AlterReassignments(ControllerEvent[tuple[ReassignmentOutcome, ...]]):
+    """Reassignments to begin or to cancel, each by itself (KIP-455).
+
+    Without `allows_factor_change` none may have another replication factor (KIP-860).
+    """
+
+    partitions: tuple[Reassignment, ...]
+    allows_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class ForgetBroker(ControllerEvent[ChangeOutcome]):
     """A broker is gone for good: no deletion and no partition waits for it any more."""
 
@@ -217,3 +259,11 @@ class DeletionsConfirmed(ControllerEvent[ChangeOutcome]):
 
     broker_id: int
     topic_ids: frozenset[TopicId]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasRemoved(ControllerEvent[ChangeOutcome]):
+    """A broker has no folder any more of these partitions, of which it was a replica."""
+
+    broker_id: int
+    replicas: tuple[RemovedReplica, ...]

@@ -52,6 +52,8 @@ class BrokerImage:
     is_shutting_down: bool = False
     incarnation: str = ""
     """An id of the process that registered; no other life has it."""
+    unknown_fields: str = ""
+    """As of `PartitionImage`."""
 
 
 @value
@@ -76,6 +78,23 @@ class PartitionImage:
 
     Each with the last leader epoch in its log, and the log's end; None before it could say so.
     """
+    adding: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment adds, until it is done (KIP-455)."""
+    removing: tuple[int, ...] = ()
+    """Those of `replicas` that a reassignment removes once all others are in the ISR."""
+    removed: tuple[int, ...] = ()
+    """Brokers without a replica that may still have a folder of the partition (D14)."""
+    unknown_fields: str = ""
+    """The fields of the stored value that this version does not know, as JSON: a newer one wrote
+    them, and a rewrite keeps them."""
+
+    @property
+    def settled_count(self) -> int:
+        """The count of replicas without those that are being added.
+
+        `min.insync.replicas` is at most that: one that has nothing yet makes no ISR too small.
+        """
+        return len(self.replicas) - len(self.adding)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +109,8 @@ class TopicImage:
     topic_id: TopicId
     partitions: tuple[PartitionImage, ...]
     config: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    unknown_fields: str = ""
+    """As of `PartitionImage`."""
 
     @property
     def is_internal(self) -> bool:

@@ -1,6 +1,8 @@
 """Defines the paths and values of the metadata store.
 
 Only this module knows the encoding; `oncelog.controller.upgrade` knows those of earlier versions.
+While brokers of two versions run, the older one may rewrite a value of the newer one: the fields
+that it does not know stay in it.
 The paths of what monitors of a cluster read are Kafka's, and so are the names in their values; ours
 are below ``/oncelog``.
 
@@ -9,10 +11,12 @@ are below ``/oncelog``.
 - ``/controller``: the broker that is the controller. It goes with that broker's session.
 - ``/brokers/ids/<broker>``: a registered broker: where clients reach it, its rack, and what this
   life of it is. It goes with the broker's session.
-- ``/brokers/topics/<name>``: a topic: its id, the replicas of each partition, its configs. Without
-  it no topic exists, whatever is below it. A topic's name never contains a slash.
-- ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch,
-  the ISR, and who else may lead. A change of one partition writes no other.
+- ``/brokers/topics/<name>``: a topic: its id, its configs, how many partitions it has, and their
+  replicas, for monitors. Without it no topic exists, whatever is below it. A topic's name never
+  contains a slash.
+- ``/brokers/topics/<name>/partitions/<number>/state``: who leads the partition, in which epoch, the
+  ISR, who else may lead, the replicas, and who may have been one. A change of one partition relies
+  on no other.
 - ``/oncelog/format``: the format of all this.
 - ``/oncelog/broker-epochs/<broker>``: the number of a broker's last life. It stays.
 - ``/oncelog/deleted-topics/<name>``: ids of topics that were deleted, each with the brokers that
@@ -30,7 +34,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from typing import Final, NamedTuple, NotRequired, TypedDict
+from typing import Any, Final, NamedTuple, NotRequired, TypedDict, cast
 from urllib.parse import quote, unquote
 from uuid import UUID
 
@@ -153,6 +157,8 @@ class _Topic(TypedDict):
     topic_id: str
     partitions: dict[str, Sequence[int]]
     config: dict[str, str]
+    adding_replicas: NotRequired[Mapping[str, Sequence[int]]]
+    removing_replicas: NotRequired[Mapping[str, Sequence[int]]]
 
 
 class _State(TypedDict):
@@ -165,6 +171,10 @@ class _State(TypedDict):
     eligible: NotRequired[Sequence[int]]
     offline: NotRequired[Sequence[int]]
     suspects: NotRequired[Mapping[str, Sequence[int] | None]]
+    replicas: NotRequired[Sequence[int]]
+    adding: NotRequired[Sequence[int]]
+    removing: NotRequired[Sequence[int]]
+    removed: NotRequired[Sequence[int]]
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
@@ -180,14 +190,22 @@ def decode_cluster_id(value: bytes) -> str:
 
 
 def encode_topic(topic: TopicImage) -> bytes:
-    """Encode a topic without the states of its partitions."""
+    """Encode a topic without the states of its partitions.
+
+    The replicas are here as well, where Kafka's monitors read them; the states decide.
+    """
+    numbered = [(str(number), part) for number, part in enumerate(topic.partitions)]
     value: _Topic = {
         "version": 3,
         "topic_id": str(topic.topic_id),
-        "partitions": {str(n): part.replicas for n, part in enumerate(topic.partitions)},
+        "partitions": {number: part.replicas for number, part in numbered},
         "config": dict(topic.config),
     }
-    return _json(value)
+    if adding := {number: part.adding for number, part in numbered if part.adding}:
+        value["adding_replicas"] = adding
+    if removing := {number: part.removing for number, part in numbered if part.removing}:
+        value["removing_replicas"] = removing
+    return _json(value, topic.unknown_fields)
 
 
 class TopicValue(NamedTuple):
@@ -196,6 +214,7 @@ class TopicValue(NamedTuple):
     topic_id: TopicId
     replicas: tuple[tuple[int, ...], ...]
     config: Mapping[str, str]
+    unknown_fields: str = ""
 
 
 def decode_topic(value: bytes) -> TopicValue:
@@ -206,6 +225,7 @@ def decode_topic(value: bytes) -> TopicValue:
         topic_id=UUID(fields["topic_id"]),
         replicas=tuple(tuple(placed[str(number)]) for number in range(len(placed))),
         config=dict(fields["config"]),
+        unknown_fields=_unknown(fields, _Topic),
     )
 
 
@@ -225,14 +245,23 @@ def encode_state(partition: PartitionImage, controller_epoch: int = 0) -> bytes:
         value["offline"] = partition.offline_replicas
     if partition.suspects:
         value["suspects"] = {str(broker): log for broker, log in partition.suspects.items()}
-    return _json(value)
+    if partition.replicas:
+        value["replicas"] = partition.replicas
+    if partition.adding:
+        value["adding"] = partition.adding
+    if partition.removing:
+        value["removing"] = partition.removing
+    if partition.removed:
+        value["removed"] = partition.removed
+    return _json(value, partition.unknown_fields)
 
 
 @lru_cache(STATES_DECODED_COUNT_MAX)
 def decode_state(value: bytes) -> PartitionImage:
-    """Decode the state of a partition, which does not name its replicas. Raises as above.
+    """Decode the state of a partition. Raises as above.
 
-    Most partitions of a cluster have one of a few states: each of these is decoded once.
+    One of an earlier version names no replicas: the topic does. Most partitions of a cluster have
+    one of a few states: each of these is decoded once.
     """
     fields: _State = json.loads(value)
     suspects = fields.get("suspects", {})
@@ -240,11 +269,15 @@ def decode_state(value: bytes) -> PartitionImage:
         leader=fields["leader"],
         leader_epoch=fields["leader_epoch"],
         isr=tuple(fields["isr"]),
-        replicas=(),
+        replicas=tuple(fields.get("replicas", ())),
         offline_replicas=tuple(fields.get("offline", ())),
         partition_epoch=fields.get("partition_epoch", 0),
         eligible=tuple(fields.get("eligible", ())),
         suspects={int(broker): _log_of(found) for broker, found in suspects.items()},
+        adding=tuple(fields.get("adding", ())),
+        removing=tuple(fields.get("removing", ())),
+        removed=tuple(fields.get("removed", ())),
+        unknown_fields=_unknown(fields, _State),
     )
 
 
@@ -259,8 +292,16 @@ def _log_of(value: Sequence[int] | None) -> tuple[int, int] | None:
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"), sort_keys=True)
 
 
-def _json(value: object) -> bytes:
+def _json(value: object, unknown_fields: str = "") -> bytes:
+    if unknown_fields:
+        value = {**json.loads(unknown_fields), **cast("Mapping[str, object]", value)}
     return _ENCODER.encode(value).encode()
+
+
+def _unknown(found: Mapping[str, Any], known: type) -> str:
+    """Return the fields of a value that its type does not name, as JSON."""
+    names = found.keys() - known.__annotations__.keys()
+    return _ENCODER.encode({name: found[name] for name in names}) if names else ""
 
 
 def deleted_path(name: str) -> str:
@@ -341,7 +382,7 @@ def encode_broker(broker: BrokerImage) -> bytes:
         "clean": broker.is_clean,
         "shutting_down": broker.is_shutting_down,
     }
-    return _json(value)
+    return _json(value, broker.unknown_fields)
 
 
 def decode_broker(path: str, value: bytes) -> BrokerImage:
@@ -360,6 +401,7 @@ def decode_broker(path: str, value: bytes) -> BrokerImage:
         is_clean=fields["clean"],
         is_shutting_down=fields["shutting_down"],
         incarnation=fields["incarnation"],
+        unknown_fields=_unknown(fields, _Broker),
     )
 
 

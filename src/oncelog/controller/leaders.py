@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from oncelog.controller.cluster_config import election_rules
-from oncelog.controller.decision import ControllerDecision, DecisionContext
+from oncelog.controller.decision import ControllerDecision, ControllerNotice, DecisionContext
 from oncelog.controller.elections import (
     Election,
     LiveBrokers,
@@ -26,7 +26,13 @@ from oncelog.controller.events import (
     IsrOutcome,
 )
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
-from oncelog.controller.states import StateChange, election_notices, state_writes
+from oncelog.controller.states import (
+    StateChange,
+    completed,
+    election_notices,
+    listed,
+    state_writes,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 
@@ -36,11 +42,12 @@ __all__ = ["alter_partition", "elect_leaders"]
 def alter_partition(
     image: MetadataImage, event: AlterPartition, context: DecisionContext
 ) -> ControllerDecision[tuple[IsrOutcome, ...]]:
-    """Change each ISR, or refuse to."""
+    """Change each ISR, or refuse to. With the last new replica in it a reassignment is done."""
     sender = image.brokers.get(event.broker_id)
     if sender is None or sender.broker_epoch != event.broker_epoch:
         stale = IsrOutcome(ErrorCode.stale_broker_epoch)
         return ControllerDecision(tuple(stale for _ in event.changes))
+    live = live_brokers(image)
     reply = []
     changes: dict[TopicPartition, StateChange] = {}
     for asked in event.changes:
@@ -63,10 +70,16 @@ def alter_partition(
         state = before
         if set(isr) != set(before.isr):
             rules = election_rules(topic.config, image.cluster_config)
-            state = with_isr(before, isr, rules)
-            changes[label] = StateChange(label, before, Election(state))
+            election = completed(Election(with_isr(before, isr, rules)), live, rules)
+            state = election.state
+            changes[label] = StateChange(label, before, election)
         reply.append(IsrOutcome(state=state))
-    return ControllerDecision(tuple(reply), state_writes(image, changes.values()))
+    done = [one for one in changes.values() if one.election.state.replicas != one.before.replicas]
+    notices = []
+    if done:
+        told = listed([f"{one.label} to {list(one.election.state.replicas)}" for one in done])
+        notices.append(ControllerNotice(f"{len(done)} reassignments are done: {told}"))
+    return ControllerDecision(tuple(reply), state_writes(image, changes.values()), tuple(notices))
 
 
 def _refusal(
@@ -143,7 +156,8 @@ def _elected(
 ) -> Election | None:
     rules = election_rules(topic.config, image.cluster_config)
     if is_unclean:
-        election = settled(before, live, rules._replace(allows_unclean=True))
+        anyone = rules._replace(allows_unclean=True, allows_added=True)
+        election = settled(before, live, anyone)
         return None if election.state.leader == -1 else election
     state = led_by(before, before.replicas[0], live, rules)
     return None if state is None else Election(state)

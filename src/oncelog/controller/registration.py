@@ -99,7 +99,8 @@ def _states(
         other = after_other_rules(election.state, live.including(me), before, rules)
         return election._replace(state=other.state)
 
-    return changed_states(image, lambda one: is_changed or me in one.replicas, change, config)
+    able = live.including(me)
+    return changed_states(image, able, lambda one: is_changed or me in one.replicas, change, config)
 
 
 def _notes(image: MetadataImage, event: BrokerRegistered, broker: BrokerImage) -> list[Put]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from oncelog.controller import layout
@@ -16,6 +17,7 @@ from oncelog.controller.elections import (
     after_other_rules,
     live_brokers,
     settled,
+    with_replicas,
 )
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.core.ids import TopicPartition
@@ -24,10 +26,13 @@ __all__ = [
     "StateChange",
     "changed_rules",
     "changed_states",
+    "completed",
+    "elected_by",
     "election_notices",
     "leaders_checked",
     "listed",
     "state_writes",
+    "without_removed",
 ]
 
 NAMED_COUNT_MAX = 5
@@ -42,8 +47,32 @@ class StateChange(NamedTuple):
     election: Election
 
 
+def completed(election: Election, live: LiveBrokers, rules: ElectionRules) -> Election:
+    """Return the state with its reassignment done, where the ISR has all replicas that stay."""
+    state = election.state
+    if not state.adding and not state.removing:
+        return election
+    goal = tuple(broker for broker in state.replicas if broker not in state.removing)
+    if not {*state.isr}.issuperset(goal):
+        return election
+    done = with_replicas(state, goal, live, rules).state
+    return election if done.leader == -1 else Election(done, election.manner)
+
+
+def without_removed(state: PartitionImage, broker_id: int) -> PartitionImage:
+    """Return the state once a broker has no folder of the partition.
+
+    No leader acts on that: the epochs stay.
+    """
+    if broker_id not in state.removed:
+        return state
+    removed = tuple(broker for broker in state.removed if broker != broker_id)
+    return replace(state, removed=removed)
+
+
 def changed_states(
     image: MetadataImage,
+    live: LiveBrokers,
     concerns: Callable[[PartitionImage], bool],
     change: Callable[[TopicPartition, PartitionImage, ElectionRules], Election],
     cluster_config: Mapping[str, str] | None = None,
@@ -60,7 +89,7 @@ def changed_states(
             if concerns(before):
                 rules = rules or election_rules(topic.config, config)
                 label = topic.label(number)
-                election = change(label, before, rules)
+                election = completed(change(label, before, rules), live, rules)
                 if election.state is not before:
                     found.append(StateChange(label, before, election))
     return found
@@ -74,7 +103,7 @@ def leaders_checked(image: MetadataImage, live: LiveBrokers) -> list[StateChange
         return state.leader not in able or not able.issuperset(state.isr)
 
     return changed_states(
-        image, relies_on_others, lambda label, state, rules: settled(state, live, rules)
+        image, live, relies_on_others, lambda label, state, rules: settled(state, live, rules)
     )
 
 
@@ -96,12 +125,53 @@ def changed_rules(
 
 
 def state_writes(image: MetadataImage, changes: Iterable[StateChange]) -> tuple[Put, ...]:
-    """Return the writes of changed states."""
+    """Return the writes of changed states, and then of topics of which the replicas have changed.
+
+    Of a topic that is to monitors only: the states decide, each by itself.
+    """
     epoch = image.controller_epoch
-    return tuple(
-        Put(layout.state_path(*label), layout.encode_state(election.state, epoch))
-        for label, _, election in changes
-    )
+    writes = []
+    moved: dict[str, list[PartitionImage]] = {}
+    for label, before, election in changes:
+        state = election.state
+        writes.append(Put(layout.state_path(*label), layout.encode_state(state, epoch)))
+        if _assigned(state) != _assigned(before):
+            topic = image.topics[label.topic]
+            states = moved.setdefault(label.topic, list(topic.partitions))
+            states[label.partition] = state
+    for name, states in moved.items():
+        topic = replace(image.topics[name], partitions=tuple(states))
+        writes.append(Put(layout.topic_path(name), layout.encode_topic(topic)))
+    return tuple(writes)
+
+
+def _assigned(state: PartitionImage) -> tuple[tuple[int, ...], ...]:
+    return state.replicas, state.adding, state.removing
+
+
+class Elected(NamedTuple):
+    """How many partitions got another leader than before."""
+
+    leaders_count: int
+    unclean_count: int
+    """Those whose leader may lack acknowledged records."""
+
+
+def elected_by(image: MetadataImage, writes: Iterable[Put]) -> Elected:
+    """Count the elections in the writes of a decision; new partitions have had none."""
+    leaders_count = unclean_count = 0
+    for path, value in writes:
+        if value is None or not path.startswith(layout.TOPICS_PREFIX):
+            continue
+        name, number = layout.partition_of(path)
+        before = None if number is None else image.partition(name, number)
+        if before is None:
+            continue
+        after = layout.decode_state(value)
+        if after.leader not in (-1, before.leader):
+            leaders_count += 1
+            unclean_count += after.leader not in {*before.isr, *before.eligible}
+    return Elected(leaders_count, unclean_count)
 
 
 def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotice]:
@@ -109,7 +179,9 @@ def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotic
 
     A lone replica that may have lost its end is no election: no other could have had more.
     """
-    changes = [one for one in changes if len(one.before.replicas) > 1]
+    changes = [
+        one for one in changes if len({*one.before.replicas, *one.election.state.replicas}) > 1
+    ]
     by_logs = [one for one in changes if one.election.manner is Manner.SUSPECT]
     if by_logs:
         yield ControllerNotice(

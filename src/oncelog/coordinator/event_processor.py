@@ -5,8 +5,9 @@ The processor enforces the order decide, append, replay, reply (D2, D7).
 Pure: the shell (broker/coordination/context.py) owns the log and the sockets. Every call returns an
 `Output`, and the shell executes it in this order: write the appends (in their order), send the
 replies, execute the effects. Replies and effects of an output never depend on its own appends: what
-they report is already committed. When the high watermark has passed an append the shell calls
-`committed`, in the order of the log; it may do so at once in the same call stack.
+they report is already committed; of which replies no append shows that, `Output.unconfirmed` says.
+When the high watermark has passed an append the shell calls `committed`, in the order of the log;
+it may do so at once in the same call stack.
 
 Rules for queued requests (D7):
 
@@ -129,7 +130,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         """
         require(self.state is CoordinatorState.LOADING, "a processor is activated once")
         self.state = CoordinatorState.ACTIVE
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         decision = self.shard.on_loaded(self._context(None, now_ms))
         require(
             not decision.records and not decision.wait, "activation appends and waits for nothing"
@@ -148,7 +149,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
 
         During the load a request is held, and an event without a request is lost.
         """
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.ACTIVE:
             self._take(event, token, now_ms, output)
         elif token is not None and not (
@@ -177,7 +178,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         `base_offset` is the offset of its first record. After `resign` this does nothing: the next
         leader replays the record. Raises as `replay` does.
         """
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._in_flight.get(append_id)
@@ -208,7 +209,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         self, append_id: int, producer_id: ProducerId, now_ms: int
     ) -> Output[ReplyT, EffectT]:
         """Decide an event again that needs a fresh producer id: an append without records."""
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._remove_in_flight(append_id)
@@ -236,7 +237,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         An append that is in the log but not yet replicated has not failed: it stays pending until
         it is committed, or until leadership is lost (`resign`).
         """
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._remove_in_flight(append_id)
@@ -252,7 +253,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
 
     def tick(self, now_ms: int) -> Output[ReplyT, EffectT]:
         """Answer the requests that waited too long, then submit the shard's due events."""
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is not CoordinatorState.ACTIVE:
             for event, token in self._held.take(now_ms):
                 self._refuse(event, token, self._unavailable(), now_ms, output)
@@ -299,7 +300,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
 
         Appends in flight are not cancelled.
         """
-        output: Output[ReplyT, EffectT] = Output([], [], [])
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
         waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
@@ -313,7 +314,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         self._in_flight.clear()  # `_delayed` is about what was in flight.
         self._pending.clear()
         self._waiting.clear()
-        return Output([], output.replies, [])
+        return Output([], output.replies, [], [])
 
     @property
     def parked_count(self) -> int:
@@ -382,6 +383,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         else:
             output.replies.extend(decision.replies)
             output.effects.extend(decision.effects)
+            for reply in decision.replies:
+                output.unconfirmed.append(reply.token)
         return decision.wait
 
     def _append(

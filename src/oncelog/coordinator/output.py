@@ -5,7 +5,14 @@ See `oncelog.coordinator.event_processor` for the order in which the shell does 
 
 from typing import Generic, NamedTuple
 
-from oncelog.coordinator.shard import AppendProducer, CoordinatorRecord, EffectT, Reply, ReplyT
+from oncelog.coordinator.shard import (
+    AppendProducer,
+    CoordinatorRecord,
+    EffectT,
+    Reply,
+    ReplyT,
+    Token,
+)
 from oncelog.core.values import value
 
 __all__ = ["Append", "Output"]
@@ -27,9 +34,14 @@ class Append:
 class Output(NamedTuple, Generic[ReplyT, EffectT]):
     """What the broker has to do, in the order of the fields.
 
+    `unconfirmed` are the requests among the replies that were decided without an append: no commit
+    shows that this broker still led then, so that where another one may lead they wait until that
+    is confirmed.
+
     One call to the processor fills it; afterwards the caller owns it.
     """
 
     appends: list[Append]
     replies: list[Reply[ReplyT]]
     effects: list[EffectT]
+    unconfirmed: list[Token]

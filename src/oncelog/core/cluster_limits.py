@@ -22,11 +22,30 @@ ISR_RETRY_MS = 500
 ISR_ANSWER_MS_MAX = 30_000
 """After so long the answer to such a request counts as lost."""
 
+CONFIRMATION_WAIT_MS_MAX = 5_000
+"""A coordinator's reply waits this long for the replicas to confirm that it leads, then it is
+COORDINATOR_NOT_AVAILABLE: as long as for a transition (`PARKED_REQUEST_WAIT_MS_MAX`).
+"""
+
 FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 """Fetch sessions of followers: one for each fetcher of another broker, and those of past lives."""
 
 FETCH_CHANGES_COUNT_MAX = 10_000
 """Partitions that one fetch of a follower adds to its session, or takes out of it."""
+
+MARKER_REQUESTS_IN_FLIGHT_COUNT_MAX = 5
+"""Requests for end markers under way to one broker; what is due meanwhile goes with the next."""
+
+MARKERS_PER_REQUEST_COUNT_MAX = 10_000
+"""End markers, by partition, in one such request; the others follow with the next."""
+
+MARKERS_COMMIT_WAIT_MS = 100
+"""How long a leader waits for another broker's markers to be committed before it answers. Those
+that are not get REQUEST_TIMED_OUT; asked for again, they are not appended again.
+"""
+
+MARKERS_ANSWER_MS_MAX = 5_000
+"""After so long the answer to such a request counts as lost."""
 
 SQLITE_SESSIONS_COUNT_MAX = 1000
 """Sessions at one time that one metadata file of SQLite can have."""
@@ -49,3 +68,20 @@ EMBEDDED_BROKERS_COUNT_MAX = 16
 
 CLUSTER_PROCESSES_COUNT_MAX = 16
 """Brokers that `oncelog cluster` starts on one machine."""
+
+PEER_ANSWER_MS_MAX = 30_000
+"""After so long without an answer a connection to another broker, for transactions, is closed."""
+
+VERIFICATION_WAIT_MS_MAX = 20
+"""How long a coordinator keeps other brokers' AddPartitionsToTxn waiting for an answer: for the
+transaction before to end, or for the append. Later requests of that broker are answered after it.
+"""
+
+VERIFICATIONS_TOGETHER_COUNT_MAX = 1_000
+"""Transactions in one such request; more follow with the next one."""
+
+VERIFICATION_REQUESTS_IN_FLIGHT_COUNT_MAX = 5
+"""Such requests that one broker has sent to another, and that are not answered yet."""
+
+VERIFICATION_RETRY_MS_MIN, VERIFICATION_RETRY_MS_MAX = 5, 250
+"""Pause before a broker asks again about an id whose transaction before has not ended."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
-from oncelog.core.errors import InvariantViolation
+from oncelog.core.errors import ErrorCode, InvariantViolation
 
 __all__ = ["Pending", "gather", "unchanged"]
 
@@ -34,15 +34,26 @@ class Pending(Generic[ResponseT_co]):
     Its type names the response. Only its completer and `convert` know the type of the result.
     """
 
-    __slots__ = ("_waiter", "convert", "done", "dropped", "holds_back", "on_drop", "result")
+    __slots__ = (
+        "_refuse",
+        "_waiter",
+        "convert",
+        "done",
+        "dropped",
+        "holds_back",
+        "on_drop",
+        "result",
+    )
 
     def __init__(
         self,
         convert: Callable[[ResultT], ResponseT_co | Pending[ResponseT_co]],
         *,
         holds_back: bool,
+        refuse: Callable[[ErrorCode], ResponseT_co | Pending[ResponseT_co]] | None = None,
     ) -> None:
         self.convert: Callable[[Any], ResponseT_co | Pending[ResponseT_co]] = convert
+        self._refuse = refuse
         self.holds_back = holds_back
         self.done = False
         self.dropped = False
@@ -66,6 +77,13 @@ class Pending(Generic[ResponseT_co]):
         self.on_drop = None
         if self._waiter is not None:
             self._waiter()
+
+    def fail(self, error: ErrorCode) -> None:
+        """Complete it with an error, of which `refuse` makes the response."""
+        if self._refuse is None:
+            raise InvariantViolation("a promise that can fail is made with its refusal")
+        self.convert = self._refuse
+        self.complete(error)
 
     def wait(self, waiter: Callable[[], None]) -> None:
         """Call `waiter` when it is completed, at once if it is. It has one waiter at a time."""

@@ -147,6 +147,9 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.election_not_needed: Known(1),
         },
         ApiKey.INCREMENTAL_ALTER_CONFIGS: {ErrorCode.kafka_storage_error: Known(0)},
+        ApiKey.ALTER_PARTITION_REASSIGNMENTS: {
+            ErrorCode.no_reassignment_in_progress: Known(0),
+        },
         ApiKey.OFFSET_DELETE: {
             ErrorCode.non_empty_group: Known(0),
             ErrorCode.group_id_not_found: Known(0),

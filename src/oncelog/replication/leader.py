@@ -5,6 +5,12 @@ that the controller was asked to add. These count from the moment they are asked
 answer is lost, until a state with a newer partition epoch says otherwise: the controller may have
 added them, and elect them. It does not move while the committed ISR is below `min.insync.replicas`
 (KIP-966).
+
+An answer by which others decide waits for a *round*: it is confirmed when each follower that counts
+was answered after the round began, and has fetched once more in this epoch. None of them had taken
+a later epoch by then, and a later leader is one of them, so none led when the round began. Answers
+say which round they carry (`carry_round`); the next fetch of the same session confirms it. The
+followers asked to be added count here too: the controller may have elected one.
 """
 
 from __future__ import annotations
@@ -25,7 +31,7 @@ class LeaderState(ReplicaState):
     follower may have truncated its log since.
     """
 
-    __slots__ = ("_counted", "epoch_start_offset", "followers", "joining")
+    __slots__ = ("_counted", "_is_carried", "epoch_start_offset", "followers", "joining")
 
     joining: frozenset[int]
     """The followers that the controller was asked to add to the ISR."""
@@ -43,6 +49,8 @@ class LeaderState(ReplicaState):
 
         After a restart in the same epoch that is more than the high watermark of the checkpoint.
         """
+        self._is_carried = True
+        """Whether an answer may have carried the last round, as one before this state may have."""
         if isinstance(before, LeaderState) and before.leader_epoch == given.leader_epoch:
             known = before.followers
             self.epoch_start_offset = before.epoch_start_offset
@@ -73,8 +81,11 @@ class LeaderState(ReplicaState):
         now_ms: float,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
+        confirmed_round: int = 0,
     ) -> ErrorCode:
         """Record that a follower fetched at this offset, so it has every record below it.
+
+        `confirmed_round` is what the answer carried that it had before it sent this fetch.
 
         Returns the error for the fetch. A follower ahead of the leader's log has to truncate its
         own. An unknown one may be of a state that this broker does not have yet, and asks again.
@@ -90,8 +101,32 @@ class LeaderState(ReplicaState):
         has_lost = follower.fetched(offset, log_end_offset, now_ms, broker_epoch, log_start_offset)
         if has_lost and (broker_id in self.isr or broker_id in self.joining):
             follower.has_lost_records = True
+        if confirmed_round > follower.confirmed_round:
+            follower.confirmed_round = confirmed_round
         self._advance()
         return ErrorCode.none
+
+    def begin_round(self) -> int:
+        """Return the round that confirms what is asked now; one that no answer carried serves."""
+        if self._is_carried:
+            self._is_carried = False
+            self.round_begun += 1
+        return self.round_begun
+
+    def carry_round(self) -> int:
+        """Return the round that an answer carries which is made now."""
+        self._is_carried = True
+        return self.round_begun
+
+    @property
+    def confirmed_round(self) -> int:
+        """The last round that each follower has confirmed that counts."""
+        return min([self.round_begun, *(each.confirmed_round for each in self._counted)])
+
+    def awaits(self, broker_id: int) -> bool:
+        """Whether a follower is to be answered at once, so that it can confirm the last round."""
+        follower = self.followers[broker_id]
+        return follower.confirmed_round < self.round_begun and follower in self._counted
 
     def diverged(self, broker_id: int) -> None:
         """Count nothing of it until it fetches."""

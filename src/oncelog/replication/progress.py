@@ -20,6 +20,7 @@ class FollowerProgress:
         "_fetched_ms",
         "broker_epoch",
         "caught_up_ms",
+        "confirmed_round",
         "end_offset",
         "has_lost_records",
         "log_start_offset",
@@ -34,6 +35,8 @@ class FollowerProgress:
         """The life of the broker that fetched last (KIP-903); -1 until it fetches."""
         self.log_start_offset = -1
         """Where its log started at its last fetch; -1 until it fetches."""
+        self.confirmed_round = 0
+        """The last round of confirmations that it has confirmed; see `leader`."""
         self.has_lost_records = False
         """Whether it lost records while it counted; set and reset by the leader's state."""
         self.told_high_watermark = -1

@@ -60,6 +60,7 @@ class Replica:
     partition_epoch: ClassVar[int] = -1
     asked: ClassVar[tuple[IsrMembers, ...]] = _NOTHING_ASKED
     told_in: ClassVar[tuple[int, int]] = (NO_LEADER_EPOCH, -1)
+    round_begun: ClassVar[int] = 0
 
 
 UNASSIGNED = Assignment(-1, NO_LEADER_EPOCH, frozenset(), (), partition_epoch=-1)
@@ -84,12 +85,15 @@ class ReplicaState:
         "min_insync_replicas",
         "partition_epoch",
         "replicas",
+        "round_begun",
         "told_in",
         "topic_id",
     )
 
     is_leader: ClassVar[bool] = False
     is_follower: ClassVar[bool] = False
+    is_lone: ClassVar[bool] = False
+    """Whether it leads without other replicas, so that no other broker ever takes its place."""
     is_failed: ClassVar[bool] = False
     """Whether the log directory of the partition is off line: no role is accepted."""
     _error: ClassVar[ErrorCode] = ErrorCode.not_leader_or_follower
@@ -125,11 +129,22 @@ class ReplicaState:
 
         The leader of that epoch may count on all below that end.
         """
+        self.round_begun: int = before.round_begun
+        """The last round of confirmations that was begun. No two have one number."""
 
     def local_end_moved(self, log_end_offset: int) -> bool:
         """Record the local log end offset. Returns whether that moved the high watermark."""
         self.log_end_offset = log_end_offset
         return False
+
+    def begin_round(self) -> int:
+        """Begin to confirm that this broker leads; return the number of the round."""
+        return self.round_begun
+
+    @property
+    def confirmed_round(self) -> int:
+        """The last round that was confirmed, and with it all before."""
+        return self.round_begun
 
     @property
     def knows_committed_end(self) -> bool:
@@ -157,6 +172,7 @@ class ReplicaState:
         now_ms: float,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
+        confirmed_round: int = 0,
     ) -> ErrorCode:
         """Return the error for the fetch of a follower: this broker has no such follower."""
         error = self.leader_error()
@@ -229,6 +245,7 @@ class LoneLeader(ReplicaState):
     __slots__ = ()
 
     is_leader = True
+    is_lone = True
     _error = ErrorCode.none
 
     def __init__(self, before: ReplicaState, given: Assignment) -> None:

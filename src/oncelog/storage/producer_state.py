@@ -198,6 +198,14 @@ class ProducerStates:
             return NO_OFFSET
         return entry.transaction_first_offset
 
+    def has_marker_after(self, producer_id: int, coordinator_epoch: int) -> bool:
+        """Whether the producer's last marker here is of a later coordinator than this epoch's.
+
+        Then that coordinator was replaced, and may not know of what has ended since (INV-3).
+        """
+        entry = self._producers.get(producer_id)
+        return entry is not None and coordinator_epoch < entry.coordinator_epoch
+
     def error_of_late(self, producer_id: int, epoch: int) -> ErrorCode:
         """Return the error of an append that waited while its transaction ended.
 

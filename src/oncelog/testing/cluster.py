@@ -17,7 +17,7 @@ from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.broker.embedded_cluster import EmbeddedCluster
 from oncelog.controller.image import MetadataImage, PartitionImage
-from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.metadata.memory import MemoryConnection, MemoryStore
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.testing.broker import ControlledBroker
@@ -90,13 +90,22 @@ class ControlledCluster(EmbeddedCluster):
                 return member.broker_id
         return None
 
-    def coordinator_of(self, group_id: str) -> int | None:
-        """Return the broker that coordinates a group; None before the groups' topic is there."""
+    def coordinator_of(
+        self, group_id: str | None = None, *, transactional_id: str | None = None
+    ) -> int | None:
+        """Return the broker that coordinates a group or a transactional id.
+
+        None before the internal topic is there, and while its partition has no leader. Raises
+        `TypeError` unless it is asked for one of them.
+        """
+        if (group_id is None) is (transactional_id is None):
+            raise TypeError("coordinator_of takes a group id, or a transactional_id")
+        name = CONSUMER_OFFSETS_TOPIC if transactional_id is None else TRANSACTION_STATE_TOPIC
         for member in self._answering():
-            topic = member.call(lambda broker: broker.image.topic(CONSUMER_OFFSETS_TOPIC))
+            topic = member.call(lambda broker: broker.image.topic(name))
             if topic is not None:
-                index = coordinator_partition(group_id, len(topic.partitions))
-                return self.leader_of(topic.name, index)
+                key = group_id or transactional_id or ""
+                return self.leader_of(name, coordinator_partition(key, len(topic.partitions)))
         return None
 
     def in_sync(self, topic: str, partition: int = 0) -> tuple[int, ...]:

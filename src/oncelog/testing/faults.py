@@ -9,11 +9,12 @@ event loop, which runs in another thread.
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from oncelog.broker import apis
 from oncelog.broker.net.request import Api, Request
@@ -41,6 +42,7 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
+    from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["Faults"]
 
@@ -306,14 +308,29 @@ class Faults:
         for step in steps_of_write(path, bytes(data)):
             if step.kind is TransactionWriteKind.PREPARE and step.transactional_id is not None:
                 self._ids[step.producer_id] = step.transactional_id
+            assert self._broker is not None
+            partition = self._broker.partitions.get(*step.partition)
+            if partition is None or not partition.state.is_leader:
+                continue  # A follower copies what another broker decides.
             for kill in self._kills:
                 moment = kill.moment
                 if moment.step is not step.kind or moment.is_before is not is_coming:
                     continue
                 if self._is_meant(kill, step) and kill.fault.strikes():
                     self._kills.remove(kill)
-                    self._die(kill.fault, kill.restart)
-                    raise Killed
+                    if is_coming or len(partition.state.isr) == 1:
+                        self._die_here(kill)
+                    # The append under way has yet to say where the log ends, and who waits for it.
+                    loop = asyncio.get_running_loop()
+                    loop.call_soon(self._die_when_committed, partition, kill)
+                    return
+
+    def _die_when_committed(self, partition: Partition, kill: _Kill) -> None:
+        partition.on_committed(partition.log.log_end_offset, lambda _: self._die_here(kill))
+
+    def _die_here(self, kill: _Kill) -> NoReturn:
+        self._die(kill.fault, kill.restart)
+        raise Killed
 
     def _is_meant(self, kill: _Kill, step: TransactionWrite) -> bool:
         whose = step.transactional_id or self._ids.get(step.producer_id)

@@ -11,15 +11,12 @@ from collections.abc import Iterator
 from enum import Enum
 from typing import NamedTuple
 
-from oncelog.core.ids import TRANSACTION_STATE_TOPIC
+from oncelog.core.ids import TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.protocol.batch import iter_headers
 from oncelog.protocol.records.scan import scan_batches
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
 
 __all__ = ["Moment", "TransactionWrite", "TransactionWriteKind", "steps_of_write"]
-
-_PREPARED = frozenset({2, 3})
-_COMPLETE = frozenset({4, 5})
 
 
 class TransactionWriteKind(Enum):
@@ -30,6 +27,14 @@ class TransactionWriteKind(Enum):
     COMPLETE = "COMPLETE"
 
 
+_MARKER = TransactionWriteKind.MARKER
+_KIND_OF = {
+    **dict.fromkeys((2, 3), TransactionWriteKind.PREPARE),
+    **dict.fromkeys((4, 5), TransactionWriteKind.COMPLETE),
+}
+"""By the status in the record."""
+
+
 class TransactionWrite(NamedTuple):
     """One step of one transaction."""
 
@@ -37,12 +42,15 @@ class TransactionWrite(NamedTuple):
     producer_id: int
     transactional_id: str | None
     """None for a marker, which does not name it."""
+    partition: TopicPartition
+    """Which one it is written to."""
 
 
 class Moment(Enum):
     """The progress of a transaction when the broker is killed.
 
-    Each is before or after one of its writes.
+    Each is before or after one of its writes. With other replicas a write has happened once it is
+    committed: until then nothing is decided.
     """
 
     BEFORE_PREPARE = (TransactionWriteKind.PREPARE, "before")
@@ -71,27 +79,30 @@ def steps_of_write(path: str, data: bytes) -> Iterator[TransactionWrite]:
     """Yield the steps of transactions that a write to this file contains."""
     if not path.endswith(".log"):
         return
-    folder = path.rpartition("/")[0].rpartition("/")[2]
-    if folder.rpartition("-")[0] != TRANSACTION_STATE_TOPIC:
+    topic, _, number = path.rpartition("/")[0].rpartition("/")[2].rpartition("-")
+    if topic != TRANSACTION_STATE_TOPIC:
         for _, header in iter_headers(data):
             if header.is_control:
-                yield TransactionWrite(TransactionWriteKind.MARKER, header.producer_id, None)
+                partition = TopicPartition(topic, int(number))
+                yield TransactionWrite(_MARKER, header.producer_id, None, partition)
         return
+    partition = TopicPartition(topic, int(number))
     for scanned in scan_batches(data, 0):
         for record in scanned.records:
-            step = _step_of_record(record[2], record[3])
+            step = _step_of_record(record[2], record[3], partition)
             if step is not None:
                 yield step
 
 
-def _step_of_record(key: object, value: object) -> TransactionWrite | None:
+def _step_of_record(
+    key: object, value: object, partition: TopicPartition
+) -> TransactionWrite | None:
     if not isinstance(key, bytes | bytearray | memoryview):
         return None
     if not isinstance(value, bytes | bytearray | memoryview):
         return None
     written = decode_value(value)
-    if written.status in _PREPARED:
-        return TransactionWrite(TransactionWriteKind.PREPARE, written.producer_id, decode_key(key))
-    if written.status in _COMPLETE:
-        return TransactionWrite(TransactionWriteKind.COMPLETE, written.producer_id, decode_key(key))
-    return None
+    kind = _KIND_OF.get(written.status)
+    if kind is None:
+        return None
+    return TransactionWrite(kind, written.producer_id, decode_key(key), partition)

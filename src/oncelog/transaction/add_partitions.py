@@ -28,24 +28,26 @@ def decide(
 ) -> TransactionDecision:
     """Decide a request to add partitions, or to verify them."""
     if not event.transactional_id:
-        return refuse(event, ErrorCode.invalid_request, context)
+        return refuse(store, event, ErrorCode.invalid_request, context)
     metadata = store.transactions.get(event.transactional_id)
     if metadata is None:
-        return refuse(event, ErrorCode.invalid_producer_id_mapping, context)
+        return refuse(store, event, ErrorCode.invalid_producer_id_mapping, context)
     if event.verify_only:
-        return _verify(metadata, event, context)
+        return _verify(store, metadata, event, context)
     if metadata.state.is_prepared and (event.parked is None or not event.parked.met_open):
+        if not event.may_wait:
+            return refuse(store, event, ErrorCode.concurrent_transactions, context)
         resume = park(store, event) if event.parked is None else event
         return Decision(id=event.transactional_id, wait=True, resume=resume)
     error = _identity_error(metadata, event) or _late_error(store, metadata, event.parked)
     if error is not None:
-        return refuse(event, error, context)
+        return refuse(store, event, error, context)
     is_ongoing = metadata.state is TransactionState.ONGOING
     if is_ongoing and metadata.partitions.issuperset(event.partitions):
-        return refuse(event, ErrorCode.none, context)
+        return refuse(store, event, ErrorCode.none, context)
     partitions = metadata.partitions.union(event.partitions)
     if len(partitions) > TRANSACTION_PARTITIONS_COUNT_MAX:
-        return refuse(event, ErrorCode.invalid_request, context)
+        return refuse(store, event, ErrorCode.invalid_request, context)
     return _add(store, metadata, event, partitions, context)
 
 
@@ -60,13 +62,16 @@ def park(store: TransactionStore, event: AddPartitions) -> AddPartitions:
     return replace(event, parked=Parked(ordinal, met_open=met_open))
 
 
-def refuse(event: AddPartitions, error: ErrorCode, context: EventContext) -> TransactionDecision:
+def refuse(
+    store: TransactionStore, event: AddPartitions, error: ErrorCode, context: EventContext
+) -> TransactionDecision:
     """Answer every partition of a request with one error, or with NONE."""
-    return reply_at_once(context, _result(event, error))
+    return reply_at_once(context, _result(store, event, error))
 
 
-def _result(event: AddPartitions, error: ErrorCode) -> AddPartitionsReply:
-    return AddPartitionsReply(error, tuple([(partition, error) for partition in event.partitions]))
+def _result(store: TransactionStore, event: AddPartitions, error: ErrorCode) -> AddPartitionsReply:
+    each = tuple([(partition, error) for partition in event.partitions])
+    return AddPartitionsReply(error, each, store.coordinator_epoch)
 
 
 def _add(
@@ -88,13 +93,16 @@ def _add(
     last = store.volatile[metadata.transactional_id].last_producer_epoch
     return Decision(
         store.propose(context.metadata, Proposal(after, last)),
-        replies_to(context.token, _result(event, ErrorCode.none)),
+        replies_to(context.token, _result(store, event, ErrorCode.none)),
         id=metadata.transactional_id,
     )
 
 
 def _verify(
-    metadata: TransactionMetadata, event: AddPartitions, context: EventContext
+    store: TransactionStore,
+    metadata: TransactionMetadata,
+    event: AddPartitions,
+    context: EventContext,
 ) -> TransactionDecision:
     """Return which partitions the transaction contains (KIP-890).
 
@@ -104,7 +112,7 @@ def _verify(
     if error is None and metadata.state.is_prepared:
         error = ErrorCode.concurrent_transactions
     if error is not None:
-        return refuse(event, error, context)
+        return refuse(store, event, error, context)
     each = tuple(
         (
             partition,
@@ -112,7 +120,8 @@ def _verify(
         )
         for partition in event.partitions
     )
-    return reply_at_once(context, AddPartitionsReply(ErrorCode.none, each))
+    reply = AddPartitionsReply(ErrorCode.none, each, store.coordinator_epoch)
+    return reply_at_once(context, reply)
 
 
 def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> ErrorCode | None:

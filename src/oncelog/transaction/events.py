@@ -78,7 +78,8 @@ class AddPartitions:
     Also AddOffsetsToTxn, with the group's offsets partition.
 
     `verify_only` asks whether they are in it already (KIP-890). `transaction_version` is 2 for the
-    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1.
+    implicit add of TV2 (Produce v12+, TxnOffsetCommit v5+), otherwise 1. Without `may_wait` it gets
+    CONCURRENT_TRANSACTIONS while the transaction before is ending.
     """
 
     transactional_id: str
@@ -87,6 +88,7 @@ class AddPartitions:
     partitions: tuple[TopicPartition, ...]
     verify_only: bool = False
     transaction_version: int = 1
+    may_wait: bool = True
     parked: Parked | None = None
 
 
@@ -230,10 +232,14 @@ class InitProducerIdReply:
 
 @value
 class AddPartitionsReply:
-    """One error for the request; its partitions have the same, or their own (verify-only)."""
+    """One error for the request; its partitions have the same, or their own (verify-only).
+
+    `coordinator_epoch` is that of the shard that decided it, -1 if it is not known.
+    """
 
     error: ErrorCode
     partitions: tuple[tuple[TopicPartition, ErrorCode], ...]
+    coordinator_epoch: int = -1
 
 
 @value

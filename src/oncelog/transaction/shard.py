@@ -193,7 +193,7 @@ class TransactionCoordinatorShard(
                 self._store.leave_init(context.token)
                 return reply_at_once(context, InitProducerIdReply(mapped))
             case AddPartitions():
-                return add_partitions.refuse(event, mapped, context)
+                return add_partitions.refuse(self._store, event, mapped, context)
             case EndTxn():
                 return reply_at_once(context, EndTxnReply(mapped))
             case MarkersWritten() | CompletePrepared():

@@ -21,7 +21,6 @@ CLIENT_METRICS = 16
 NOT_ANNOUNCED = {
     "SaslHandshake": 17,
     "SaslAuthenticate": 36,
-    "AlterPartitionReassignments": 45,
     "AlterClientQuotas": 49,
     "AlterUserScramCredentials": 51,
     "DescribeQuorum": 55,

@@ -24,6 +24,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.metadata.changes import change_value
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.fetch import parse_fetch_response
+from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
 from oncelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsTopic
 from oncelog.protocol.messages.metadata import MetadataRequestTopic
@@ -34,7 +35,6 @@ from tests.unit.broker.raw import send_fetch, send_produce
 from tests.unit.broker.support import batch
 
 IDS = (1, 2, 3)
-REFUSAL = ErrorCode.transactional_id_authorization_failed
 
 
 @asynccontextmanager
@@ -240,17 +240,20 @@ async def test_the_clusters_configs_are_described_with_their_source(
                 assert (found.synonyms[0].value, found.synonyms[0].source) == ("2", 3)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
 async def test_internal_topics_have_the_replicas_that_there_are_brokers_for(
     count: int, caplog: pytest.LogCaptureFixture
 ) -> None:
+    lone = {"__consumer_offsets": None, "__transaction_state": "1"}
     async with members(count) as cluster:
-        topic = await controller_of(cluster).internal_topic("__consumer_offsets")
-        await cluster.agreed()
-        assert {len(one.replicas) for one in topic.partitions} == {count}
-        assert topic.config.get("min.insync.replicas") == (None if count == 1 else "2")
-    lines = [r for r in caplog.records if "__consumer_offsets has" in r.getMessage()]
-    assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
+        for name in lone:
+            topic = await controller_of(cluster).internal_topic(name)
+            await cluster.agreed()
+            assert {len(one.replicas) for one in topic.partitions} == {min(count, 3)}
+            assert topic.config.get("min.insync.replicas") == (lone[name] if count == 1 else "2")
+    for name in lone:
+        lines = [r for r in caplog.records if f"{name} has" in r.getMessage()]
+        assert [line.levelno for line in lines] == ([logging.WARNING] if count == 2 else [])
 
 
 async def test_topics_made_while_a_broker_is_away_have_their_replicas_later() -> None:
@@ -268,29 +271,36 @@ async def test_topics_made_while_a_broker_is_away_have_their_replicas_later() ->
         await cluster.until(lambda: set(isr_of(cluster, "named")) == {1, 3})
 
 
-async def test_transactions_are_refused_by_name_on_several_brokers(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    async with members(2) as cluster:
-        for version in range(1, ADVERTISED[ApiKey.FIND_COORDINATOR].max + 1):
+async def test_every_broker_names_the_coordinators_of_many_ids() -> None:
+    async with members(3, {"transaction.state.log.num.partitions": 3}) as cluster:
+        ids = tuple(f"tx-{number}" for number in range(9))
+        for version in (4, ADVERTISED[ApiKey.FIND_COORDINATOR].max):
             answer = await ask_each(
-                cluster,
-                ApiKey.FIND_COORDINATOR,
-                version,
-                coordinator_keys=("tx",),
-                key_type=1,
+                cluster, ApiKey.FIND_COORDINATOR, version, coordinator_keys=ids, key_type=1
             )
-            (found,) = answer.coordinators
-            assert found.error_code is REFUSAL
-            assert "need the next release" in found.error_message
-        fields = {"transaction_timeout_ms": 60_000, "producer_id": -1, "producer_epoch": -1}
-        async with asked(cluster, 1) as client:
-            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, transactional_id="tx", **fields)
-            assert (answer.error_code, answer.producer_id) == (REFUSAL, -1)
-            answer = await client.ask(ApiKey.INIT_PRODUCER_ID, transactional_id=None, **fields)
-            assert answer.error_code is ErrorCode.none
-    lines = [r for r in caplog.records if "a transactional id is refused" in r.getMessage()]
-    assert [line.levelno for line in lines] == [logging.WARNING] * 2  # One of each broker.
+            found = {each.key: each.node_id for each in answer.coordinators}
+            assert found == {
+                each: cluster.leader_of("__transaction_state", coordinator_partition(each, 3))
+                for each in ids
+            }
+            assert set(found.values()) == set(IDS)
+
+
+async def test_who_does_not_coordinate_a_transactional_id_says_so() -> None:
+    async with members(2) as cluster:
+        await controller_of(cluster).internal_topic("__transaction_state")
+        await cluster.agreed()
+        leads = cluster.leader_of("__transaction_state", 0)
+        for member in cluster:
+            async with asked(cluster, member.broker_id) as client:
+                answer = await client.ask(
+                    ApiKey.INIT_PRODUCER_ID,
+                    transactional_id="tx",
+                    transaction_timeout_ms=60_000,
+                    producer_id=-1,
+                )
+            refused = ErrorCode.not_coordinator if member.broker_id != leads else ErrorCode.none
+            assert answer.error_code is refused
 
 
 @pytest.mark.parametrize("is_replica", [True, False])

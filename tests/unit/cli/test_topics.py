@@ -44,6 +44,8 @@ def test_a_created_topic_is_listed_and_described(oncelog: Oncelog) -> None:
             "leader_epoch": 0,
             "replicas": [1],
             "isr": [1],
+            "eligible": [],
+            "last_eligible": [],
             "start_offset": 0,
             "last_stable_offset": 0,
             "end_offset": 0,
@@ -65,7 +67,8 @@ def test_piped_describe_prints_the_lines_of_kafka_topics(oncelog: Oncelog, topic
     head, first, second = oncelog("topics", "describe", topic).stdout.splitlines()
     assert head.startswith(f"Topic: {topic}\tTopicId: ")
     assert head.endswith("\tPartitionCount: 2\tReplicationFactor: 1\tConfigs: ")
-    rest = "Leader: 1\tReplicas: 1\tIsr: 1\tStartOffset: 0\tEndOffset"
+    replicas = "Replicas: 1\tIsr: 1\tElr: \tLastKnownElr: "
+    rest = f"Leader: 1\t{replicas}\tStartOffset: 0\tEndOffset"
     assert first == f"\tTopic: {topic}\tPartition: 0\t{rest}: 0\tLastStableOffset: 0\tSize: 0"
     second, size = second.split("\tSize: ")
     assert second == f"\tTopic: {topic}\tPartition: 1\t{rest}: 2\tLastStableOffset: 2"

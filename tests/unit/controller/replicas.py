@@ -16,6 +16,7 @@ from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.decision import ControllerDecision, ControllerEvent
 from oncelog.controller.events import (
     AlterPartition,
+    AlterReassignments,
     AlterTopicConfigs,
     BrokerRegistered,
     BrokersChanged,
@@ -24,6 +25,9 @@ from oncelog.controller.events import (
     ElectLeaders,
     IsrChange,
     IsrMember,
+    Reassignment,
+    RemovedReplica,
+    ReplicasRemoved,
 )
 from oncelog.controller.image import BrokerImage, PartitionImage
 from tests.unit.controller.cluster import ID, MIN_ISR, T0, Metadata, broker, registration
@@ -110,6 +114,8 @@ class Replicas:
             self.fail_directory: self.trouble / 5,
             self.change_min_isr: self.trouble / 2,
             self.prefer: self.trouble,
+            self.reassign: self.trouble,
+            self.confirm_removal: self.trouble / 2,
         }
         action: Callable[[], None] = self.rng.choices(list(weights), list(weights.values()))[0]
         action()
@@ -139,6 +145,9 @@ class Replicas:
         leader = self.all.get(follower.known.leader)
         if leader is None or leader.leads is None or leader is follower:
             return
+        places = ({*leader.leads.replicas}, {*follower.known.replicas})
+        if any(follower.broker_id not in replicas for replicas in places):
+            return
         if leader.leads.leader_epoch != follower.known.leader_epoch:
             return
         pairs = zip(leader.log, follower.log, strict=False)
@@ -153,7 +162,7 @@ class Replicas:
 
     def _commit(self, leader: Replica) -> None:
         state = leader.leads
-        if state is None or len(state.isr) < min(leader.min_isr, len(state.replicas)):
+        if state is None or len(state.isr) < min(leader.min_isr, state.settled_count):
             return
         members = ({*state.isr, *leader.asked}) - {leader.broker_id}
         ends = [leader.ends.get(one, (0, 0))[0] for one in members]
@@ -188,6 +197,7 @@ class Replicas:
             return
         one.known, one.asked = state, {}
         self.say(f"{one.broker_id} learns {state}")
+        self._remove_log(one)
         if old is None or old.leader_epoch != state.leader_epoch:
             one.ends, one.begin = {}, len(one.log)
             one.high_watermark = min(one.high_watermark, len(one.log))
@@ -196,6 +206,11 @@ class Replicas:
             # A lone replica that stopped cleanly leads on.
             assert begun == (one.broker_id, one.life) or len(state.replicas) == 1, self.told()
             self._commit(one)
+
+    def _remove_log(self, one: Replica) -> None:
+        """A broker without a replica deletes its log, also when it starts."""
+        if one.broker_id not in self.state.replicas:
+            one.log, one.synced_count, one.high_watermark = [], 0, 0
 
     def _is_decided(self, one: Replica) -> bool:
         image = self.metadata.image.brokers.get(one.broker_id)
@@ -253,10 +268,12 @@ class Replicas:
         one.is_running, one.is_decided = True, False
         one.known, one.asked, one.ends = None, {}, {}
         one.is_off_line = False
+        self._remove_log(one)
         self._set(broker(one.broker_id, one.life, is_clean=one.is_clean))
         last_epoch = one.log[-1][0] if one.log else -1
         log = {T0: (last_epoch, len(one.log))}
         is_report = not one.is_clean or one.broker_id in self.state.suspects
+        is_report = is_report and one.broker_id in self.state.replicas
         is_lone = len(self.state.replicas) == 1
         event = registration(
             one.broker_id,
@@ -337,6 +354,18 @@ class Replicas:
     def prefer(self) -> None:
         self.submit(ElectLeaders((T0,)))
 
+    def reassign(self) -> None:
+        """Other replicas are asked for, also while some move, or that is cancelled."""
+        count = self.rng.randint(1, len(self.all))
+        wanted = tuple(self.rng.sample(list(self.all), count)) if self.rng.random() < 0.8 else None
+        self.submit(AlterReassignments((Reassignment(T0, wanted),)))
+
+    def confirm_removal(self) -> None:
+        one = self._any(running=True)
+        if one is not None and one.broker_id in self.state.removed and not one.log:
+            removed = RemovedReplica(ID, 0, self.state.leader_epoch)
+            self.submit(ReplicasRemoved(one.broker_id, (removed,)))
+
     def submit(self, event: ControllerEvent[Any]) -> None:
         """Write what is decided, or a part of it: then the next controller decides again."""
         decision = self.metadata.decide(event)
@@ -360,7 +389,9 @@ class Replicas:
         assert state.leader_epoch >= before.leader_epoch, self.told()
         if state.leader != before.leader:
             assert state.leader_epoch > before.leader_epoch, self.told()
-        assert (state == before) == (state.partition_epoch == before.partition_epoch), self.told()
+        # Who has removed a folder concerns no leader.
+        is_same = replace(state, removed=()) == replace(before, removed=())
+        assert is_same == (state.partition_epoch == before.partition_epoch), self.told()
         if state.leader not in (-1, before.leader) or (
             state.leader != -1 and state.leader_epoch > before.leader_epoch
         ):
@@ -369,7 +400,7 @@ class Replicas:
     def _elected(self, before: PartitionImage, state: PartitionImage) -> None:
         """A leader that may lack records is said; any other has what was acknowledged."""
         leader = self.all[state.leader]
-        is_lone = len(state.replicas) == 1
+        is_lone = len(state.replicas) == len(before.replicas) == 1
         warned = any("acknowledged records" in text for text in self.metadata.warnings())
         self.metadata.notices.clear()
         if warned or is_lone:

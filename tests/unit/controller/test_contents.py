@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -277,3 +278,46 @@ def test_what_a_whole_reading_does_not_name_is_gone() -> None:
     assert [one.name for one in delta.deleted] == ["t"]
     assert (list(contents.image.topics), contents.image.revision) == (["u"], 7)
     assert contents.version_of(layout.topic_path("t")) == 0
+
+
+NEWER = b'{"newest":[7],"newer":{"a":[1,null]},'
+
+
+def newer(value: bytes | None) -> bytes:
+    """The value as a newer version writes it, with fields that this one does not know."""
+    assert value is not None
+    return NEWER + value[1:]
+
+
+def fields_of(value: bytes | None) -> dict[str, object]:
+    assert value is not None
+    found: dict[str, object] = json.loads(value)
+    return found
+
+
+def test_fields_of_a_newer_version_survive_a_rewrite() -> None:
+    contents = Fed()
+    made = topic("t", ID_A, 3)
+    contents.feed((path, newer(value)) for path, value in topic_writes(None, made))
+    found = contents.image.topics["t"]
+    assert replace(found.partitions[0], unknown_fields="") == made.partitions[0]
+    changed = replace(
+        found, config={"a": "b"}, partitions=(replace(found.partitions[0], leader_epoch=4),)
+    )
+    for _, value in topic_writes(found, changed):
+        assert fields_of(value).items() >= {"newest": [7], "newer": {"a": [1, None]}}.items()
+
+
+def test_a_registration_keeps_the_fields_of_its_newer_broker() -> None:
+    contents = Fed()
+    path = layout.broker_path(1)
+    contents.feed([(path, newer(layout.encode_broker(BrokerImage(1, "h", 9092))))])
+    rewritten = layout.encode_broker(replace(contents.image.brokers[1], is_shutting_down=True))
+    assert fields_of(rewritten)["newer"] == {"a": [1, None]}
+    assert fields_of(rewritten)["shutting_down"] is True
+
+
+def test_a_field_that_this_version_writes_is_never_kept_from_before() -> None:
+    eligible = replace(topic().partitions[0], eligible=(2,))
+    read = layout.decode_state(newer(layout.encode_state(eligible)))
+    assert "eligible" not in fields_of(layout.encode_state(replace(read, eligible=())))

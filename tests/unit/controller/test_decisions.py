@@ -24,6 +24,7 @@ from oncelog.controller.decisions import DECIDERS, decide
 from oncelog.controller.events import (
     AlterGroupConfigs,
     AlterPartition,
+    AlterReassignments,
     AlterTopicConfigs,
     BrokerRegistered,
     BrokersChanged,
@@ -37,6 +38,9 @@ from oncelog.controller.events import (
     ForgetBroker,
     IsrChange,
     IsrMember,
+    Reassignment,
+    RemovedReplica,
+    ReplicasRemoved,
     UpdateFeatures,
 )
 from oncelog.controller.features import (
@@ -74,6 +78,8 @@ EVENTS: list[ControllerEvent[Any]] = [
     DirectoryFailed(1, (T0,)),
     DeletionsConfirmed(1, frozenset({UUID(int=9)})),
     ElectLeaders((TopicPartition("v", 0),)),
+    AlterReassignments((Reassignment(T0, (2,)),)),
+    ReplicasRemoved(2, (RemovedReplica(UUID(int=4), 0, 4),)),
     ForgetBroker(3),
     BrokersChanged(),
     BrokerShuttingDown(1, 0),
@@ -91,7 +97,7 @@ def image(
 
 
 LED_BY_THE_DEAD = TopicImage("u", UUID(int=3), (PartitionImage(3, 4, (3, 1), (3, 1)),))
-MOVED = TopicImage("v", UUID(int=4), (PartitionImage(1, 4, (1, 2), (2, 1)),))
+MOVED = TopicImage("v", UUID(int=4), (PartitionImage(1, 4, (1, 2), (2, 1), removed=(2,)),))
 FULL = image(TOPIC, LED_BY_THE_DEAD, MOVED, deleted={"old": {UUID(int=9): (1, 2, 3)}})
 
 

@@ -75,6 +75,7 @@ def parsed(text: str) -> PartitionImage:
         partition_epoch=PARTITION_EPOCH,
         eligible=numbers(eligible),
         suspects=logs,
+        unknown_fields='{"newer":1}',
     )
 
 
@@ -113,6 +114,7 @@ def test_each_row_of_the_table_is_what_the_controller_decides(row: Row) -> None:
     wanted, _, epoch = row.after.partition(", new ")
     after = parsed(wanted)
     changed = metadata.state
+    assert changed.unknown_fields == before.unknown_fields
     assert (changed.leader, changed.isr, changed.eligible) == (
         after.leader,
         after.isr,

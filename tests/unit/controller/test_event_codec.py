@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -15,6 +17,7 @@ from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.decision import ChangeOutcome, ControllerEvent
 from oncelog.controller.event_codec import (
     MalformedEvent,
+    UnknownEvent,
     decode_event,
     decode_reply,
     encode_event,
@@ -33,7 +36,7 @@ from oncelog.core.limits import MESSAGE_BYTES_MAX
 
 ID = UUID(int=7)
 T0 = TopicPartition("t", 0)
-STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None})
+STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None}, (2,), (1,), (3,))
 NEW = TopicToCreate("new", assignment={0: (1, 2)}, config={"a": "b", "c": None})
 ISR = (events.IsrMember(1, 3), events.IsrMember(2, 4))
 
@@ -77,6 +80,14 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
     ),
     (events.DirectoryFailed(1, (T0,)), ChangeOutcome()),
     (events.DeletionsConfirmed(1, frozenset({ID})), ChangeOutcome()),
+    (
+        events.AlterReassignments(
+            (events.Reassignment(T0, (1, 2)), events.Reassignment(T0, None)),
+            allows_factor_change=False,
+        ),
+        (events.ReassignmentOutcome(T0, ErrorCode.no_reassignment_in_progress, "no"),),
+    ),
+    (events.ReplicasRemoved(3, (events.RemovedReplica(ID, 0, 5),)), ChangeOutcome()),
 ]
 
 
@@ -91,6 +102,48 @@ def test_every_event_has_an_example_here() -> None:
 def test_an_event_and_its_reply_come_back_equal(event: ControllerEvent[Any], reply: Any) -> None:
     assert decode_event(memoryview(encode_event(event))) == event
     assert decode_reply(event, encode_reply(event, reply)) == reply
+
+
+FIRST: list[list[Any]] = json.loads(Path(__file__).with_name("first_events.json").read_text())
+"""What the first version with several brokers sent: each event, and its reply."""
+
+
+def without_order(value: Any) -> Any:
+    """A value of JSON as one in which sets are equal in any order."""
+    if isinstance(value, dict):
+        return {key: without_order(part) for key, part in value.items()}
+    if isinstance(value, list) and all(isinstance(part, str) for part in value):
+        return sorted(value)
+    return [without_order(part) for part in value] if isinstance(value, list) else value
+
+
+@pytest.mark.parametrize(("sent", "answered"), FIRST, ids=lambda one: str(one)[:20])
+def test_the_first_version_sends_and_reads_the_same(sent: Any, answered: Any) -> None:
+    """Brokers of both versions run while a cluster is upgraded."""
+    event = decode_event(json.dumps(sent).encode())
+    reply = decode_reply(event, json.dumps(answered).encode())
+    assert without_order(json.loads(encode_event(event))) == without_order(sent)
+    assert without_order(json.loads(encode_reply(event, reply))) == without_order(answered)
+
+
+def test_a_reply_is_read_without_the_fields_of_a_newer_version() -> None:
+    event = events.BrokerShuttingDown(1, 7)
+    data = b'{"error":0,"remaining_count":2,"newer":[{"a":1}]}'
+    assert decode_reply(event, data) == events.ShutdownOutcome(remaining_count=2)
+
+
+def test_a_field_that_came_later_is_sent_where_it_says_something() -> None:
+    event = events.AlterPartition(1, 3, ())
+    reply = (events.IsrOutcome(state=replace(STATE, unknown_fields='{"newer":1}')),)
+    assert decode_reply(event, encode_reply(event, reply)) == reply
+
+
+@pytest.mark.parametrize(
+    "data", [b'["NewerEvent",{}]', b'["ForgetBroker",{"broker_id":1,"newer":true}]']
+)
+def test_what_asks_for_more_than_this_version_can_do_is_named(data: bytes) -> None:
+    with pytest.raises(UnknownEvent):
+        decode_event(data)
 
 
 def ways(value: Any) -> list[list[Any]]:

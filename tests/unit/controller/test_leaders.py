@@ -10,13 +10,16 @@ import pytest
 from oncelog.controller.events import (
     AlterPartition,
     BrokersChanged,
+    CreateTopics,
     ElectionOutcome,
     ElectLeaders,
     IsrChange,
     IsrMember,
     IsrOutcome,
 )
-from oncelog.controller.image import BrokerImage, PartitionImage
+from oncelog.controller.image import BrokerImage, ImageDelta, PartitionImage
+from oncelog.controller.states import elected_by
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from tests.unit.controller.cluster import ID, MIN_ISR, T0, UNCLEAN, Metadata, broker
@@ -186,3 +189,15 @@ def test_unclean_elections_are_allowed_by_a_topic_or_by_the_cluster() -> None:
         metadata = Metadata(waiting, live=(2,), config=topic, cluster_config=cluster)
         metadata.submit(BrokersChanged())
         assert (metadata.state.leader != -1) == leads
+
+
+def test_an_election_is_counted_where_another_broker_leads() -> None:
+    waiting = replace(LED, leader=-1, isr=(1,))
+    metadata = Metadata(LED, replace(LED, leader=2), waiting, live=(2, 3))
+    metadata.contents.image = metadata.image.after(ImageDelta(), cluster_config={UNCLEAN: "true"})
+    decision = metadata.decide(BrokersChanged())
+    assert elected_by(metadata.image, decision.writes) == (2, 1)
+    metadata.write(decision.writes)
+    assert elected_by(metadata.image, metadata.decide(BrokersChanged()).writes) == (0, 0)
+    created = metadata.decide(CreateTopics(tuple(map(TopicToCreate, "xyz"))))
+    assert elected_by(metadata.image, created.writes) == (0, 0)

@@ -30,7 +30,7 @@ from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_
 from tests.unit.coordinator.support import AnyOutput, processor_of
 
 E = ErrorCode
-NO_OUTPUT: AnyOutput = Output([], [], [])
+NO_OUTPUT: AnyOutput = Output([], [], [], [])
 
 
 @dataclass(frozen=True)
@@ -171,7 +171,7 @@ def said(output: AnyOutput) -> list[object]:
 def test_without_entries_everything_is_released_at_once() -> None:
     context = Context()
     output = context.send(Do("a", "hello", effect="wave"))
-    assert output == Output([], [Reply(1, "hello")], ["wave"])
+    assert output == Output([], [Reply(1, "hello")], ["wave"], [1])
 
 
 def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
@@ -179,12 +179,12 @@ def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
     context = Context(now_ms=7)
     output = context.send(Do("a", "done", (b"x", b"y"), effect="wave"))
     records = (CoordinatorRecord(b"x", b""), CoordinatorRecord(b"y", b""))
-    assert output == Output([Append(0, records, None, 7)], [], [])
+    assert output == Output([Append(0, records, None, 7)], [], [], [])
     assert context.toy.applied == []
     assert context.processor.is_pending("a")
     context.now_ms = 9
     output = context.processor.committed(0, Offset(40), 9)
-    assert output == Output([], [Reply(1, "done")], ["wave"])
+    assert output == Output([], [Reply(1, "done")], ["wave"], [])
     assert context.toy.applied == [
         (b"x", RecordContext(Offset(40), 7)),
         (b"y", RecordContext(Offset(41), 7)),

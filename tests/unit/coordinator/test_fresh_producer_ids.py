@@ -89,4 +89,4 @@ def test_a_resigned_shard_needs_no_producer_id() -> None:
     resigned = processor.resign(0)
     assert said([resigned]) == [ErrorCode.not_coordinator] * 2
     taken = processor.producer_id_taken(first.appends[0].append_id, FRESH, 0)
-    assert taken == ([], [], [])
+    assert taken == ([], [], [], [])

@@ -29,7 +29,7 @@ def test_replay_applies_records_and_serves_no_request() -> None:
     assert processor.submit(Do("a", "early"), None, 0) == NO_OUTPUT
     assert processor.tick(0) == NO_OUTPUT
     assert processor.next_deadline_ms() is None
-    assert processor.activate(0) == Output([], [], ["again"])
+    assert processor.activate(0) == Output([], [], ["again"], [])
     assert processor.state is CoordinatorState.ACTIVE
     assert toy.applied == [(b"x", RecordContext(Offset(0), 5))]
     second = EndTransactionMarker(4, ProducerId(1), ProducerEpoch(2), False)

@@ -7,9 +7,10 @@ import pytest
 from oncelog import EmbeddedCluster
 from oncelog.client import ClientError, Producer, TopicPartition
 from oncelog.core.config_definition import ConfigError
+from oncelog.protocol.hashing import coordinator_partition
 from oncelog.sync import Consumer as SyncConsumer
 from oncelog.sync import Producer as SyncProducer
-from oncelog.testing import ControlledCluster
+from oncelog.testing import ControlledCluster, Moment
 
 LAG_MS = 500
 CONFIG = {"replica.lag.time.max.ms": LAG_MS}
@@ -131,6 +132,65 @@ def _leads_elsewhere(cluster: ControlledCluster, broker_id: int) -> bool:
         if image is not None and image.leader not in (-1, broker_id):
             return True
     return False
+
+
+def test_the_coordinators_of_ids_are_the_leaders_of_their_partitions(
+    cluster: ControlledCluster,
+) -> None:
+    assert cluster.coordinator_of("g") is None
+    for name in ("__consumer_offsets", "__transaction_state"):
+        cluster.create_topic(name, 3)
+    for index in range(3):
+        ids = [each for each in map(str, range(20)) if coordinator_partition(each, 3) == index]
+        of_groups = cluster.leader_of("__consumer_offsets", index)
+        of_transactions = cluster.leader_of("__transaction_state", index)
+        assert of_groups is not None
+        assert {cluster.coordinator_of(each) for each in ids} == {of_groups}
+        assert {cluster.coordinator_of(transactional_id=each) for each in ids} == {of_transactions}
+
+
+def transact(producer: SyncProducer, *values: bytes) -> None:
+    for value in values:
+        producer.begin_transaction()
+        producer.send("t", value, partition=0)
+        producer.commit_transaction()
+
+
+@pytest.mark.parametrize("moment", Moment)
+def test_a_transaction_survives_a_death_at_each_moment(
+    cluster: ControlledCluster, moment: Moment
+) -> None:
+    """Of who writes: the coordinator, or the leader of the partition that gets a marker."""
+    with SyncProducer(cluster.bootstrap_servers, transactional_id="tx") as producer:
+        producer.init_transactions()
+        coordinator = cluster.coordinator_of(transactional_id="tx")
+        victim = leader(cluster) if moment is Moment.BETWEEN_MARKERS else coordinator
+        assert victim is not None
+        faults = cluster.broker(victim).faults
+        transact(producer, b"a")
+        death = faults.kill(moment, restart=False)
+        transact(producer, b"b")
+        death.wait()
+        transact(producer, b"c")
+    assert read(cluster, 3) == ["a", "b", "c"]
+
+
+def test_no_follower_is_killed_where_it_copies_a_step(cluster: ControlledCluster) -> None:
+    with SyncProducer(cluster.bootstrap_servers, transactional_id="tx") as producer:
+        producer.init_transactions()
+        coordinator = cluster.coordinator_of(transactional_id="tx")
+        assert coordinator is not None
+        deaths = [
+            cluster.broker(each).faults.kill(Moment.AFTER_PREPARE) for each in others(coordinator)
+        ]
+        transact(producer, b"a", b"b")
+    assert [death.hits_count for death in deaths] == [0, 0]
+
+
+def test_whose_coordinator_is_wanted_has_to_be_said(cluster: ControlledCluster) -> None:
+    for ids in ({}, {"group_id": "g", "transactional_id": "tx"}):
+        with pytest.raises(TypeError, match="takes a group id, or a transactional_id"):
+            cluster.coordinator_of(**ids)
 
 
 def test_the_report_says_who_leads(cluster: ControlledCluster) -> None:

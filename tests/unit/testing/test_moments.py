@@ -2,7 +2,7 @@
 
 import pytest
 
-from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.protocol.record import Record, build_batch, control_batch
 from oncelog.protocol.records.transaction_log import (
     TransactionLogValue,
@@ -39,7 +39,8 @@ def test_prepare_and_complete_are_found_by_their_status(
     numbers: tuple[int, ...], kinds: list[TransactionWriteKind]
 ) -> None:
     assert list(steps_of_write(LOG, status(*numbers))) == [
-        TransactionWrite(kind, 7, "me") for kind in kinds
+        TransactionWrite(kind, 7, "me", TopicPartition(TRANSACTION_STATE_TOPIC, 0))
+        for kind in kinds
     ]
 
 
@@ -48,7 +49,7 @@ def test_a_marker_is_found_in_any_partition(topic: str) -> None:
     marker = bytes(control_batch(True, 7, 0, 0, 1))
     path = f"/data/{topic}-3/00000000000000000000.log"
     assert list(steps_of_write(path, marker)) == [
-        TransactionWrite(TransactionWriteKind.MARKER, 7, None)
+        TransactionWrite(TransactionWriteKind.MARKER, 7, None, TopicPartition(topic, 3))
     ]
 
 

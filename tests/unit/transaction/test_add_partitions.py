@@ -15,12 +15,17 @@ E = ErrorCode
 STRANGER = (ProducerId(1), ProducerEpoch(0))
 
 
+def answered(error: E, each: tuple[tuple[TopicPartition, E], ...]) -> AddPartitionsReply:
+    """The reply of a shard of the first coordinator epoch."""
+    return AddPartitionsReply(error, each, Context().coordinator_epoch)
+
+
 @pytest.mark.parametrize("state", [S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
 def test_the_first_partition_begins_a_transaction(state: TransactionState) -> None:
     context = Context()
     context.go_to(state)
     context.now_ms += 5
-    assert context.add(P0) == AddPartitionsReply(E.none, ((P0, E.none),))
+    assert context.add(P0) == answered(E.none, ((P0, E.none),))
     assert context.state is S.ONGOING
     assert context.metadata.start_timestamp_ms == context.now_ms
     assert context.metadata.partitions == {P0}
@@ -44,7 +49,7 @@ def test_partitions_that_are_in_already_need_no_record() -> None:
     context = Context()
     context.go_to(S.ONGOING)
     written = len(context.log)
-    assert context.add(P1) == AddPartitionsReply(E.none, ((P1, E.none),))
+    assert context.add(P1) == answered(E.none, ((P1, E.none),))
     assert len(context.log) == written
 
 
@@ -56,9 +61,9 @@ def test_only_the_producer_that_holds_the_id_adds() -> None:
     unknown = context.send(AddPartitions(ID, *STRANGER, (P0, P1)))
     mapping = E.invalid_producer_id_mapping
     both = ((P0, mapping), (P1, mapping))
-    assert context.results[unknown] == AddPartitionsReply(mapping, both)
+    assert context.results[unknown] == answered(mapping, both)
     empty = context.send(AddPartitions("", *STRANGER, ()))
-    assert context.results[empty] == AddPartitionsReply(E.invalid_request, ())
+    assert context.results[empty] == answered(E.invalid_request, ())
     context.init()
     context.init()
     assert context.add(P0, producer_id=FIRST_PRODUCER_ID + 1).error is mapping
@@ -74,8 +79,30 @@ def test_an_add_waits_for_the_end_of_the_transaction_before(version: int) -> Non
     add = context.start_add(P0)
     assert add not in context.results
     context.answer_markers()
-    assert context.results[add] == AddPartitionsReply(E.none, ((P0, E.none),))
+    assert context.results[add] == answered(E.none, ((P0, E.none),))
     assert context.metadata.partitions == {P0}
+
+
+def test_an_add_that_may_not_wait_is_told_that_the_one_before_is_ending() -> None:
+    """Other brokers' questions would wait behind it; the one that asked asks again."""
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    add = context.send(AddPartitions(ID, *context.ids, (P0,), may_wait=False))
+    ending = E.concurrent_transactions
+    assert context.results[add] == answered(ending, ((P0, ending),))
+    context.answer_markers()
+    again = context.send(AddPartitions(ID, *context.ids, (P0,), may_wait=False))
+    assert context.results[again] == answered(E.none, ((P0, E.none),))
+
+
+def test_every_answer_tells_the_epoch_of_its_coordinator() -> None:
+    context = Context()
+    context.init()
+    context.fail_over()
+    epoch = context.coordinator_epoch
+    told = [context.add(P0), context.add(P0), context.add(P0, verify_only=True)]
+    told.append(context.add(P1, verify_only=True))
+    assert [reply.coordinator_epoch for reply in told] == [epoch] * 4
 
 
 def test_verify_only_tells_per_partition_and_never_waits() -> None:
@@ -83,7 +110,7 @@ def test_verify_only_tells_per_partition_and_never_waits() -> None:
     context.init()
     context.add(P0)
     verdict = context.add(P0, P1, verify_only=True)
-    assert verdict == AddPartitionsReply(E.none, ((P0, E.none), (P1, E.transaction_abortable)))
+    assert verdict == answered(E.none, ((P0, E.none), (P1, E.transaction_abortable)))
     assert context.add(P0, epoch=7, verify_only=True).error is E.producer_fenced
     context.holds = True
     context.start_end(True)
@@ -143,5 +170,5 @@ def test_a_failed_append_drops_the_move_and_is_answered(
     context.fail_held(append_error)
     context.holds = False
     context.commit_held()
-    assert context.results[add] == AddPartitionsReply(answer, ((P0, answer),))
+    assert context.results[add] == answered(answer, ((P0, answer),))
     assert behind not in context.results or context.metadata.partitions == {P1}

@@ -73,6 +73,9 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
     ApiKey.UNREGISTER_BROKER: Served("unregister_broker", is_controller_only=True),
     ApiKey.DESCRIBE_TRANSACTIONS: Served("describe_transactions"),
     ApiKey.LIST_TRANSACTIONS: Served("list_transactions"),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Served(
+        "alter_partition_reassignments", is_controller_only=True
+    ),
     ApiKey.LIST_PARTITION_REASSIGNMENTS: Served(
         "list_partition_reassignments", is_controller_only=True
     ),

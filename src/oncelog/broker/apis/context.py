@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from oncelog.storage.log_manager import LogManager
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import GroupRuntime, TransactionRuntime
+    from oncelog.broker.coordination.received_markers import ReceivedMarkers
 
 __all__ = ["Context"]
 
@@ -30,8 +32,9 @@ __all__ = ["Context"]
 class Context:
     """The parts of a broker that handlers use.
 
-    `logs` holds the log directories and `mover` moves partitions between them; `server` counts
-    connections and requests, `meters` what the coordinators do; `rng` makes fresh ids.
+    `logs` holds the log directories and `mover` moves partitions between them; `received_markers`
+    returns what writes the markers of coordinators on other brokers; `server` counts connections
+    and requests, `meters` what the coordinators do; `rng` makes fresh ids.
     """
 
     broker_id: int
@@ -46,6 +49,7 @@ class Context:
     producer_ids: ProducerIds
     transactions: TransactionRuntime
     transaction_coordinators: TransactionCoordinators
+    received_markers: Callable[[], ReceivedMarkers]
     groups: GroupRuntime
     meters: CoordinatorMeters
     server: Server

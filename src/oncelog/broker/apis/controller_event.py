@@ -3,7 +3,8 @@
 An API of Oncelog's, between its brokers, where Kafka's forward a client's request in an Envelope:
 here the broker that has the client authorizes it, and sends what only the controller can do. No
 client is told of it by ApiVersions. A broker that is not the controller answers NOT_CONTROLLER, and
-a life of a broker that is not registered (any more) gets STALE_BROKER_EPOCH.
+a life of a broker that is not registered (any more) gets STALE_BROKER_EPOCH. An event of a newer
+version gets UNSUPPORTED_VERSION, until the controller is upgraded too.
 """
 
 from __future__ import annotations
@@ -12,7 +13,12 @@ import logging
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
-from oncelog.controller.event_codec import MalformedEvent, decode_event, encode_reply
+from oncelog.controller.event_codec import (
+    MalformedEvent,
+    UnknownEvent,
+    decode_event,
+    encode_reply,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata.store import StoreFailure
 from oncelog.protocol.messages.controller_event import (
@@ -44,9 +50,9 @@ async def handle(
                 reply = encode_reply(event, verdict.reply)
     except MalformedEvent as error:
         log.warning("refused an event in the name of broker %d: %s", body.broker_id, error)
-        return ControllerEventResponse(
-            error_code=ErrorCode.invalid_request, error_message=str(error)
-        )
+        is_newer = isinstance(error, UnknownEvent)
+        code = ErrorCode.unsupported_version if is_newer else ErrorCode.invalid_request
+        return ControllerEventResponse(error_code=code, error_message=str(error))
     except StoreFailure as failure:
         return ControllerEventResponse(
             error_code=ErrorCode.request_timed_out, error_message=str(failure)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
+from oncelog.broker.partitions.damage import note_damage
 from oncelog.broker.partitions.delayed import DelayedProduce
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS
@@ -66,7 +67,7 @@ async def _noted(
             for place, asked in enumerate(topic.partitions):
                 partition = context.partitions.get(topic.name, asked.partition_index)
                 if results[place][0] is ErrorCode.none and partition is not None:
-                    results[place] = partition.note_damage(failure), INVALID_LOW_WATERMARK
+                    results[place] = note_damage(partition, failure), INVALID_LOW_WATERMARK
     await _replicated(context, request, outcomes)
     return _response(request, outcomes)
 
@@ -137,4 +138,4 @@ def _delete(context: Context, topic: str, asked: DeleteRecordsPartition) -> Outc
     try:
         return ErrorCode.none, partition.delete_records(offset)
     except StorageFailure as failure:
-        return partition.note_damage(failure), INVALID_LOW_WATERMARK
+        return note_damage(partition, failure), INVALID_LOW_WATERMARK

@@ -10,6 +10,11 @@ complete. Where its log diverges from the leader's it is told so, and nothing is
 A follower fetches all that it follows in one session, of which most has nothing new most of the
 time. A partition where it has everything is *quiet* in its session until anything changes there;
 then it costs a comparison instead of a read, and still counts as fetched.
+
+Where a leader waits to be confirmed (`oncelog.replication.leader`), a follower that counts is
+answered at once, and its next request of the session confirms what the answer carried. A fetch that
+was sent before that answer came proves nothing, however late it is read: the follower may lead by
+then. So a request outside of the session, of another connection, confirms nothing.
 """
 
 from __future__ import annotations
@@ -52,7 +57,7 @@ class QuietPartition(NamedTuple):
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_quiet", "_unregistered")
+    __slots__ = ("_fetched_ms", "_has_released", "_held", "_is_new", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -66,8 +71,13 @@ class FollowerReading(Reading):
         super().__init__(context, request, fetch, session)
         self._fetched_ms = context.clock.monotonic_ms()
         self._unregistered = _unregistered(context, fetch)
-        held = {} if session is None else session.partitions
-        self._quiet = [(key, each) for key, each in held.items() if each.quiet is not None]
+        self._is_new = True
+        """Whether what it says is to be recorded: it says so once."""
+        self._has_released = False
+        """Whether those who waited for it may have gone on: a coordinator's commit appends more."""
+        self._held = {} if session is None else session.partitions
+        """The partitions of the session; none in the request that opens it."""
+        self._quiet = [(key, each) for key, each in self._held.items() if each.quiet is not None]
         """The partitions of the session that are passed over as long as nothing happens there."""
 
     @property
@@ -76,14 +86,37 @@ class FollowerReading(Reading):
         return not self._quiet and super().waits_for_nothing
 
     def read(self) -> None:
-        """Read all that is not quiet, or is no more."""
+        """Read all that is not quiet, or is no more.
+
+        What those that it released have appended is read too: no wake-up comes for it any more.
+        """
         if self._quiet:
             self._pass_over()
         super().read()
+        is_new, self._is_new = self._is_new, False
+        if is_new and self._has_released and not self.is_enough and self._has_stirred():
+            self.read()
+
+    def _has_stirred(self) -> bool:
+        """Whether a partition has something for it that had nothing when it was read."""
+        replica_id = self._fetch.replica_id
+        for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
+            for wanted in topic.partitions:
+                partition = self._context.partitions.get(name or "", wanted.partition)
+                if partition is None:
+                    continue
+                state = partition.state
+                is_awaited = isinstance(state, LeaderState) and state.awaits(replica_id)
+                if is_awaited or partition.log.log_end_offset > wanted.fetch_offset:
+                    return True
+        return any(
+            held.quiet.partition.log.log_end_offset != held.quiet.log_end_offset
+            or held.quiet.follower.confirmed_round != held.quiet.state.round_begun
+            for _, held in self._quiet
+        )
 
     def _pass_over(self) -> None:
         """Pass over what is still quiet; it counts as fetched when the request comes."""
-        has_come = self._reply is None
         now_ms, life = self._fetched_ms, self._fetch.replica_epoch
         is_registered = self._unregistered is ErrorCode.none
         still: list[tuple[Key, SessionPartition]] = []
@@ -96,11 +129,12 @@ class FollowerReading(Reading):
                 and state.high_watermark == high_watermark
                 and partition.log.log_start_offset == start
                 and follower.broker_epoch == life
+                and follower.confirmed_round == state.round_begun
                 and is_registered
                 and not partition.start_waiters
             ):
                 still.append(one)
-                if has_come:
+                if self._is_new:
                     follower.seen_at_end(now_ms)
             else:
                 (topic, _), held = one
@@ -122,8 +156,8 @@ class FollowerReading(Reading):
     def encode(self) -> Buffers:
         """Return the reply's buffers, and note which partitions are quiet from now on."""
         buffers = super().encode()
-        held = {} if self._session is None else self._session.partitions
-        if held:
+        held = self._held
+        if held and self._session is not None and self._session.is_newest:
             for topic, answered, name in zip(
                 self._fetch.topics, self._topics, self._resolved, strict=True
             ):
@@ -131,22 +165,34 @@ class FollowerReading(Reading):
                 for wanted, answer in pairs:
                     one = held.get((topic.topic_id, wanted.partition))
                     if one is not None and name is not None:
-                        one.quiet = self._quiet_one(name, wanted, answer)
+                        one.quiet = self._note_answered(one, name, wanted, answer)
         return buffers
 
-    def _quiet_one(
-        self, name: str, wanted: FetchPartition, answer: FetchPartitionResponse
+    def _note_answered(
+        self,
+        held: SessionPartition,
+        name: str,
+        wanted: FetchPartition,
+        answer: FetchPartitionResponse,
     ) -> QuietPartition | None:
-        """Return a partition as it was answered, if the follower has all of it and counts."""
+        """Note the round that an answer carries.
+
+        Return the partition as it was answered, if the follower has all of it and counts.
+        """
         partition = self._context.partitions.get(name, wanted.partition)
         if partition is None or answer.error or answer.diverging_epoch is not None:
             return None
         state, end = partition.state, partition.log.log_end_offset
-        if not isinstance(state, LeaderState) or self._fetch.replica_id not in state.isr:
+        if not isinstance(state, LeaderState) or wanted.current_leader_epoch != state.leader_epoch:
+            return None
+        if state.round_begun:
+            held.carried_round = state.carry_round()
+        if self._fetch.replica_id not in state.isr:
             return None
         follower = state.followers[self._fetch.replica_id]
-        is_led = wanted.current_leader_epoch == state.leader_epoch
-        if wanted.fetch_offset != end or not is_led or follower.has_lost_records:
+        if wanted.fetch_offset != end or follower.has_lost_records:
+            return None
+        if follower.confirmed_round != state.round_begun:
             return None
         told = answer.high_watermark, answer.log_start_offset
         return QuietPartition(partition, state, follower, end, *told)
@@ -162,17 +208,29 @@ class FollowerReading(Reading):
         return ErrorCode.none
 
     def _record(self, partition: Partition, wanted: FetchPartition) -> ErrorCode:
-        fetch = self._fetch
-        if self._reply is None:  # It says so once, when it comes.
+        fetch, state = self._fetch, partition.state
+        if self._is_new:
+            held = self._held.get((state.topic_id, wanted.partition))
+            before = state.high_watermark
+            was_awaited = (
+                state.round_begun > 0
+                and isinstance(state, LeaderState)
+                and state.awaits(fetch.replica_id)
+            )
             error = partition.follower_fetched(
                 fetch.replica_id,
                 wanted.fetch_offset,
                 self._fetched_ms,
                 broker_epoch=fetch.replica_epoch,
                 log_start_offset=wanted.log_start_offset,
+                confirmed_round=0 if held is None else held.carried_round,
             )
+            if was_awaited or state.high_watermark > before:
+                self._has_released = True
             if error is not ErrorCode.none:
                 return error
+        if state.round_begun and isinstance(state, LeaderState) and state.awaits(fetch.replica_id):
+            self._ends_wait = True
         if self._context.partitions.selects_by_rack:
             self._tell_high_watermark(partition)
         return ErrorCode.none

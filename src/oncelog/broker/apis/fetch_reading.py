@@ -14,6 +14,7 @@ from oncelog.broker.apis.fetch_answers import diverging, not_led, out_of_range
 from oncelog.broker.apis.fetch_cold import ColdPartition, ColdRead, read_cold
 from oncelog.broker.apis.responses import absent, leader_endpoints
 from oncelog.broker.net.request import Buffers, Request
+from oncelog.broker.partitions.damage import note_damage
 from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
 from oncelog.broker.partitions.fetch_sessions import FetchContext
 from oncelog.broker.partitions.partition import Partition
@@ -207,7 +208,7 @@ class Reading:
             except NotCached:
                 self.cold.append(ColdPartition(answers, len(answers), name, partition, wanted, end))
             except (ProtocolError, StorageFailure) as unread:
-                return FetchPartitionResponse(index, partition.note_damage(unread))
+                return FetchPartitionResponse(index, note_damage(partition, unread))
         return self._answer(partition, wanted, end, records)
 
     def _refusal(self, partition: Partition, wanted: FetchPartition) -> ErrorCode:
@@ -432,7 +433,7 @@ class Reading:
         if isinstance(records, OffsetOutOfRange):
             return out_of_range(partition, index)
         if isinstance(records, (ProtocolError, StorageFailure)):
-            return FetchPartitionResponse(index, partition.note_damage(records))
+            return FetchPartitionResponse(index, note_damage(partition, records))
         return self._answer(partition, cold.wanted, cold.end, records)
 
 

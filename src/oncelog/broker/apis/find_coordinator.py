@@ -3,15 +3,13 @@
 The id is a group's (type 0) or a transactional id (type 1). Its coordinator is the leader of the
 internal topic's partition that the id hashes to; the topic is created on first use. A broker that
 would refuse is not named: an id whose shard cannot be loaded gets COORDINATOR_NOT_AVAILABLE, as one
-whose partition has no leader. Gap: share groups (type 2) get INVALID_REQUEST, transactional ids
-while several brokers are registered TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+whose partition has no leader. Gap: share groups (type 2) get INVALID_REQUEST.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from oncelog.broker.apis.lone_transactions import REFUSAL, transactions_problem
 from oncelog.broker.net.request import Request
 from oncelog.controller.image import TopicImage
 from oncelog.core.errors import ErrorCode, OncelogError
@@ -41,8 +39,6 @@ def handle(
         return _response(
             [_failed(key, ErrorCode.invalid_request, "Unknown coordinator type.") for key in keys]
         )
-    if name == TRANSACTION_STATE_TOPIC and (problem := transactions_problem(context)) is not None:
-        return _response([_failed(key, REFUSAL, problem) for key in keys])
     topic = context.image.topic(name)
     if topic is None:
         return _create(context, name, keys)

@@ -5,15 +5,13 @@ transaction coordinator fences the previous producer, ends its transaction and b
 (INV-5). A producer sends both its producer id and epoch, or neither: otherwise it gets
 INVALID_REQUEST. Our tagged field `is_administrator` says that a command, not a producer, takes the
 id over: the id's history then tells so. Before version 4 a fenced producer gets
-INVALID_PRODUCER_EPOCH (KIP-588). Gap: two-phase commit (KIP-939, version 6) is not announced;
-while several brokers are registered a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+INVALID_PRODUCER_EPOCH (KIP-588). Gap: two-phase commit (KIP-939, version 6) is not announced.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from oncelog.broker.apis.lone_transactions import REFUSAL, transactions_problem
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, ProducerEpoch, ProducerId
@@ -38,8 +36,6 @@ def handle(context: Context, request: Request[InitProducerIdRequest]) -> Answer 
     body = request.body
     if (body.producer_id == NO_PRODUCER_ID) != (body.producer_epoch == NO_PRODUCER_EPOCH):
         return _response(ErrorCode.invalid_request, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
-    if body.transactional_id is not None and transactions_problem(context) is not None:
-        return _response(REFUSAL, NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     if context.producer_ids.remaining_count == 0:
         return _when_ready(context, request)
     return _answer(context, request)

@@ -28,7 +28,7 @@ def handle(
     """Ask every shard that this broker leads."""
     body = request.body
     event = ListGroups(tuple(body.states_filter), tuple(body.types_filter))
-    return gather(context.groups.ask_all(event), _response, holds_back=True)
+    return gather(context.groups.ask_all(event, ListReply), _response, holds_back=True)
 
 
 def _response(results: list[ListReply]) -> ListGroupsResponse:

@@ -5,10 +5,11 @@ watermark, or for read_committed the last stable offset, INV-7); -2 for the star
 with the largest timestamp; -4 for the start of the local log, which is the start, as there is no
 tiered storage; -5 (latest tiered) and -6 (earliest pending upload) find nothing. A record that a
 consumer may not read yet is not found. A new leader that does not know yet how much is committed
-answers OFFSET_NOT_AVAILABLE for an end, and instead of finding nothing (KIP-207). Where a lookup by
-time meets damage, that partition gets CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the read fails.
-Lookups by time that would read from disk run in the executor (D12), and hold back only replies
-(D13). Gap: none known.
+answers OFFSET_NOT_AVAILABLE for an end, and instead of finding nothing (KIP-207). As in Kafka a
+replica id of -2 asks about the log of any replica, followers too, up to its very end. Where a
+lookup by time meets damage, that partition gets CORRUPT_MESSAGE, or KAFKA_STORAGE_ERROR if the read
+fails. Lookups by time that would read from disk run in the executor (D12), and hold back only
+replies (D13). Gap: none known.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import absent
 from oncelog.broker.net.request import Request
+from oncelog.broker.partitions.damage import note_damage
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, gather
 from oncelog.protocol.messages.list_offsets import (
@@ -44,6 +46,8 @@ EARLIEST_LOCAL: Final = -4
 LATEST_TIERED: Final = -5
 EARLIEST_PENDING_UPLOAD: Final = -6
 READ_COMMITTED: Final = 1
+ANY_REPLICA: Final = -2
+"""The replica id of who asks a broker about its own log, whether it leads or not."""
 
 _NONE: Final = -1
 _MIN_VERSION_OF: Final = {
@@ -89,16 +93,18 @@ def _partition(
     partition = context.partitions.get(topic, index)
     if partition is None:
         return _result(index, absent(context.image, context.broker_id, topic, index))
-    error = partition.state.leader_error(asked.current_leader_epoch)
-    if error is not ErrorCode.none:
-        return _result(index, error)
+    asks_any = request.body.replica_id == ANY_REPLICA
+    if not asks_any or not partition.state.is_follower or partition.is_being_cut:
+        error = partition.state.leader_error(asked.current_leader_epoch)
+        if error is not ErrorCode.none:
+            return _result(index, error)
     if request.version < _MIN_VERSION_OF.get(asked.timestamp, 0) or asked.timestamp < min(
         _MIN_VERSION_OF
     ):
         return _result(index, ErrorCode.unsupported_version)
     log = partition.log
     is_end_known = True
-    if request.body.replica_id in context.image.brokers:
+    if asks_any or request.body.replica_id in context.image.brokers:
         readable_end = log.log_end_offset
     else:
         is_end_known = partition.state.knows_committed_end
@@ -130,7 +136,7 @@ def _look_up(
 
     def result(found: TimestampOffset | Exception | None) -> ListOffsetsPartitionResponse:
         if isinstance(found, (ProtocolError, StorageFailure)):
-            return _result(index, partition.note_damage(found))
+            return _result(index, note_damage(partition, found))
         if isinstance(found, Exception):
             raise found
         if found is None or found.offset >= readable_end:

@@ -58,7 +58,7 @@ def handle(
             return ListTransactionsResponse(error_code=error)
         return _response(results, sorted(event.states - STATE_BY_LABEL.keys()), tells_expiry)
 
-    return gather(runtime.ask_all(event), convert, holds_back=True)
+    return gather(runtime.ask_all(event, ListTransactionsReply), convert, holds_back=True)
 
 
 def _is_pattern(text: str) -> bool:

@@ -86,7 +86,17 @@ def _start(
         group.member_id,
         group.member_epoch,
     )
-    return context.groups.ask(group.group_id, event, unchanged, OffsetFetchReply)
+    return context.groups.ask(group.group_id, event, unchanged, _refused)
+
+
+def _refused(error: ErrorCode) -> OffsetFetchReply:
+    """Refuse a group by an error that every client takes for a reason to ask again.
+
+    Many take COORDINATOR_NOT_AVAILABLE, which Kafka's broker does not answer here, for fatal.
+    """
+    if error is ErrorCode.coordinator_not_available:
+        error = ErrorCode.not_coordinator
+    return OffsetFetchReply(error)
 
 
 def _name_of(context: Context, topic: offset_fetch.OffsetFetchRequestTopics) -> str | None:

@@ -79,6 +79,8 @@ def handle(
         error = verdict.get(partition.topic_partition, ErrorCode.none)
         if error is ErrorCode.not_enough_replicas:
             error = ErrorCode.coordinator_not_available
+        if error in (ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error):
+            error = ErrorCode.not_coordinator
         if error is not ErrorCode.none:
             return _refuse(request, error, unknown)
         permit = log.producers.verifications.permit(

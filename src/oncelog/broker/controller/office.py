@@ -16,15 +16,17 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from oncelog.broker.controller.meters import ElectionMeter
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.controller import layout
-from oncelog.controller.decision import ControllerDecision, ControllerEvent, DecisionContext
+from oncelog.controller.decision import ControllerDecision, ControllerEvent, DecisionContext, Put
 from oncelog.controller.decisions import decide, refused
 from oncelog.controller.events import BrokerRegistered, BrokersChanged, CreateTopics
 from oncelog.controller.image import MetadataImage
 from oncelog.controller.layout import CONTROLLER_EPOCH_PATH as EPOCH_PATH
 from oncelog.controller.layout import CONTROLLER_PATH
+from oncelog.controller.states import elected_by
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.ids import TopicId
@@ -76,6 +78,7 @@ class Office:
         self.is_wanted = True
         """Whether this broker claims the office when it is free: not while it stops."""
         self.config = config
+        self.elections = ElectionMeter()
         self._store = store
         self._feed = feed
         self._membership = membership
@@ -228,7 +231,8 @@ class Office:
             return _NOT_CONTROLLER
         for _ in range(METADATA_WRITE_ATTEMPTS_MAX):
             known = self._feed.known
-            revision = known.stored.revision
+            before, began_ms = known.stored, self._clock.monotonic_ms()
+            revision = before.revision
             decision = self._decide(event, fresh_ids, known.stored)
             if not decision.writes:
                 # What changes nothing is answered from the newest metadata only.
@@ -267,9 +271,16 @@ class Office:
             except StoreFailure as failure:
                 self._feed.health.failed(failure)
                 return _left_open(decision.reply, failure)
+            self._count(before, decision.writes, began_ms)
             return EventVerdict(decision.reply, revision=known.stored.revision)
         text = "Too many brokers change this at once."
         return EventVerdict(None, ErrorCode.request_timed_out, text)
+
+    def _count(self, before: MetadataImage, writes: Sequence[Put], began_ms: float) -> None:
+        elected = elected_by(before, writes)
+        if elected.leaders_count:
+            elapsed_ms = int(self._clock.monotonic_ms() - began_ms)
+            self.elections.elected(elected.unclean_count, elapsed_ms)
 
     def _decide(
         self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...], image: MetadataImage

@@ -4,6 +4,9 @@ The outputs of the shard's processor are executed in this order: appends, replie
 append is one batch; the processor's `committed` is called when the high watermark has passed it,
 which with a single replica is within the same call stack. So a request of a transaction usually
 ends in the turn of the event loop in which it arrived, without a task.
+
+Where another broker may lead, a reply without an append of its own is sent once this one is known
+to have led after the request came (`confirmations`).
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.partition import Partition
@@ -36,6 +39,9 @@ from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.records.scan import DamagedRecord
 from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.storage import Origin, Verification
+
+if TYPE_CHECKING:
+    from oncelog.broker.coordination.confirmations import Confirmations
 
 __all__ = ["CoordinatorContext"]
 
@@ -70,6 +76,7 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
     """One shard and the partition it writes to. The effect handler replies through `submit`."""
 
     __slots__ = (
+        "_confirmations",
         "_deadline_ms",
         "_host",
         "_now_ms",
@@ -95,6 +102,7 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         self._host = host
         self._outputs: deque[Output[ReplyT, EffectT]] = deque()
         self._running = False
+        self._confirmations: Confirmations | None = None
         self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
@@ -141,6 +149,8 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
                 output = self._outputs.popleft()
                 for append in output.appends:
                     self._write(append)
+                if output.unconfirmed and not self.partition.state.is_lone:
+                    self._hold(output)
                 for reply in output.replies:
                     token: Any = reply.token  # The promise that `ask` was given.
                     token.complete(reply.value)
@@ -151,6 +161,14 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         deadline_ms = self.processor.next_deadline_ms()
         if deadline_ms is not None and (self._timer is None or deadline_ms < self._deadline_ms):
             self._arm(deadline_ms)
+
+    def _hold(self, output: Output[ReplyT, EffectT]) -> None:
+        """Take those replies out of an output that have to be confirmed, and send them then."""
+        if self._confirmations is None:
+            from oncelog.broker.coordination.confirmations import Confirmations
+
+            self._confirmations = Confirmations(self.partition, self._host.loop)
+        self._confirmations.hold(output)
 
     def hear_markers(self) -> None:
         """Apply each marker that is appended from now on once it is committed."""

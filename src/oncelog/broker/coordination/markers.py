@@ -6,7 +6,7 @@ at once, so that their retry does not wait for slower partitions. `PartitionLead
 leader. `LocalLeaders` writes to the partitions that this broker leads, in the turn of the event
 loop after the one that committed PREPARE: EndTxn's reply has been sent by then, and its client
 works while the transaction completes here. A request that arrives in between waits for COMPLETE
-(D7).
+(D7). Where other brokers lead, `oncelog.broker.coordination.remote_markers` asks them.
 
 The shard decides about retries, from the outcomes. The order keeps INV-4: a SendMarkers is released
 only after PREPARE is committed.
@@ -23,9 +23,10 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol
 
 from oncelog.broker.partitions.manager import PartitionManager
+from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -36,12 +37,23 @@ if TYPE_CHECKING:
     # Not imported at the start: the shard that makes the effect has imported it.
     from oncelog.transaction.events import SendMarkers, TransactionEffect
 
-__all__ = ["LocalLeaders", "MarkerWriter", "PartitionLeaders", "Settled"]
+__all__ = ["LocalLeaders", "MarkerWriter", "PartitionLeaders", "RemoteLeaders", "Settled"]
 
 log = logging.getLogger(__name__)
 
-Settled: TypeAlias = Callable[[TopicPartition, ErrorCode], None]
-"""Called once with the outcome of one partition's marker; NONE once the marker is committed."""
+
+class Settled(Protocol):
+    """Called once with the outcome of one partition's marker; NONE once the marker is committed.
+
+    `has_ended`: the leader refuses the marker as too old (`MARKER_REFUSALS`), and its producer has
+    no open transaction there. What ended it instead is committed.
+    """
+
+    def __call__(
+        self, topic_partition: TopicPartition, error: ErrorCode, /, has_ended: bool = False
+    ) -> None:
+        """Take the outcome."""
+        ...
 
 
 class PartitionLeaders(Protocol):
@@ -49,22 +61,20 @@ class PartitionLeaders(Protocol):
 
     def write(
         self, topic_partition: TopicPartition, markers: SendMarkers, settled: Settled
-    ) -> None:
-        """Have the leader append one partition's marker; `settled` gets its error."""
+    ) -> object:
+        """Have the leader append one partition's marker; `settled` gets the outcome."""
         ...
 
-    def when_ended(
-        self,
-        topic_partition: TopicPartition,
-        markers: SendMarkers,
-        refusal: ErrorCode,
-        settled: Settled,
-    ) -> None:
-        """Ask a leader that refused a marker as too old whether there is anything to end.
 
-        `settled` gets NONE once what ended the transaction instead is committed, `refusal` if the
-        producer has an open transaction there, or another error.
-        """
+class RemoteLeaders(PartitionLeaders, Protocol):
+    """The way to leaders of which some are other brokers."""
+
+    def apply(self, image: MetadataImage) -> None:
+        """Follow the metadata image."""
+        ...
+
+    async def close(self) -> None:
+        """Ask no broker any more: what waits for one stays unsettled."""
         ...
 
 
@@ -72,13 +82,21 @@ class LocalLeaders:
     """The partitions that this broker leads."""
 
     def __init__(self, partitions: PartitionManager) -> None:
-        self._partitions = partitions
+        self.partitions = partitions
 
     def write(
-        self, topic_partition: TopicPartition, markers: SendMarkers, settled: Settled
+        self,
+        topic_partition: TopicPartition,
+        markers: SendMarkers,
+        settled: Settled,
+        *,
+        is_coordinator: bool = True,
     ) -> None:
-        """Append one partition's marker; call `settled` once it is committed or failed."""
-        partition = self._partitions.get(*topic_partition)
+        """Append one partition's marker; call `settled` once it is committed or failed.
+
+        A coordinator whose marker is refused is told whether there is anything to end.
+        """
+        partition = self.partitions.get(*topic_partition)
         error = (
             ErrorCode.not_leader_or_follower
             if partition is None
@@ -92,43 +110,54 @@ class LocalLeaders:
             markers.producer_epoch,
             markers.coordinator_epoch,
             commit=markers.commit,
-            now_ms=self._partitions.clock.now_ms(),
+            now_ms=self.partitions.clock.now_ms(),
             transaction_version=markers.transaction_version,
         )
         if result.error is not ErrorCode.none:
-            settled(topic_partition, result.error)
+            if is_coordinator:
+                _refused(partition, markers, result.error, settled)
+            else:
+                settled(topic_partition, result.error)
             return
         partition.on_committed(result.last_offset + 1, partial(settled, topic_partition))
 
-    def when_ended(
-        self,
-        topic_partition: TopicPartition,
-        markers: SendMarkers,
-        refusal: ErrorCode,
-        settled: Settled,
-    ) -> None:
-        """Settle whether the marker is older than the partition's state, and its producer idle.
 
-        This voids the transaction's verification, as the marker would: no waiting batch may still
-        open it (INV-3). The append that ended it instead has to be committed first: COMPLETE
-        depends on the report (INV-4).
-        """
-        partition = self._partitions.get(*topic_partition)
-        known = None if partition is None else partition.log.producers.entry(markers.producer_id)
-        if partition is None or known is None or known.transaction_first_offset >= 0:
-            settled(topic_partition, refusal)
-            return
-        partition.log.producers.verifications.marked(markers.producer_id, markers.producer_epoch)
-        partition.on_committed(partition.log.log_end_offset, partial(settled, topic_partition))
+def _refused(
+    partition: Partition, markers: SendMarkers, refusal: ErrorCode, settled: Settled
+) -> None:
+    """Settle a marker that the log refuses, and say whether its producer is idle there.
+
+    If it is, this voids the transaction's verification, as the marker would: no waiting batch may
+    still open it (INV-3). The append that ended it instead has to be committed first: COMPLETE
+    depends on the report (INV-4).
+    """
+    from oncelog.transaction.events import MARKER_REFUSALS
+
+    topic_partition, producers = partition.topic_partition, partition.log.producers
+    known = producers.entry(markers.producer_id)
+    if refusal not in MARKER_REFUSALS or known is None or known.transaction_first_offset >= 0:
+        settled(topic_partition, refusal)
+        return
+
+    def committed(error: ErrorCode) -> None:
+        if error is ErrorCode.none:
+            settled(topic_partition, refusal, has_ended=True)
+        else:
+            settled(topic_partition, error)
+
+    producers.verifications.marked(markers.producer_id, markers.producer_epoch)
+    partition.on_committed(partition.log.log_end_offset, committed)
 
 
 class MarkerWriter:
     """Executes the effects of the transaction coordinator."""
 
     def __init__(
-        self, leaders: PartitionLeaders, stop_because: Callable[[BaseException], None]
+        self, leaders: LocalLeaders, stop_because: Callable[[BaseException], None]
     ) -> None:
-        self._leaders = leaders
+        self._local = leaders
+        self._leaders: PartitionLeaders = leaders
+        self._cluster: RemoteLeaders | None = None
         self._image = MetadataImage(cluster_id="")
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
@@ -136,6 +165,18 @@ class MarkerWriter:
     def apply(self, image: MetadataImage) -> None:
         """Follow the metadata image."""
         self._image = image
+        if self._cluster is not None:
+            self._cluster.apply(image)
+
+    def join(self, make: Callable[[LocalLeaders], RemoteLeaders]) -> None:
+        """Have leaders on other brokers write too, from now on."""
+        self._leaders = self._cluster = make(self._local)
+        self._cluster.apply(self._image)
+
+    async def close(self) -> None:
+        """Send nothing to other brokers any more."""
+        if self._cluster is not None:
+            await self._cluster.close()
 
     def handle(self, coordinator: TransactionContext, effect: TransactionEffect) -> None:
         """Execute one effect of a shard; its outcome returns to the shard as an event."""
@@ -220,42 +261,24 @@ class MarkerBatch:
         if self._has_failed or self._waiting_count == 0:
             self._report()
 
-    def _settled(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        if error is ErrorCode.none:
-            self._outcomes.append((topic_partition, error))
-        else:
-            from oncelog.transaction.events import MARKER_REFUSALS
-
-            if error in MARKER_REFUSALS:
-                ended = partial(self._ended_otherwise, error)
-                self._leaders.when_ended(topic_partition, self._markers, error, ended)
-                return
-            self._failed(topic_partition, error)
-        self._waiting_count -= 1
-        if not self._is_writing:
-            self._report_if_due()
-
-    def _ended_otherwise(
-        self, refusal: ErrorCode, topic_partition: TopicPartition, error: ErrorCode
+    def _settled(
+        self, topic_partition: TopicPartition, error: ErrorCode, /, has_ended: bool = False
     ) -> None:
-        if error is ErrorCode.none:
-            self._closed.append((topic_partition, refusal))
-        else:
-            self._failed(topic_partition, error)
-        self._waiting_count -= 1
-        if not self._is_writing:
-            self._report_if_due()
-
-    def _failed(self, topic_partition: TopicPartition, error: ErrorCode) -> None:
-        """Note the error of a leader.
+        """Note what a leader answers.
 
         One that knows the partition no more leads it no more. Whether the topic is deleted, only
         the metadata says, at the retry: the leader may follow a newer image than this writer.
         """
-        self._has_failed = True
-        if error is ErrorCode.unknown_topic_or_partition:
-            error = ErrorCode.not_leader_or_follower
-        self._outcomes.append((topic_partition, error))
+        if has_ended:
+            self._closed.append((topic_partition, error))
+        else:
+            self._has_failed = self._has_failed or error is not ErrorCode.none
+            if error is ErrorCode.unknown_topic_or_partition:
+                error = ErrorCode.not_leader_or_follower
+            self._outcomes.append((topic_partition, error))
+        self._waiting_count -= 1
+        if not self._is_writing:
+            self._report_if_due()
 
     def _report_if_due(self) -> None:
         if self._has_failed or self._waiting_count == 0:

@@ -37,5 +37,3 @@ class CoordinatorMeters:
 
     groups: GroupMeter = field(default_factory=GroupMeter)
     verifications: VerificationMeter = field(default_factory=VerificationMeter)
-    transactions_refused_count: int = 0
-    """The transactional ids that were refused because several brokers are registered."""

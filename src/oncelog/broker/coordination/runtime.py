@@ -20,6 +20,7 @@ from typing import Generic, TypeAlias, TypeVar
 from oncelog.broker.coordination.context import CoordinatorContext
 from oncelog.broker.coordination.loading import committed, load
 from oncelog.broker.coordination.producer_ids import ProducerIds
+from oncelog.broker.partitions.damage import note_damage
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta, MetadataImage, TopicImage
@@ -122,7 +123,7 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         if coordinator is None:
             return refuse(ErrorCode.not_coordinator)
-        return coordinator.ask(event, Pending(convert, holds_back=holds_back))
+        return coordinator.ask(event, Pending(convert, holds_back=holds_back, refuse=refuse))
 
     def look(self, id_: str, event: EventT) -> ReplyT | None:
         """Answer a question about `id_` that never waits; None where its shard does not serve."""
@@ -143,10 +144,12 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         led = self._coordinators.get(coordinator_partition(id_, self._partition_count))
         return led is not None and led.processor.state is CoordinatorState.RESIGNED
 
-    def ask_all(self, event: EventT) -> list[Pending[AnswerT]]:
+    def ask_all(
+        self, event: EventT, refuse: Callable[[ErrorCode], AnswerT]
+    ) -> list[Pending[AnswerT]]:
         """Submit a request to every shard led here (for ListGroups); each promises its reply."""
         return [
-            coordinator.ask(event, Pending(unchanged, holds_back=True))
+            coordinator.ask(event, Pending(unchanged, holds_back=True, refuse=refuse))
             for coordinator in list(self._coordinators.values())
         ]
 
@@ -287,7 +290,7 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
             except StorageFailure as failure:
                 # D12: not this log but its log directory fails.
                 coordinator.resign()
-                coordinator.partition.note_damage(failure)
+                note_damage(coordinator.partition, failure)
                 return
             except Exception as error:  # noqa: BLE001 - a log may hold anything, and this is a task
                 self.damaged(coordinator, error)

@@ -10,11 +10,16 @@ this broker, the reply usually comes within the call, and the append follows in 
 event loop, with no event in between. Otherwise the partition's log stores a
 `Verification`, which the marker of that transaction voids (no ABA: INV-3). A refused batch is
 recorded there too, with its lowest sequence (INV-2); see `oncelog.storage.verifications`.
+
+With several brokers a coordinator may have been replaced and not know it (it was paused). What it
+says of a transaction that has ended since is refused: the partition has a marker with a larger
+coordinator epoch. Its refusals are confirmed by the followers of its log before they are sent.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
@@ -35,6 +40,7 @@ __all__ = [
     "TransactionCoordinators",
     "TransactionSupportedOperation",
     "Verdict",
+    "ask_here",
     "verify_and",
 ]
 
@@ -48,6 +54,11 @@ class TransactionCoordinators(Protocol):
     """The way to the coordinators of transactions, on this broker or on others."""
 
     clock: SteadyClock
+
+    @property
+    def has_rivals(self) -> bool:
+        """Whether another broker may have become the coordinator of an id of this one."""
+        ...
 
     def add_partitions(
         self,
@@ -64,11 +75,19 @@ class TransactionCoordinators(Protocol):
 
 
 class LocalCoordinators:
-    """The coordinators that this broker leads."""
+    """The coordinators that this broker leads, and the way to the others once there are others."""
+
+    has_rivals = False
 
     def __init__(self, transactions: TransactionRuntime) -> None:
         self.clock = transactions.clock
         self._transactions = transactions
+        self._cluster: TransactionCoordinators | None = None
+
+    def use(self, cluster: TransactionCoordinators) -> None:
+        """Ask the coordinators of all brokers from now on."""
+        self._cluster = cluster
+        self.has_rivals = True
 
     def add_partitions(
         self,
@@ -77,6 +96,8 @@ class LocalCoordinators:
         unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
     ) -> ResponseT | Pending[ResponseT]:
         """See `TransactionCoordinators`."""
+        if self._cluster is not None:
+            return self._cluster.add_partitions(event, conclude, unavailable)
         from oncelog.transaction.events import AddPartitionsReply
 
         if event.verify_only:
@@ -84,6 +105,26 @@ class LocalCoordinators:
             if isinstance(found, AddPartitionsReply):
                 return conclude(found)
         return self._transactions.ask(event.transactional_id, event, conclude, unavailable)
+
+
+def ask_here(
+    transactions: TransactionRuntime,
+    event: AddPartitions,
+    conclude: Callable[[AddPartitionsReply], ResponseT | Pending[ResponseT]],
+    unavailable: Callable[[ErrorCode], ResponseT | Pending[ResponseT]],
+) -> ResponseT | Pending[ResponseT]:
+    """Have this broker's coordinator decide, as one of several brokers.
+
+    That the transaction has the partitions already is said at once: the coordinator epoch tells
+    whether it still counts. Whatever else is said without an append waits until it is confirmed.
+    """
+    from oncelog.transaction.events import AddPartitionsReply
+
+    question = event if event.verify_only else replace(event, verify_only=True)
+    found = transactions.look(event.transactional_id, question)
+    if isinstance(found, AddPartitionsReply) and not any(error for _, error in found.partitions):
+        return conclude(found)
+    return transactions.ask(event.transactional_id, event, conclude, unavailable)
 
 
 class TransactionSupportedOperation(Enum):
@@ -155,6 +196,7 @@ def verify_and(
     )
     clock = coordinators.clock
     question = _Question(missing, producer_id, producer_epoch, support, clock, meter, then)
+    question.has_rivals = coordinators.has_rivals
     answer = coordinators.add_partitions(event, question.conclude, question.unavailable)
     if isinstance(answer, Pending) and not answer.done:
         question.wait_for(answer)
@@ -175,6 +217,7 @@ class _Question(Generic[ResponseT]):
         "_producer_id",
         "_support",
         "_then",
+        "has_rivals",
     )
 
     def __init__(
@@ -196,7 +239,8 @@ class _Question(Generic[ResponseT]):
         self._meter = meter
         self._now_ms = clock.now_ms()
         self._then = then
-        self._begun: list[tuple[Partition, Verification]] | None = None
+        self._begun: list[tuple[Partition, Verification, int]] | None = None
+        self.has_rivals = False
 
     def wait_for(self, answer: Pending[ResponseT]) -> None:
         """Start a verification: the reply is pending, so it predates it."""
@@ -218,12 +262,23 @@ class _Question(Generic[ResponseT]):
             for topic_partition, error in result.partitions
             if error is not ErrorCode.none
         }
+        if self.has_rivals:
+            self._refuse_replaced(result.coordinator_epoch, refused)
         return self._bounce(refused) if self._begun is None else self._then(self._end(refused))
 
     def unavailable(self, error: ErrorCode) -> ResponseT | Pending[ResponseT]:
-        """Refuse: another broker coordinates the id."""
+        """Refuse: no coordinator of the id has decided."""
         refusal = _error_of(error, self._support)
-        return self._bounce({partition.topic_partition: refusal for partition, _ in self._batches})
+        refused = {partition.topic_partition: refusal for partition, _ in self._batches}
+        return self._bounce(refused) if self._begun is None else self._then(self._end(refused))
+
+    def _refuse_replaced(
+        self, coordinator_epoch: int, refused: dict[TopicPartition, ErrorCode]
+    ) -> None:
+        """Refuse the partitions in which a later coordinator has ended a transaction (INV-3)."""
+        for partition, _ in self._batches:
+            if partition.log.producers.has_marker_after(self._producer_id, coordinator_epoch):
+                refused.setdefault(partition.topic_partition, ErrorCode.not_enough_replicas)
 
     def _bounce(self, refused: Verdict) -> ResponseT | Pending[ResponseT]:
         """Record the lowest sequence of the refused partitions; the reply came at once."""
@@ -236,31 +291,39 @@ class _Question(Generic[ResponseT]):
                     partition.log.producers.verifications.end(self._begin(partition, sequence)[1])
         return self._then(refused)
 
-    def _begin(self, partition: Partition, sequence: int) -> tuple[Partition, Verification]:
-        return partition, partition.log.producers.verifications.begin(
+    def _begin(self, partition: Partition, sequence: int) -> tuple[Partition, Verification, int]:
+        verification = partition.log.producers.verifications.begin(
             self._producer_id,
             self._epoch,
             sequence,
             bumps_epoch=self._bumps_epoch,
             now_ms=self._now_ms,
         )
+        return partition, verification, partition.state.leader_epoch
 
     def _end(self, refused: dict[TopicPartition, ErrorCode]) -> Verdict:
-        """End the verifications; return `refused` and those that an end marker has voided."""
+        """End the verifications; return `refused` and those that were voided meanwhile."""
         allowed = [
             (
                 partition,
+                leader_epoch,
                 partition.log.producers.verifications.end(
                     verification,
                     forget=refused.get(partition.topic_partition) in _NOT_THE_PRODUCER,
                 ),
             )
-            for partition, verification in self._begun or ()
+            for partition, verification, leader_epoch in self._begun or ()
         ]
-        for partition, is_allowed in allowed:
+        for partition, leader_epoch, is_allowed in allowed:
             if not is_allowed:
-                # The transaction ended between the reply and now; the batch belongs to none.
-                error = partition.log.producers.error_of_late(self._producer_id, self._epoch)
+                state = partition.state
+                leads_on = state.is_leader and state.leader_epoch == leader_epoch
+                if leads_on or not self.has_rivals:
+                    # The transaction ended between the reply and now; the batch belongs to none.
+                    error = partition.log.producers.error_of_late(self._producer_id, self._epoch)
+                else:
+                    # Another broker leads, or has led since: what it appended voids nothing here.
+                    error = state.leader_error() or ErrorCode.not_leader_or_follower
                 refused.setdefault(partition.topic_partition, error)
             if partition.topic_partition in refused:
                 partition.meter.failed_verifications += 1

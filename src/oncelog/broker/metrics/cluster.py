@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
-from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
+from oncelog.broker.metrics.metric import (
+    OURS,
+    Metric,
+    MetricType,
+    Parts,
+    Sample,
+    by_bit_length,
+    one,
+)
+from oncelog.controller.image import PartitionImage
+from oncelog.controller.placement import known_brokers
 
 __all__ = ["CLUSTER_METRICS"]
 
@@ -12,9 +23,28 @@ _RUNNING: Final = 3
 """Kafka's `BrokerState.RUNNING`."""
 
 
-def _off_line_partitions(parts: Parts) -> tuple[Sample]:
-    topics = parts.context.image.topics.values()
-    return one(sum(p.leader < 0 for topic in topics for p in topic.partitions))
+_SHOWN_BUCKETS: Final = range(17)
+"""Bit lengths of milliseconds: 1 ms to 65 s."""
+
+
+def _partitions(counts: Callable[[PartitionImage], bool]) -> Callable[[Parts], tuple[Sample]]:
+    """Count partitions of the cluster."""
+
+    def read(parts: Parts) -> tuple[Sample]:
+        topics = parts.context.image.topics.values()
+        return one(sum(counts(p) for topic in topics for p in topic.partitions))
+
+    return read
+
+
+def _election_times(parts: Parts) -> tuple[Sample]:
+    meter = parts.context.controller.office.elections
+    return (Sample((), by_bit_length(meter.buckets, meter.time_ms, _SHOWN_BUCKETS)),)
+
+
+def _absent_brokers(parts: Parts) -> tuple[Sample]:
+    image = parts.context.image
+    return one(len(known_brokers(image) - image.brokers.keys()))
 
 
 def _parked(parts: Parts) -> tuple[Sample, ...]:
@@ -64,7 +94,49 @@ CLUSTER_METRICS: Final = (
         "partitions",
         "kafka.controller:type=KafkaController,name=OfflinePartitionsCount",
         "Partitions without a leader.",
-        _off_line_partitions,
+        _partitions(lambda partition: partition.leader < 0),
+    ),
+    Metric(
+        "kafka_controller_kafkacontroller_preferredreplicaimbalancecount",
+        MetricType.GAUGE,
+        "partitions",
+        "kafka.controller:type=KafkaController,name=PreferredReplicaImbalanceCount",
+        "Partitions that are not led by the first broker of their assignment.",
+        _partitions(lambda partition: partition.leader != partition.replicas[0]),
+    ),
+    Metric(
+        "kafka_controller_kafkacontroller_activebrokercount",
+        MetricType.GAUGE,
+        "brokers",
+        "kafka.controller:type=KafkaController,name=ActiveBrokerCount",
+        "Brokers that are registered.",
+        lambda parts: one(len(parts.context.image.brokers)),
+    ),
+    Metric(
+        "kafka_controller_kafkacontroller_fencedbrokercount",
+        MetricType.GAUGE,
+        "brokers",
+        "kafka.controller:type=KafkaController,name=FencedBrokerCount",
+        "Brokers that were registered once, are not now, and are not forgotten.",
+        _absent_brokers,
+    ),
+    Metric(
+        "kafka_controller_controllerstats_leaderelectionrateandtimems",
+        MetricType.HISTOGRAM,
+        "ms",
+        "kafka.controller:type=ControllerStats,name=LeaderElectionRateAndTimeMs",
+        "Events by which this broker, as the controller, gave partitions another leader, and the "
+        "time of each from the decision until the metadata had it.",
+        _election_times,
+    ),
+    Metric(
+        "kafka_controller_controllerstats_uncleanleaderelections_total",
+        MetricType.COUNTER,
+        "elections",
+        "kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
+        "Elections by this broker, as the controller, of leaders that may lack acknowledged "
+        "records.",
+        lambda parts: one(parts.context.controller.office.elections.unclean_count),
     ),
     Metric(
         "oncelog_coordinator_waiting_requests",

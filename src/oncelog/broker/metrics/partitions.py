@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
-from oncelog.broker.partitions.meters import TopicMeter
+from oncelog.broker.partitions.meters import IsrMeter, TopicMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.limits import LATE_TRANSACTION_BUFFER_MS
+from oncelog.replication.follower import FollowerState
 
 __all__ = ["PARTITION_METRICS"]
 
@@ -67,6 +68,36 @@ def _waiting_fetches(parts: Parts) -> tuple[Sample, ...]:
     )
 
 
+def _lags(parts: Parts) -> Iterator[tuple[Partition, int]]:
+    """How far each follower here is behind what its leader last said to be committed."""
+    for partition in parts.context.partitions:
+        state = partition.state
+        if isinstance(state, FollowerState):
+            yield partition, max(0, state.told_high_watermark - partition.log.log_end_offset)
+
+
+def _each_lag(parts: Parts) -> Iterator[Sample]:
+    for partition, lag in _lags(parts):
+        topic, index = partition.topic_partition
+        yield Sample((topic, str(index)), lag)
+
+
+def _reassigning(parts: Parts) -> tuple[Sample]:
+    context = parts.context
+    states = (p for topic in context.image.topics.values() for p in topic.partitions)
+    moving = (p for p in states if p.adding or p.removing)
+    return one(sum(p.leader == context.broker_id for p in moving))
+
+
+def _largest_lag(parts: Parts) -> tuple[Sample]:
+    return (Sample(("Replica",), max((lag for _, lag in _lags(parts)), default=0)),)
+
+
+def _is_at_min_isr(partition: Partition) -> bool:
+    state = partition.state
+    return state.is_leader and len(state.isr) == state.min_insync_replicas
+
+
 _TOPIC: Final = "kafka.server:type=BrokerTopicMetrics,name="
 _TOPIC_LABELS: Final = ("topic",)
 _PARTITION_LABELS: Final = ("topic", "partition")
@@ -110,6 +141,17 @@ def _replicas(
         f"kafka.server:type=ReplicaManager,name={kafka_name}",
         meaning,
         read,
+    )
+
+
+def _isr_changes(kafka_name: str, meaning: str, count: Callable[[IsrMeter], int]) -> Metric:
+    return Metric(
+        f"kafka_server_replicamanager_{kafka_name.removesuffix('PerSec').lower()}_total",
+        MetricType.COUNTER,
+        "changes",
+        f"kafka.server:type=ReplicaManager,name={kafka_name}",
+        meaning,
+        lambda parts: one(count(parts.context.partitions.isr_meter)),
     )
 
 
@@ -228,6 +270,53 @@ PARTITION_METRICS: Final = (
         "partitions",
         "Partitions led here with fewer replicas in sync than `min.insync.replicas`.",
         _count(lambda p: p.state.is_leader and not p.state.has_enough_replicas),
+    ),
+    _replicas(
+        "AtMinIsrPartitionCount",
+        "partitions",
+        "Partitions led here with exactly `min.insync.replicas` replicas in sync: one fewer, and "
+        "acks=all is refused.",
+        _count(_is_at_min_isr),
+    ),
+    _replicas(
+        "ReassigningPartitions",
+        "partitions",
+        "Partitions led here of which replicas are being added or removed.",
+        _reassigning,
+    ),
+    _isr_changes(
+        "IsrShrinksPerSec",
+        "ISRs of partitions led here from which a replica was taken that lags or has lost records.",
+        lambda meter: meter.shrinks,
+    ),
+    _isr_changes(
+        "IsrExpandsPerSec",
+        "ISRs of partitions led here to which a replica was added that has caught up.",
+        lambda meter: meter.expands,
+    ),
+    _isr_changes(
+        "FailedIsrUpdatesPerSec",
+        "Changes of ISRs that the controller refused or did not answer; they are asked for again.",
+        lambda meter: meter.failures,
+    ),
+    Metric(
+        "kafka_server_fetcherlagmetrics_consumerlag",
+        MetricType.GAUGE,
+        "records",
+        "kafka.server:type=FetcherLagMetrics,name=ConsumerLag,clientId=*,topic=*,partition=*",
+        "Records that a follower here lacks of those that its leader, when it last answered, said "
+        "to be committed.",
+        _each_lag,
+        _PARTITION_LABELS,
+    ),
+    Metric(
+        "kafka_server_replicafetchermanager_maxlag",
+        MetricType.GAUGE,
+        "records",
+        "kafka.server:type=ReplicaFetcherManager,name=MaxLag,clientId=Replica",
+        "The largest of these.",
+        _largest_lag,
+        ("clientId",),
     ),
     _replicas(
         "PartitionsWithLateTransactionsCount",

@@ -71,12 +71,17 @@ class SessionAnswer(NamedTuple):
 class SessionPartition:
     """One partition of a session: the request for it, and the last answer about it."""
 
-    __slots__ = ("asked", "high_watermark", "log_start_offset", "quiet")
+    __slots__ = ("asked", "carried_round", "high_watermark", "log_start_offset", "quiet")
 
     def __init__(self, asked: FetchPartition) -> None:
         self.asked = asked
         self.quiet: Any = None
         """What its reader notes where it need not be read as long as nothing happens there."""
+        self.carried_round = 0
+        """The round of confirmations that the last answer carried to a follower.
+
+        The next request of the session confirms it, as its epoch shows that the answer had come.
+        """
         self.high_watermark = -1
         self.log_start_offset = -1
 
@@ -196,6 +201,11 @@ class FetchContext:
     def partitions(self) -> dict[Key, SessionPartition]:
         """The partitions of the session; none in the request that opens it."""
         return {} if self._session is None else self._session.partitions
+
+    @property
+    def is_newest(self) -> bool:
+        """Whether no later request of the session has come yet."""
+        return self._session is not None and self._session.epoch == self._epoch
 
     def answer(self, topics: Sequence[FetchTopicResponse], now_ms: int) -> SessionAnswer:
         """Turn the answers into the response; called once, when it is sent."""

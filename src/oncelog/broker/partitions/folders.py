@@ -1,19 +1,28 @@
-"""Makes the folders of new partitions, deletes those of old ones. Blocking, for the executor."""
+"""Makes the folders of new partitions, deletes those of old ones. Blocking but for one function."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import TopicImage
 from oncelog.core.ids import TopicId, TopicPartition
-from oncelog.runtime.disk import StorageFailure
+from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["FolderWork", "Intake", "Made", "delete_logs", "make_logs"]
+__all__ = [
+    "FolderWork",
+    "Intake",
+    "Made",
+    "delete_logs",
+    "make_in_turn",
+    "make_logs",
+    "removed_logs",
+]
 
 Made: TypeAlias = dict[TopicPartition, PartitionLog]
 
@@ -32,13 +41,15 @@ class FolderWork(NamedTuple):
     deleted: list[TopicImage]
     wanted: dict[TopicId, frozenset[int]]
     """By topic the numbers of the partitions that are not served yet."""
+    removed: dict[TopicId, frozenset[int]]
+    """By topic the numbers of the partitions that have no replica here any more, but a log."""
     cut: list[Partition]
     """Those that this broker leads once their logs are cut."""
 
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to do."""
-        return not self.deleted and not self.wanted and not self.cut
+        return not (self.deleted or self.wanted or self.removed or self.cut)
 
     @property
     def unserved(self) -> dict[TopicId, frozenset[int]]:
@@ -48,6 +59,38 @@ class FolderWork(NamedTuple):
             topic_id, number = partition.state.topic_id, partition.topic_partition.partition
             numbers[topic_id] = numbers.get(topic_id, frozenset()) | {number}
         return numbers
+
+
+def removed_logs(
+    logs: LogManager, broker_id: int, topic: TopicImage, numbers: Iterable[int]
+) -> list[TopicPartition]:
+    """Return those of these partitions that are noted as removed from a broker, and have a log."""
+    labels = [topic.label(n) for n in numbers if broker_id in topic.partitions[n].removed]
+    return [label for label in labels if logs.topic_id(label) == topic.topic_id]
+
+
+async def make_in_turn(
+    logs: LogManager,
+    intakes: Sequence[Intake],
+    disk: Disk,
+    now_ms: int,
+    on_failure: Callable[[StorageFailure], None],
+) -> list[Made | StorageFailure]:
+    """Make the logs in the executor, each topic's in a log directory that has not failed."""
+    made: list[Made | StorageFailure] = [{} for _ in intakes]
+    wanted = [index for index, one in enumerate(intakes) if one.new]
+    while wanted:
+        work = partial(make_logs, logs, [intakes[index] for index in wanted])
+        results = await disk.run(partial(work, now_ms))
+        again = []
+        for index, result in zip(wanted, results, strict=True):
+            made[index] = result
+            if isinstance(result, StorageFailure) and not result.refused and logs.online:
+                on_failure(result)
+                if not any(map(logs.is_off_line, intakes[index].new)):
+                    again.append(index)
+        wanted = again
+    return made
 
 
 def make_logs(

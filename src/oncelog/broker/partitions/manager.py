@@ -20,9 +20,15 @@ from typing import TYPE_CHECKING
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
-from oncelog.broker.partitions.folders import FolderWork, Intake, Made, delete_logs, make_logs
+from oncelog.broker.partitions.folders import (
+    FolderWork,
+    Intake,
+    delete_logs,
+    make_in_turn,
+    removed_logs,
+)
 from oncelog.broker.partitions.log_settings import log_config
-from oncelog.broker.partitions.meters import TopicMeters
+from oncelog.broker.partitions.meters import IsrMeter, TopicMeters
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals
 from oncelog.broker.partitions.upkeep import Upkeep
@@ -78,6 +84,7 @@ class PartitionManager:
         self._rng = rng
         self.disk = disk
         self.meters = TopicMeters()
+        self.isr_meter = IsrMeter()
         self._producer_limit = ProducerLimit(PRODUCERS_COUNT_MAX, self._count_producers)
         self._cluster_config: Mapping[str, str] = {}
         """The configs that are the cluster's, as of the step applied last."""
@@ -162,18 +169,22 @@ class PartitionManager:
         for topic in deleted:
             await self._drop(topic)
         wanted: dict[TopicId, frozenset[int]] = {}
+        removed: dict[TopicId, frozenset[int]] = {}
         cut: list[Partition] = []
         for change in delta.assigned():
             topic, numbers = change.topic, change.partitions
             self._topics[topic.topic_id] = topic
             self._missing.discard(topic.topic_id)
             await self._assign_served(topic, numbers)
+            self._give_up(topic, numbers)
             if new := self._new_of(topic, numbers):
                 wanted[topic.topic_id] = frozenset(label.partition for label in new)
+            if gone := removed_logs(self._logs, self._broker_id, topic, numbers):
+                removed[topic.topic_id] = frozenset(label.partition for label in gone)
             if self._following is not None:
                 found = [self._partitions.get((topic.name, number)) for number in numbers]
                 cut += [one for one in found if one and self._following.is_to_lead(one)]
-        return FolderWork(deleted, wanted, cut)
+        return FolderWork(deleted, wanted, removed, cut)
 
     def _named_deleted(self, delta: ImageDelta, image: MetadataImage) -> list[TopicImage]:
         """Return what is to be deleted; say once which other topics are missing."""
@@ -199,7 +210,12 @@ class PartitionManager:
         """
         async with self._folders:
             for topic in work.deleted:
-                await self._delete(topic)
+                await self._delete(topic, topic.topic_partitions())
+            for topic_id, numbers in work.removed.items():
+                # A later step may have deleted the topic, or have a replica here again.
+                if (left := self._topics.get(topic_id)) is not None:
+                    doomed = removed_logs(self._logs, self._broker_id, left, numbers)
+                    await self._delete(left, doomed)
             unmade: dict[TopicPartition, StorageFailure] = {}
             waiting: list[Intake] = []
             count = 0
@@ -240,6 +256,14 @@ class PartitionManager:
     def _new_of(self, topic: TopicImage, numbers: Iterable[int]) -> list[TopicPartition]:
         return [label for label, _ in self._ours(topic, numbers) if label not in self._partitions]
 
+    def _give_up(self, topic: TopicImage, numbers: Iterable[int]) -> None:
+        """Serve no more what has no replica here. Its log stays unless it is noted as removed."""
+        for number in numbers:
+            if self._broker_id not in topic.partitions[number].replicas:
+                partition = self._partitions.get((topic.name, number))
+                if partition is not None and partition.state.topic_id == topic.topic_id:
+                    self._forget(partition.topic_partition, ErrorCode.not_leader_or_follower)
+
     async def _assign_served(self, topic: TopicImage, numbers: Iterable[int]) -> None:
         """Apply a topic's state to those of these partitions that are served."""
         config = log_config(self._config, topic.config)
@@ -258,7 +282,9 @@ class PartitionManager:
     async def _take_in(self, intakes: list[Intake]) -> dict[TopicPartition, StorageFailure]:
         """Make what is new of some topics in one piece of work, then serve it."""
         unmade: dict[TopicPartition, StorageFailure] = {}
-        for one, made in zip(intakes, await self._made(intakes), strict=True):
+        now_ms = self.clock.now_ms()
+        logs = await make_in_turn(self._logs, intakes, self.disk, now_ms, self.folder_failed)
+        for one, made in zip(intakes, logs, strict=True):
             if isinstance(made, StorageFailure):
                 log.warning("new partitions of topic %s are not made: %s", one.topic.name, made)
                 unmade |= dict.fromkeys(one.new, made)
@@ -274,23 +300,6 @@ class PartitionManager:
             self._fail([self._partitions[label] for label in lost])
             await self._assign_served(topic, [label.partition for label in made])
         return unmade
-
-    async def _made(self, intakes: list[Intake]) -> list[Made | StorageFailure]:
-        """Create logs in the executor, in a log directory that has not failed."""
-        made: list[Made | StorageFailure] = [{} for _ in intakes]
-        wanted = [index for index, one in enumerate(intakes) if one.new]
-        while wanted:
-            work = partial(make_logs, self._logs, [intakes[index] for index in wanted])
-            results = await self.disk.run(partial(work, self.clock.now_ms()))
-            again = []
-            for index, result in zip(wanted, results, strict=True):
-                made[index] = result
-                if isinstance(result, StorageFailure) and not result.refused and self._logs.online:
-                    self.folder_failed(result)
-                    if not any(map(self._logs.is_off_line, intakes[index].new)):
-                        again.append(index)
-            wanted = again
-        return made
 
     def _assign(
         self, topic: TopicImage, partition: Partition, image: PartitionImage, config: LogConfig
@@ -311,7 +320,7 @@ class PartitionManager:
             image.leader_epoch,
             frozenset(image.isr),
             image.replicas,
-            min_insync_replicas(topic.config, self._cluster_config),
+            min(min_insync_replicas(topic.config, self._cluster_config), image.settled_count),
             image.partition_epoch,
             frozenset(image.eligible),
         )
@@ -332,8 +341,8 @@ class PartitionManager:
                 )
                 if self._tasks is not None:
                     self._tasks.create_task(self._following.run())
-            if self._following is not None:
-                self._following.role_taken(partition)
+        if self._following is not None:
+            self._following.role_taken(partition)
 
     def _begin(
         self, topic: TopicImage, topic_partition: TopicPartition, made: PartitionLog
@@ -392,14 +401,14 @@ class PartitionManager:
         if self._following is not None:
             self._following.forget(label)
 
-    async def _delete(self, topic: TopicImage) -> None:
-        """Rename the folders of a deleted topic as deleted. A move that is under way does its own.
+    async def _delete(self, topic: TopicImage, labels: Iterable[TopicPartition]) -> None:
+        """Rename folders of a topic as deleted. A move that is under way does its own.
 
         The name may be another topic's by now, and a folder of that one stays.
         """
         doomed = [
             label
-            for label in topic.topic_partitions()
+            for label in labels
             if self._logs.topic_id(label) == topic.topic_id and label not in self._moving
         ]
         if doomed:

@@ -1,11 +1,11 @@
-"""Counts per topic, as plain integers that the metrics read on request.
+"""Counts per topic and of ISRs, as plain integers that the metrics read on request.
 
 A deleted topic takes its counts along; the totals include them. It does not know who reads them.
 """
 
 from __future__ import annotations
 
-__all__ = ["TopicMeter", "TopicMeters"]
+__all__ = ["IsrMeter", "TopicMeter", "TopicMeters"]
 
 
 class TopicMeter:
@@ -45,6 +45,18 @@ class TopicMeter:
         self.failed_verifications += other.failed_verifications
         self.fetches += other.fetches
         self.failed_fetches += other.failed_fetches
+
+
+class IsrMeter:
+    """Changes of the ISRs of partitions that this broker led, by what the controller answered."""
+
+    __slots__ = ("expands", "failures", "shrinks")
+
+    def __init__(self) -> None:
+        self.shrinks = 0
+        self.expands = 0
+        self.failures = 0
+        """Changes that were refused, or not answered: these are asked for again."""
 
 
 class TopicMeters:

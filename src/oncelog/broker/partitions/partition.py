@@ -14,7 +14,6 @@ made meanwhile (group commit).
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -32,20 +31,18 @@ from oncelog.broker.partitions.delayed import (
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.meters import TopicMeter
-from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError, require
+from oncelog.core.errors import ErrorCode, InvariantViolation, require
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
-from oncelog.core.limits import DAMAGED_PLACES_NAMED_COUNT_MAX
 from oncelog.replication.replica import Assignment, IsrMembers, OfflineState, ReplicaState
 from oncelog.replication.roles import assign, fail, resign
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage import AppendResult, Origin, PartitionLog
 
 if TYPE_CHECKING:
+    from oncelog.broker.partitions.rounds import RoundWaiters
     from oncelog.replication.follower import FollowerState
 
 __all__ = ["FollowerWatch", "MarkerListener", "Partition"]
-
-log = logging.getLogger(__name__)
 
 _NOTHING_APPENDED: Final = AppendResult(ErrorCode.none)
 _MARKER_BYTES = 78
@@ -65,10 +62,9 @@ class Partition:
 
     __slots__ = (
         "_commit_waiters",
-        "_named_damage",
-        "_on_failure",
         "_purgatory",
         "_replication_waiters",
+        "_rounds",
         "_sync_waiters",
         "_syncs",
         "fetches",
@@ -79,6 +75,8 @@ class Partition:
         "last_stable_offset",
         "log",
         "meter",
+        "named_damage",
+        "on_failure",
         "on_marker",
         "role_given",
         "start_waiters",
@@ -109,12 +107,13 @@ class Partition:
         self.is_being_cut = False
         self.role_given: tuple[Assignment, float] | None = None
         """What was assigned while the log is being cut; who has it cut assigns it then."""
-        self._named_damage: set[str] = set()
+        self.named_damage: set[str] = set()
         self._purgatory = purgatory
-        self._on_failure = on_failure
+        self.on_failure = on_failure
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
         self._replication_waiters: CommitWaiters | None = None
+        self._rounds: RoundWaiters | None = None
         self.start_waiters = StartWaiters()
         """Those who wait until records are deleted on all live replicas."""
         self.follower_watch: FollowerWatch | None = None
@@ -309,6 +308,17 @@ class Partition:
         self.start_waiters.release(self.low_watermark)
         return drop
 
+    def on_confirmed(self, callback: CommitCallback) -> Drop | None:
+        """Call back once this broker is known to lead after this call; see `RoundWaiters`."""
+        if self._rounds is None:
+            from oncelog.broker.partitions.rounds import RoundWaiters
+
+            self._rounds = RoundWaiters()
+        drop = self._rounds.add(self.state, callback)
+        if drop is not None:
+            self.wake_fetches()
+        return drop
+
     def _when_leading(self, add: OnReached, offset: int, callback: CommitCallback) -> Drop | None:
         """Wait, or call back with an error: on a follower the offset may be another record's."""
         error = self.state.leader_error()
@@ -329,6 +339,7 @@ class Partition:
         *,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
+        confirmed_round: int = 0,
     ) -> ErrorCode:
         """Record that a follower has everything below `offset`, or return why its fetch errs."""
         state = self.state
@@ -340,11 +351,14 @@ class Partition:
             now_ms=now_ms,
             broker_epoch=broker_epoch,
             log_start_offset=log_start_offset,
+            confirmed_round=confirmed_round,
         )
         if state.high_watermark > before:
             self._advanced()
         if self.start_waiters:
             self.start_waiters.release(self.low_watermark)
+        if self._rounds:
+            self._rounds.advance(state.confirmed_round)
         if self.follower_watch is not None and error is ErrorCode.none:
             self.follower_watch(self, broker_id)
         return error
@@ -355,6 +369,8 @@ class Partition:
         self.state.refused(members)
         if self.state.high_watermark > before:
             self._advanced()
+        if self._rounds:
+            self._rounds.advance(self.state.confirmed_round)
 
     def readable_end(self, read_committed: bool) -> int:
         """No consumer gets an offset at or above this one (INV-7)."""
@@ -389,7 +405,7 @@ class Partition:
         if self.is_being_cut:
             self.role_given = given, now_ms
             return
-        end = self.log.log_end_offset
+        end, before = self.log.log_end_offset, self.state
         self.state = assign(self.state, given, log_end_offset=end, now_ms=now_ms)
         if not self.state.is_leader:
             self.stop(ErrorCode.not_leader_or_follower)
@@ -401,26 +417,9 @@ class Partition:
             if self._replication_waiters is not None and not self.state.has_enough_replicas:
                 self._replication_waiters.fail(ErrorCode.not_enough_replicas_after_append)
             self.start_waiters.release(self.low_watermark)
+            if self._rounds:
+                self._rounds.role_taken(self.state, before)
             self.wake_fetches()
-
-    def note_damage(self, error: StorageFailure | ProtocolError) -> ErrorCode:
-        """Return the error for a request that could not read or write here.
-
-        A disk that fails takes its log directory off line (D12). A damaged batch is CORRUPT_MESSAGE
-        for its readers, each place is logged once, and all other batches stay readable. The files
-        of a deleted log are gone, which is no failure.
-        """
-        if self.log.is_deleted:
-            return ErrorCode.unknown_topic_or_partition
-        self.meter.failed_fetches += 1
-        if isinstance(error, StorageFailure):
-            self._on_failure(error)
-        elif error.code is ErrorCode.corrupt_message:
-            said = self._named_damage
-            if error.message not in said and len(said) < DAMAGED_PLACES_NAMED_COUNT_MAX:
-                said.add(error.message)
-                log.error("%s is damaged: %s", self.topic_partition, error.message)
-        return error.code
 
     @property
     def waiting_count(self) -> int:
@@ -461,11 +460,13 @@ class Partition:
     def _fail_waiters(self, error: ErrorCode) -> None:
         for waiters in self._waiters():
             waiters.fail(error)
+        if self._rounds:
+            self._rounds.fail(error)
         self.start_waiters.fail(error)
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
         """Take the log directory off line (D12): the write may be torn and is not acknowledged."""
-        self._on_failure(failure)
+        self.on_failure(failure)
         return AppendResult(ErrorCode.kafka_storage_error, message=str(failure))
 
     def _grown(self, byte_count: int) -> None:

@@ -2,9 +2,9 @@
 
 `report_logs` returns what the controller has to know of the logs before the broker serves.
 
-A folder is deleted only if the metadata records that its topic was deleted: the broker crashed
-before it had renamed it. Any other folder that the metadata does not know is a stray and is set
-aside.
+A folder is deleted only if the metadata records that its topic was deleted, or its replica removed:
+the broker crashed before it had renamed it, or was away. Any other folder that the metadata does
+not know is a stray and is set aside.
 """
 
 from __future__ import annotations
@@ -13,23 +13,32 @@ import logging
 from collections.abc import Set
 from typing import NamedTuple
 
+from oncelog.controller.events import RemovedReplica
 from oncelog.controller.image import MetadataImage, PartitionImage
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log import PartitionLog
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["LogReport", "confirmable", "miss_directories", "off_line", "report_logs", "sort_out"]
+__all__ = [
+    "LogReport",
+    "confirmable",
+    "miss_directories",
+    "off_line",
+    "removals",
+    "report_logs",
+    "sort_out",
+]
 
 log = logging.getLogger(__name__)
 
 
-def sort_out(logs: LogManager, image: MetadataImage) -> None:
+def sort_out(logs: LogManager, image: MetadataImage, broker_id: int) -> None:
     """Finish recorded deletions and set strays aside, before any log is opened. Blocking."""
     deleted = {topic_id for ids in image.deleted.values() for topic_id in ids}
     for topic_partition in logs:
         try:
-            _sort(logs, image, deleted, topic_partition)
+            _sort(logs, image, deleted, topic_partition, broker_id)
         except StorageFailure as failure:
             logs.take_off_line(failure)
             if not logs.online:
@@ -37,7 +46,11 @@ def sort_out(logs: LogManager, image: MetadataImage) -> None:
 
 
 def _sort(
-    logs: LogManager, image: MetadataImage, deleted: Set[TopicId], topic_partition: TopicPartition
+    logs: LogManager,
+    image: MetadataImage,
+    deleted: Set[TopicId],
+    topic_partition: TopicPartition,
+    broker_id: int,
 ) -> None:
     topic_id = logs.topic_id(topic_partition)
     if topic_id in deleted:
@@ -45,6 +58,13 @@ def _sort(
         logs.delete(topic_partition)
         return
     reason = _stray_reason(image, topic_partition, topic_id)
+    partition = image.partition(*topic_partition)
+    if reason is None and partition is not None and broker_id not in partition.replicas:
+        if topic_id is not None and broker_id in partition.removed:
+            log.info("removing the folder of %s: its replica was removed", topic_partition)
+            logs.delete(topic_partition)
+            return
+        reason = "the metadata knows no replica of it on this broker"
     if reason is not None:
         logs.set_aside(topic_partition, reason)
 
@@ -62,6 +82,18 @@ def confirmable(logs: LogManager, image: MetadataImage, broker_id: int) -> froze
         for topic_id, brokers in noted.items()
         # Without brokers it is the note of an earlier version.
         if (not brokers or broker_id in brokers) and topic_id not in held
+    )
+
+
+def removals(logs: LogManager, image: MetadataImage, broker_id: int) -> tuple[RemovedReplica, ...]:
+    """Return the replicas that were removed from this broker, and of which it has no folder."""
+    if logs.lost or logs.missing or any(folder.loses_names for folder in logs.folders):
+        return ()
+    return tuple(
+        RemovedReplica(topic.topic_id, label.partition, partition.leader_epoch)
+        for topic in image.topics.values()
+        for label, partition in zip(topic.topic_partitions(), topic.partitions, strict=True)
+        if broker_id in partition.removed and logs.topic_id(label) != topic.topic_id
     )
 
 

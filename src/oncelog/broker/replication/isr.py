@@ -20,6 +20,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from typing import NamedTuple
 
+from oncelog.broker.partitions.meters import IsrMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.events import AlterPartition, IsrChange, IsrMember, IsrOutcome
 from oncelog.core.cluster_limits import (
@@ -76,6 +77,7 @@ class IsrKeeper:
         *,
         lag_max_ms: int,
         on_bug: Callable[[BaseException], None],
+        meter: IsrMeter,
     ) -> None:
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -83,6 +85,7 @@ class IsrKeeper:
         self._clock = clock
         self._lag_max_ms = lag_max_ms
         self._on_bug = on_bug
+        self._meter = meter
         self._loop = asyncio.get_running_loop()
         self._led: dict[Partition, None] = {}
         self._wishes: dict[Partition, dict[int, int]] = {}
@@ -232,6 +235,12 @@ class IsrKeeper:
 
     def _answered(self, asked: _Asked, error: ErrorCode) -> None:
         partition = asked.partition
+        if error is ErrorCode.none:
+            members = {broker for broker, _ in asked.members}
+            self._meter.shrinks += not members >= asked.by.isr
+            self._meter.expands += not members <= asked.by.isr
+        else:
+            self._meter.failures += 1
         if asked.is_settled:
             log.info("%s: the ISR is %s", partition.topic_partition, sorted(partition.state.isr))
             return

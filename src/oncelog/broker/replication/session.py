@@ -58,13 +58,23 @@ class FollowerSession:
         self._changed.add(key)
 
     def next(self) -> NextFetch:
-        """Return the next request's part of the session."""
+        """Return the next request's part of the session.
+
+        It says of each partition that stays in the session unnamed that it is followed as before:
+        by that a leader is confirmed. So those that are not are named before all others.
+        """
+        ended: set[Key] = set()
+        if self._epoch and len(self._changed) > FETCH_CHANGES_COUNT_MAX:
+            ended = {key for key in self._changed if self._has_ended(key)}
+            if len(ended) > FETCH_CHANGES_COUNT_MAX:
+                self.reset()
+                ended.clear()
         if not self._epoch:
             self.asked.clear()
             self._changed = set(self._wanted)
         due: dict[Key, FetchPartition] = {}
         forgotten: list[Key] = []
-        for key in sorted(self._changed)[:FETCH_CHANGES_COUNT_MAX]:
+        for key in [*sorted(ended), *sorted(self._changed - ended)][:FETCH_CHANGES_COUNT_MAX]:
             self._changed.discard(key)
             wanted = self._wanted.get(key)
             if wanted is None:
@@ -73,6 +83,13 @@ class FollowerSession:
             elif self.asked.get(key) != wanted:
                 self.asked[key] = due[key] = wanted
         return self._id, self._epoch, _topics(due), _forgotten(forgotten)
+
+    def _has_ended(self, key: Key) -> bool:
+        """Whether a partition of the session follows its leader no more in the epoch asked for."""
+        asked, wanted = self.asked.get(key), self._wanted.get(key)
+        if asked is None:
+            return False
+        return wanted is None or wanted.current_leader_epoch != asked.current_leader_epoch
 
     def answered(self, error: ErrorCode, session_id: int) -> bool:
         """Record the head of an answer; return whether its partitions count.

@@ -15,13 +15,25 @@ from oncelog.core.config_definition import ConfigError
 __all__ = ["command"]
 
 COMMANDS: Final = {
+    "drain": (
+        "oncelog.cli.cluster.draining",
+        "Move all replicas from a broker to others.",
+    ),
     "forget": (
         "oncelog.cli.cluster.forgetting",
         "Forget a broker that is gone for good: nothing waits for it any longer.",
     ),
+    "grow-internal": (
+        "oncelog.cli.cluster.growing",
+        "Give the topics of transactions and groups the replicas that they should have.",
+    ),
     "import": (
         "oncelog.cli.cluster.importing",
         "Move the metadata of a broker that is alone to ZooKeeper.",
+    ),
+    "status": (
+        "oncelog.cli.cluster.status",
+        "Show brokers, who leads, and which replicas are behind or away.",
     ),
 }
 

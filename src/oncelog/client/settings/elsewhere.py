@@ -142,7 +142,6 @@ METHODS: Final[dict[Role, dict[str, str]]] = {
         "describe_acls": "there are no ACLs",
         "delete_acls": "there are no ACLs",
         "describe_log_dirs": "use describe_data_folders()",
-        "list_partition_reassignments": _NEVER,
     },
     Role.DRIVER: {},
 }

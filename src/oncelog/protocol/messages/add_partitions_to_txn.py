@@ -1,10 +1,15 @@
-"""AddPartitionsToTxn."""
+"""AddPartitionsToTxn.
+
+Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`): its brokers send them
+from version 4 on.
+"""
 
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import message
 from oncelog.protocol.fields import (
+    OWN_TAGS,
     Boolean,
     Error,
     Int16,
@@ -13,6 +18,7 @@ from oncelog.protocol.fields import (
     RequestFor,
     Single,
     String,
+    Tag,
     Versions,
 )
 
@@ -34,6 +40,8 @@ class AddPartitionsToTxnTransaction:
     producer_epoch: Int16 = 0
     verify_only: Annotated[Boolean, Versions(4)] = False
     topics: tuple[AddPartitionsToTxnTopic, ...] = ()
+    wait_ms: Annotated[Int32, Versions(4), Tag(OWN_TAGS)] = -1
+    """How long it may wait for the transaction before; -1: no broker of Oncelog asks."""
 
 
 @message
@@ -66,6 +74,8 @@ class AddPartitionsToTxnResult:
 
     transactional_id: Annotated[String, Versions(4)] = ""
     topic_results: tuple[AddPartitionsToTxnTopicResult, ...] = ()
+    coordinator_epoch: Annotated[Int32, Versions(4), Tag(OWN_TAGS)] = -1
+    """Of the coordinator that decided; only to brokers of Oncelog."""
 
 
 @message

@@ -1,10 +1,15 @@
-"""WriteTxnMarkers."""
+"""WriteTxnMarkers.
+
+Tagged fields from `OWN_TAGS` on are Oncelog's (`oncelog.protocol.fields`): its coordinators say
+which broker they are, and are told more than Kafka's.
+"""
 
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import message
 from oncelog.protocol.fields import (
+    OWN_TAGS,
     Boolean,
     Error,
     Int8,
@@ -13,6 +18,7 @@ from oncelog.protocol.fields import (
     Int64,
     RequestFor,
     String,
+    Tag,
     Versions,
 )
 
@@ -23,6 +29,8 @@ class WritableTxnMarkerTopic:
 
     name: String = ""
     partition_indexes: tuple[Int32, ...] = ()
+    leader_epochs: Annotated[tuple[Int32, ...], Tag(OWN_TAGS)] = ()
+    """In the order of the partitions: that of the leader to which a broker sends the marker."""
 
 
 @message
@@ -42,6 +50,11 @@ class WriteTxnMarkersRequest(RequestFor["WriteTxnMarkersResponse"]):
     """WriteTxnMarkers, versions 1 to 2."""
 
     markers: tuple[WritableTxnMarker, ...] = ()
+    sender_id: Annotated[Int32, Tag(OWN_TAGS)] = -1
+    sender_epoch: Annotated[Int64, Tag(OWN_TAGS + 1)] = -1
+    """The sender's broker epoch."""
+    sender_connection: Annotated[Int32, Tag(OWN_TAGS + 2)] = 0
+    """How many of the sender's connections to this broker have failed in this life of it."""
 
 
 @message
@@ -50,6 +63,8 @@ class WritableTxnMarkerPartitionResult:
 
     partition_index: Int32 = 0
     error_code: Error = ErrorCode.none
+    has_ended: Annotated[Boolean, Tag(OWN_TAGS)] = False
+    """For a broker whose marker was refused: its producer has nothing open here."""
 
 
 @message

@@ -8,6 +8,10 @@ from typing import Any
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ADVERTISED, ApiKey
 from oncelog.protocol.messages.alter_configs import AlterConfigsResource
+from oncelog.protocol.messages.alter_partition_reassignments import (
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from oncelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirTopic,
@@ -81,11 +85,8 @@ async def everything(client: Client, api: ApiKey, version: int, name: str) -> li
         case ApiKey.DESCRIBE_LOG_DIRS:
             response = await ask(api, version, topics=None)
             return [result.error_code for result in response.results]
-        case ApiKey.ELECT_LEADERS:
-            asked = of(TopicPartitions, topic=name, partitions=(0,))
-            response = await ask(api, version, topic_partitions=(asked,))
-            (result,) = response.replica_election_results
-            return [response.error_code, *(p.error_code for p in result.partition_result)]
+        case ApiKey.ELECT_LEADERS | ApiKey.ALTER_PARTITION_REASSIGNMENTS:
+            return await of_replicas(client, api, version, name)
         case ApiKey.DESCRIBE_ACLS:
             return [(await ask(api, version, permission_type=1)).error_code]
         case ApiKey.CREATE_ACLS:
@@ -102,6 +103,20 @@ async def everything(client: Client, api: ApiKey, version: int, name: str) -> li
             return [p.error_code for m in response.markers for t in m.topics for p in t.partitions]
     response = await ask(api, version)
     return [getattr(response, "error_code", NONE)]
+
+
+async def of_replicas(client: Client, api: ApiKey, version: int, name: str) -> list[ErrorCode]:
+    """Ask for an election in partition 0 of a topic, or cancel its reassignment."""
+    if api is ApiKey.ELECT_LEADERS:
+        elected = TopicPartitions(topic=name, partitions=(0,))
+        response = await client.ask(api, version, topic_partitions=(elected,))
+        (result,) = response.replica_election_results
+        return [response.error_code, *(p.error_code for p in result.partition_result)]
+    cancelled = ReassignablePartition(partition_index=0, replicas=None)
+    asked = ReassignableTopic(name=name, partitions=(cancelled,))
+    response = await client.ask(api, version, topics=(asked,))
+    (result,) = response.responses
+    return [response.error_code, *(p.error_code for p in result.partitions)]
 
 
 EXPECTED: dict[ApiKey, list[ErrorCode]] = {
@@ -127,6 +142,7 @@ EXPECTED: dict[ApiKey, list[ErrorCode]] = {
     ApiKey.UNREGISTER_BROKER: [ErrorCode.broker_id_not_registered],
     ApiKey.DESCRIBE_TRANSACTIONS: [NONE],
     ApiKey.LIST_TRANSACTIONS: [NONE],
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: [NONE, ErrorCode.no_reassignment_in_progress],
     ApiKey.LIST_PARTITION_REASSIGNMENTS: [NONE],
     ApiKey.LIST_CONFIG_RESOURCES: [NONE],
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: [NONE],

@@ -47,6 +47,12 @@ async def test_what_is_no_event_is_refused_with_one_line_of_the_log(
     assert line.startswith("refused an event in the name of broker 1: no JSON")
 
 
+async def test_a_controller_of_an_older_version_refuses_a_newer_event() -> None:
+    async with members(1) as cluster:
+        for event in (b'["NewerEvent",{}]', b'["ForgetBroker",{"broker_id":9,"newer":1}]'):
+            assert await error_of(cluster, 1, 1, event) is ErrorCode.unsupported_version
+
+
 async def test_an_event_that_no_request_can_carry_is_refused_by_name() -> None:
     async with members(2, {"socket.request.max.bytes": 4096}) as cluster:
         many = [TopicToCreate(f"{number:0200}") for number in range(20)]

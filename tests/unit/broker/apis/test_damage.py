@@ -176,7 +176,7 @@ async def failing(tmp_path: Path) -> AsyncIterator[tuple[Running, list[StorageFa
             await produce(client, 9, batch(), topic=topic)
         partition = partition_of(context)
         failures: list[StorageFailure] = []
-        partition._on_failure = failures.append
+        partition.on_failure = failures.append
         partition.log._local.segments.active.kept.held = FailingFile()  # type: ignore[assignment]
         yield context, failures
 

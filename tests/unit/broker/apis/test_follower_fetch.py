@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from oncelog.protocol.fetch import (
     FetchTopic,
     encode_fetch_request,
 )
-from oncelog.replication.leader import LeaderState
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import (
     error_of,
@@ -41,13 +41,20 @@ LONG_MS = 60_000
 VERSION = 18
 
 
-@pytest.fixture
-async def context(tmp_path: Path) -> AsyncIterator[Running]:
-    async with running(tmp_path / "data") as started:
+@asynccontextmanager
+async def followed(folder: Path) -> AsyncIterator[Running]:
+    """A broker that leads a partition, and knows a follower of it."""
+    async with running(folder / "data") as started:
         await started.broker.controller.create_topics([TopicToCreate("t")])
         know(started, FOLLOWER, rack="west")
         know(started, STRANGER)
         lead(started)
+        yield started
+
+
+@pytest.fixture
+async def context(tmp_path: Path) -> AsyncIterator[Running]:
+    async with followed(tmp_path) as started:
         yield started
 
 
@@ -60,7 +67,7 @@ def know(context: Running, broker_id: int, rack: str | None = None) -> None:
 
 def lead(context: Running, isr: Sequence[int] = (1, FOLLOWER), **fields: Any) -> Partition:
     partition = partition_of(context)
-    given = assignment(tuple(isr), (1, FOLLOWER), **{"epoch": EPOCH, **fields})
+    given = assignment(tuple(isr), **{"replicas": (1, FOLLOWER), "epoch": EPOCH, **fields})
     partition.assign(given, context.broker.clock.monotonic_ms())
     return partition
 
@@ -239,108 +246,6 @@ async def test_a_parked_follower_learns_that_the_leader_is_another(context: Runn
     found = (await receive_fetch(client, VERSION)).topics[0].partitions[0]
     assert error_of(found) is ErrorCode.fenced_leader_epoch
     assert found.current_leader == (FOLLOWER, EPOCH + 1)
-
-
-# --- partitions of a session where nothing happens
-
-
-class Session:
-    """A follower's session with one partition, of which it has everything and was told so."""
-
-    def __init__(self, context: Running, client: Client) -> None:
-        self.context = context
-        self.client = client
-        self.id = self.epoch = 0
-
-    async def begin(self, end: int) -> None:
-        await self.fetch(end, sends_topic=True)
-        for _ in range(2):
-            assert not (await self.fetch(end)).topics
-
-    async def send(self, end: int = 0, *, sends_topic: bool = False, **options: Any) -> None:
-        session = self.id, self.epoch
-        ids: dict[str, Any] = {"session": session, "last_epoch": EPOCH, **options}
-        await send_follow(self.context, self.client, end, sends_topic=sends_topic, **ids)
-
-    async def receive(self) -> FetchResponse:
-        answer = await receive_fetch(self.client, VERSION)
-        self.id, self.epoch = answer.session_id, self.epoch + 1
-        return answer
-
-    async def fetch(self, end: int = 0, **options: Any) -> FetchResponse:
-        await self.send(end, **options)
-        return await self.receive()
-
-
-@pytest.fixture
-async def session(context: Running) -> Session:
-    client = await context.connect()
-    await produce(client, 9, batch(3), acks=1)
-    begun = Session(context, client)
-    await begun.begin(3)
-    return begun
-
-
-async def test_a_quiet_partition_counts_as_fetched_at_each_request(session: Session) -> None:
-    partition = partition_of(session.context)
-    state = partition.state
-    assert isinstance(state, LeaderState)
-    before_ms = state.followers[FOLLOWER].caught_up_ms
-    reads = partition.meter.fetches
-    assert not (await session.fetch()).topics
-    assert state.followers[FOLLOWER].caught_up_ms > before_ms
-    assert partition.meter.fetches == reads
-
-
-async def test_an_append_wakes_a_fetch_that_waits_for_quiet_partitions(session: Session) -> None:
-    partition = partition_of(session.context)
-    await session.send(max_wait_ms=LONG_MS)
-    await until(lambda: bool(partition.fetches))
-    partition.append(batch(2), now_ms=NOW_MS)
-    found = (await session.receive()).topics[0].partitions[0]
-    assert values(found.records) == [b"value"] * 2
-    found = (await session.fetch(5, sends_topic=True)).topics[0].partitions[0]
-    assert found.high_watermark == 5
-
-
-@pytest.mark.parametrize("what", ["high watermark", "log start", "role", "epoch", "life"])
-async def test_whatever_happens_to_a_quiet_partition_is_told(session: Session, what: str) -> None:
-    context, partition = session.context, partition_of(session.context)
-    if what == "high watermark":
-        partition.assign(assignment((1, FOLLOWER, STRANGER), epoch=EPOCH, min_isr=3), 0)
-        await session.begin(3)
-        partition.append(batch(), now_ms=NOW_MS)
-        await session.fetch()
-        await session.fetch(4, sends_topic=True)
-        partition.follower_fetched(STRANGER, 4, 0)
-        found = (await session.fetch()).topics[0].partitions[0]
-        assert found.high_watermark == 4
-    elif what == "log start":
-        partition.delete_records(2)
-        assert (await session.fetch()).topics[0].partitions[0].log_start_offset == 2
-    elif what == "role":
-        partition.resign(ErrorCode.not_leader_or_follower)
-        found = (await session.fetch()).topics[0].partitions[0]
-        assert error_of(found) is ErrorCode.not_leader_or_follower
-    elif what == "epoch":
-        lead(context, epoch=EPOCH + 1)
-        found = (await session.fetch()).topics[0].partitions[0]
-        assert error_of(found) is ErrorCode.fenced_leader_epoch
-    else:
-        found = (await session.fetch(replica=(FOLLOWER, LIFE + 1))).topics[0].partitions[0]
-        assert error_of(found) is ErrorCode.unknown_leader_epoch
-
-
-async def test_a_follower_outside_of_the_isr_is_never_passed_over(context: Running) -> None:
-    """Each of its fetches may bring it into the ISR."""
-    client = await context.connect()
-    await produce(client, 9, batch(3), acks=1)
-    lead(context, (1,))
-    begun = Session(context, client)
-    await begun.begin(3)
-    reads = partition_of(context).meter.fetches
-    await begun.fetch()
-    assert partition_of(context).meter.fetches == reads + 1
 
 
 # --- the nearest replica

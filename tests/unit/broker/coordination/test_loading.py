@@ -143,7 +143,7 @@ async def test_a_failing_disk_is_no_damage(
     bench.ask(Put("id", b"a"))
     failure = StorageFailure("read", "somewhere", "it broke")
     told: list[StorageFailure] = []
-    bench.partition._on_failure = told.append
+    bench.partition.on_failure = told.append
 
     class Failing(SystemDisk):
         async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:

@@ -7,10 +7,13 @@ from typing import Any
 import pytest
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
-from oncelog.core.errors import InvariantViolation
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.limits import PRODUCER_ID_BLOCK_COUNT
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Stored, Write
+from oncelog.protocol.api import ApiKey
+from tests.support.members import members
+from tests.unit.broker.context import Running
 
 
 def ids_on(store: MemoryStore) -> ProducerIds:
@@ -139,3 +142,29 @@ async def test_an_id_that_a_client_made_up_does_not_use_up_all_others() -> None:
     ids = ids_on(MemoryStore())
     ids.largest_seen = lambda: 2**63 - 1
     assert await ids.next() == 0
+
+
+async def test_inv11_no_broker_of_a_cluster_issues_the_id_of_another() -> None:
+    """Each has blocks of its own, in each of its lives, also while the controller is down."""
+    async with members(3) as cluster:
+        issued: list[int] = []
+
+        async def draw(*broker_ids: int) -> None:
+            for broker_id in 2 * broker_ids:
+                context = Running(cluster[broker_id].broker)
+                client = await context.connect()
+                answer = await client.ask(
+                    ApiKey.INIT_PRODUCER_ID, transactional_id=None, producer_id=-1
+                )
+                await context.close()
+                assert answer.error_code is ErrorCode.none
+                issued.append(int(answer.producer_id))
+
+        await draw(1, 2, 3)
+        assert len({each // PRODUCER_ID_BLOCK_COUNT for each in issued}) == 3
+        controller_id = cluster[1].broker.image.controller_id
+        await cluster.kill(controller_id)
+        await draw(*(member.broker_id for member in cluster))
+        await cluster.restart(controller_id)
+        await draw(1, 2, 3)
+        assert len(set(issued)) == len(issued) == 16

@@ -18,7 +18,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.pending import Pending
 from oncelog.transaction.events import AddPartitions, AddPartitionsReply
-from tests.unit.broker.support import NOW_MS, HandLoop, batch, make_partition
+from tests.unit.broker.support import NOW_MS, HandLoop, assignment, batch, make_partition
 
 PRODUCER = 5
 T0 = TopicPartition("t", 0)
@@ -32,6 +32,8 @@ class Coordinator:
         self.at_once: ErrorCode | None = None
         self.only: TopicPartition | None = None
         self.unreachable: ErrorCode | None = None
+        self.has_rivals = False
+        self.epoch = 0
         self.clock = self
         self.time_ms = NOW_MS
         self.forgotten_count = 0
@@ -42,7 +44,13 @@ class Coordinator:
     def add_partitions(self, event: AddPartitions, conclude: Any, unavailable: Any) -> Any:
         if self.unreachable is not None:
             return unavailable(self.unreachable)
-        answer: Pending[Verdict] = Pending(conclude, holds_back=True)
+
+        def outcome(reply: AddPartitionsReply | ErrorCode) -> Verdict | Pending[Verdict]:
+            found = unavailable(reply) if isinstance(reply, ErrorCode) else conclude(reply)
+            verdict: Verdict | Pending[Verdict] = found
+            return verdict
+
+        answer: Pending[Verdict] = Pending(outcome, holds_back=True)
         answer.on_drop = self.forget
         self.asked.append((event, answer))
         if self.at_once is not None:
@@ -64,7 +72,11 @@ class Coordinator:
             (partition, error if only in (None, partition) else ErrorCode.none)
             for partition in event.partitions
         )
-        answer.complete(AddPartitionsReply(error, each))
+        answer.complete(AddPartitionsReply(error, each, self.epoch))
+
+    def lose(self, error: ErrorCode) -> None:
+        """Have no coordinator decide what was asked last."""
+        self.asked[-1][1].complete(error)
 
 
 def response_of(answer: Pending[Verdict]) -> Verdict:
@@ -121,9 +133,14 @@ class Bench:
         records = batch(producer_id=PRODUCER, epoch=epoch, sequence=sequence, transactional=True)
         return self.partition.append(records, now_ms=NOW_MS, transaction_version=version).error
 
-    def mark(self, epoch: int = 0, version: int = 0) -> None:
+    def mark(self, epoch: int = 0, version: int = 0, coordinator_epoch: int = 0) -> None:
         result = self.partition.append_marker(
-            PRODUCER, epoch, 0, commit=True, now_ms=NOW_MS, transaction_version=version
+            PRODUCER,
+            epoch,
+            coordinator_epoch,
+            commit=True,
+            now_ms=NOW_MS,
+            transaction_version=version,
         )
         assert result.error is ErrorCode.none
 
@@ -274,3 +291,57 @@ def test_of_several_partitions_only_the_refused_one_counts_as_failed(
     assert list(bench.verify(3)) == [T0]
     assert [each.meter.failed_verifications for each in bench.partitions] == [1, 0]
     assert [len(each.log.producers.verifications) for each in bench.partitions] == [1, 0]
+
+
+@pytest.mark.parametrize("is_late", [True, False])
+def test_inv3_a_coordinator_that_was_replaced_verifies_nothing(bench: Bench, is_late: bool) -> None:
+    """It was paused, and awakes with a transaction that the next coordinator has ended since."""
+    coordinator = bench.transactions
+    coordinator.has_rivals = True
+    coordinator.epoch = 6
+    bench.mark(coordinator_epoch=7)
+    if is_late:
+        waiting = bench.waits()
+        coordinator.answer()
+        verdict = response_of(waiting)
+    else:
+        coordinator.at_once = ErrorCode.none
+        verdict = bench.verify()
+    assert verdict == {T0: ErrorCode.not_enough_replicas}
+    coordinator.at_once = ErrorCode.none
+    coordinator.epoch = 7
+    assert bench.verify() == {}
+
+
+def test_inv3_a_coordinator_that_is_replaced_meanwhile_verifies_nothing(bench: Bench) -> None:
+    """Under TV2 a marker of the transaction before lets the next one wait on: it was another's."""
+    bench.transactions.has_rivals = True
+    waiting = bench.waits(0, epoch=1, support=TransactionSupportedOperation.ADD)
+    bench.mark(epoch=1, version=2, coordinator_epoch=1)
+    bench.transactions.answer()
+    assert waiting.response() == {T0: ErrorCode.not_enough_replicas}
+
+
+def test_inv2_a_batch_whose_coordinator_was_lost_is_remembered_as_bounced(bench: Bench) -> None:
+    waiting = bench.waits(0)
+    bench.transactions.lose(ErrorCode.network_exception)
+    assert waiting.response() == {T0: ErrorCode.not_enough_replicas}
+    noted = bench.partition.log.producers.verifications._find(PRODUCER, 0)
+    assert noted is not None
+    assert noted.waiting_count == 0, "else it is never forgotten"
+    bench.transactions.at_once = ErrorCode.none
+    assert bench.verify(1) == {}
+    assert bench.write(1) is ErrorCode.out_of_order_sequence_number
+    assert bench.write(0) is ErrorCode.none
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_leader_that_lost_its_role_meanwhile_says_so(bench: Bench, returns: bool) -> None:
+    """Its producer looks for the next leader; nothing has ended its transaction."""
+    bench.transactions.has_rivals = True
+    waiting = bench.waits(0)
+    bench.partition.assign(assignment((1, 2), leader=2, epoch=1), 0)
+    if returns:
+        bench.partition.assign(assignment((1, 2), leader=1, epoch=2), 0)
+    bench.transactions.answer()
+    assert waiting.response() == {T0: ErrorCode.not_leader_or_follower}

@@ -392,7 +392,7 @@ async def test_a_failed_write_takes_the_log_directory_off_line(tmp_path: Path) -
         broker.partitions.folder_failed = failed.append  # type: ignore[assignment, method-assign]
         held = broker.partition()
         held.log.fail(StorageFailure("write", "x", "no space"))
-        held._on_failure = failed.append
+        held.on_failure = failed.append
         asked = await broker.next()
         asked.answer(given(0, records(0)))
         await broker.rest()
@@ -417,7 +417,7 @@ async def test_a_log_start_that_cannot_be_noted_takes_the_directory_off_line(
         await broker.begin(following())
         failed: list[StorageFailure] = []
         held = broker.partition()
-        held._on_failure = failed.append
+        held.on_failure = failed.append
         asked = await broker.next()
         asked.answer(given(0, records(0, 9), high_watermark=9))
         asked = await broker.next()

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.partitions.meters import IsrMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.replication.isr import IsrKeeper
 from oncelog.controller.events import AlterPartition, IsrOutcome
@@ -73,6 +74,7 @@ class Bench:
         self.bugs: list[BaseException] = []
         self.partition: Partition = make_partition(folder, loop)  # type: ignore[arg-type]
         self.controller = Controller(self, given)
+        self.meter = IsrMeter()
         self.keeper = IsrKeeper(
             ME,
             lambda: MY_LIFE,
@@ -80,6 +82,7 @@ class Bench:
             self.clock,
             lag_max_ms=LAG_MS,
             on_bug=self.bugs.append,
+            meter=self.meter,
         )
         self.take(given)
 
@@ -166,6 +169,7 @@ async def test_who_has_caught_up_is_asked_into_the_isr(bench: Bench) -> None:
     assert (change.leader_epoch, change.partition_epoch) == (1, 0)
     assert change.isr == ((ME, MY_LIFE), (SECOND, LIFE))
     assert bench.isr == {ME, SECOND}
+    assert (bench.meter.expands, bench.meter.shrinks, bench.meter.failures) == (1, 0, 0)
 
 
 @led_by(ALONE)
@@ -204,6 +208,7 @@ async def test_who_lags_leaves_the_isr_within_one_and_a_half_times_the_lag(bench
     assert bench.controller.asked == [((ME, MY_LIFE), (SECOND, LIFE))]
     assert bench.isr == {ME, SECOND}
     assert bench.partition.state.high_watermark == 1
+    assert (bench.meter.expands, bench.meter.shrinks, bench.meter.failures) == (0, 1, 0)
 
 
 @led_by(ALL)
@@ -288,6 +293,7 @@ async def test_an_answer_that_never_comes_is_lost(bench: Bench) -> None:
     bench.fetch(SECOND)
     await bench.turn(ISR_ANSWER_MS_MAX + 2 * ISR_RETRY_MS)
     assert len(bench.controller.events) == 2
+    assert (bench.meter.expands, bench.meter.failures) == (0, 1)
     bench.controller.is_open.set()
     await bench.turn()
     assert bench.isr == {ME, SECOND}

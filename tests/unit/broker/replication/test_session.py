@@ -135,3 +135,22 @@ def test_a_request_changes_a_limited_number_of_partitions() -> None:
     session.answered(NONE, 77)
     assert len(sent(session).asked) == 3
     assert len(session.asked) == count
+
+
+def test_what_is_followed_no_more_leaves_before_anything_else_is_asked() -> None:
+    """What stays in a session unnamed confirms its leader."""
+    session = begun(*range(FETCH_CHANGES_COUNT_MAX + 1))
+    assert len(sent(session).asked) == 1, "the last one joins with the second request"
+    assert session.answered(NONE, 77)
+    for number in range(FETCH_CHANGES_COUNT_MAX):
+        session.want((TOPIC, number), at(number, 1))
+    last = FETCH_CHANGES_COUNT_MAX
+    session.want((TOPIC, last), at(last, 1, leader_epoch=2))
+    session.want((OTHER, 0), at(0, 1))
+    found = sent(session)
+    assert (TOPIC, last) in found.asked
+    assert session.answered(NONE, 77)
+    for number in range(FETCH_CHANGES_COUNT_MAX + 1):
+        session.want((TOPIC, number), None)
+    assert sent(session)[:2] == (77, 0), "more than one request can say: the session begins anew"
+    assert session.asked.keys() == {(OTHER, 0)}

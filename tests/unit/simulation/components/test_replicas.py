@@ -107,6 +107,7 @@ class TakesAFollowerAhead(LeaderState):
         now_ms: float,
         broker_epoch: int = -1,
         log_start_offset: int = -1,
+        confirmed_round: int = 0,
     ) -> ErrorCode:
         return super().follower_fetched(
             broker_id, offset, log_end_offset=max(offset, log_end_offset), now_ms=now_ms
