@@ -57,7 +57,7 @@ class QuietPartition(NamedTuple):
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_has_released", "_held", "_is_new", "_quiet", "_unregistered")
+    __slots__ = ("_fetched_ms", "_held", "_is_new", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -73,8 +73,6 @@ class FollowerReading(Reading):
         self._unregistered = _unregistered(context, fetch)
         self._is_new = True
         """Whether what it says is to be recorded: it says so once."""
-        self._has_released = False
-        """Whether those who waited for it may have gone on: a coordinator's commit appends more."""
         self._held = {} if session is None else session.partitions
         """The partitions of the session; none in the request that opens it."""
         self._quiet = [(key, each) for key, each in self._held.items() if each.quiet is not None]
@@ -88,32 +86,16 @@ class FollowerReading(Reading):
     def read(self) -> None:
         """Read all that is not quiet, or is no more.
 
-        What those that it released have appended is read too: no wake-up comes for it any more.
+        What those append that waited for it is read too: no wake-up comes for it any more.
         """
         if self._quiet:
             self._pass_over()
+        purgatory = self._context.partitions.purgatory
+        before = purgatory.changes_count
         super().read()
-        is_new, self._is_new = self._is_new, False
-        if is_new and self._has_released and not self.is_enough and self._has_stirred():
+        self._is_new = False
+        if purgatory.changes_count > before and not self.is_enough:
             self.read()
-
-    def _has_stirred(self) -> bool:
-        """Whether a partition has something for it that had nothing when it was read."""
-        replica_id = self._fetch.replica_id
-        for topic, name in zip(self._fetch.topics, self._resolved, strict=True):
-            for wanted in topic.partitions:
-                partition = self._context.partitions.get(name or "", wanted.partition)
-                if partition is None:
-                    continue
-                state = partition.state
-                is_awaited = isinstance(state, LeaderState) and state.awaits(replica_id)
-                if is_awaited or partition.log.log_end_offset > wanted.fetch_offset:
-                    return True
-        return any(
-            held.quiet.partition.log.log_end_offset != held.quiet.log_end_offset
-            or held.quiet.follower.confirmed_round != held.quiet.state.round_begun
-            for _, held in self._quiet
-        )
 
     def _pass_over(self) -> None:
         """Pass over what is still quiet; it counts as fetched when the request comes."""
@@ -211,12 +193,6 @@ class FollowerReading(Reading):
         fetch, state = self._fetch, partition.state
         if self._is_new:
             held = self._held.get((state.topic_id, wanted.partition))
-            before = state.high_watermark
-            was_awaited = (
-                state.round_begun > 0
-                and isinstance(state, LeaderState)
-                and state.awaits(fetch.replica_id)
-            )
             error = partition.follower_fetched(
                 fetch.replica_id,
                 wanted.fetch_offset,
@@ -225,8 +201,6 @@ class FollowerReading(Reading):
                 log_start_offset=wanted.log_start_offset,
                 confirmed_round=0 if held is None else held.carried_round,
             )
-            if was_awaited or state.high_watermark > before:
-                self._has_released = True
             if error is not ErrorCode.none:
                 return error
         if state.round_begun and isinstance(state, LeaderState) and state.awaits(fetch.replica_id):

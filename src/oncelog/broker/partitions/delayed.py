@@ -273,10 +273,12 @@ class FetchPurgatory:
     Each is read again once, after the turn's appends.
     """
 
-    __slots__ = ("_is_scheduled", "_loop", "_woken")
+    __slots__ = ("_is_scheduled", "_loop", "_woken", "changes_count")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.changes_count = 0
+        """How often a leader's log has grown or a round begun: what a follower waits for."""
         self._woken: list[DelayedFetch] = []
         self._is_scheduled = False
 

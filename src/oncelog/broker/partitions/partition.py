@@ -152,11 +152,11 @@ class Partition:
             if result.error is ErrorCode.message_too_large:
                 meter.bytes_rejected += len(batches)
         elif not result.duplicate:
-            size = len(batches)
-            meter.bytes_in += size
+            meter.bytes_in += len(batches)
             meter.messages_in += result.last_offset - result.base_offset + 1
+            self._purgatory.changes_count += 1
             if self.fetches:
-                self._grown(size)
+                self._grown(len(batches))
             log = self.log
             end = log.log_end_offset
             if self.is_syncing or end - log.recovery_point >= log.config.flush_messages:
@@ -188,9 +188,9 @@ class Partition:
             )
         except StorageFailure as failure:
             return self._failed(failure)
-        if result.error is ErrorCode.none:
+        if result.error is ErrorCode.none and not result.duplicate:
             listener = self.on_marker
-            if listener is not None and not result.duplicate:
+            if listener is not None:
                 offset = result.last_offset
                 self.on_committed(
                     offset + 1,
@@ -200,9 +200,9 @@ class Partition:
                         else None
                     ),
                 )
-            if not result.duplicate:
-                self.meter.messages_in += 1
-                self.meter.bytes_in += _MARKER_BYTES
+            self.meter.messages_in += 1
+            self.meter.bytes_in += _MARKER_BYTES
+            self._purgatory.changes_count += 1
             if self.fetches:
                 self._grown(_MARKER_BYTES)
             if self.is_syncing or self.log.flush_is_due:
@@ -316,6 +316,7 @@ class Partition:
             self._rounds = RoundWaiters()
         drop = self._rounds.add(self.state, callback)
         if drop is not None:
+            self._purgatory.changes_count += 1
             self.wake_fetches()
         return drop
 
