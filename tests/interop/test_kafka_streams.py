@@ -1,7 +1,7 @@
 """Kafka Streams under EOS v2: what is counted is right, whoever is killed in the middle.
 
-The application is `java/Counting.java`. For `make test-full`: Maven fetches the jars, and where it
-cannot the tests are skipped with the reason.
+The application is `java/Counting.java`, on one broker and on three. For `make test-full`: Maven
+fetches the jars, and where it cannot the tests are skipped with the reason.
 """
 
 import random
@@ -16,10 +16,11 @@ import pytest
 from oncelog import NewTopic, TopicPartition, sync
 from oncelog.client.reading import IsolationLevel
 from tests.support import frameworks
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_processes
 from tests.support.interop import wait_until
 from tests.support.java_program import JavaProgram
 from tests.support.peer import PeerUnavailable, streams_jars
+from tests.support.peer.cluster import BrokerCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(400)]
 
@@ -56,10 +57,12 @@ def class_path() -> str:
 
 
 class Scene:
-    """A broker, a topic of words, a topic of counts, and the application."""
+    """Brokers, a topic of words, a topic of counts, and the application."""
 
-    def __init__(self, folder: Path, class_path: str, broker: BrokerProcess) -> None:
-        self.broker = broker
+    def __init__(
+        self, folder: Path, class_path: str, cluster: BrokerCluster[BrokerProcess]
+    ) -> None:
+        self.cluster = cluster
         self.source, self.target = (
             f"{name}-{uuid.uuid4().hex[:8]}" for name in ("words", "counts")
         )
@@ -67,7 +70,8 @@ class Scene:
         self._folder, self._class_path = folder, class_path
         self._random = random.Random(11)
         self._number = 0
-        with sync.Admin(broker.bootstrap_servers) as admin:
+        with sync.Admin(cluster.bootstrap_servers) as admin:
+            # As many replicas as the brokers' default says.
             admin.create_topics(
                 [NewTopic(self.source, PARTITIONS), NewTopic(self.target, PARTITIONS)]
             )
@@ -75,16 +79,17 @@ class Scene:
     def application(self, state: str, *settings: str) -> JavaProgram:
         """Started; `state` names its folder."""
         self._number += 1
-        application = (self.broker.bootstrap_servers, f"app-{self.target}")
+        application = (self.cluster.bootstrap_servers, f"app-{self.target}")
         arguments = (*application, str(self._folder / state), self.source, self.target)
         log = self._folder / f"application-{self._number}.log"
+        replicas = f"replication.factor={len(self.cluster.brokers)}"
         return JavaProgram(
-            self._class_path, str(PROGRAM), *arguments, *APPLICATION, *settings, log=log
+            self._class_path, str(PROGRAM), *arguments, *APPLICATION, replicas, *settings, log=log
         )
 
     def feed(self) -> None:
         """Write the words of a phase."""
-        with sync.Producer(self.broker.bootstrap_servers, linger_ms=5) as producer:
+        with sync.Producer(self.cluster.bootstrap_servers, linger_ms=5) as producer:
             for _ in range(PHASE_COUNT):
                 word = self._random.choice(WORDS)
                 producer.send(self.source, word.encode())
@@ -93,16 +98,25 @@ class Scene:
     def reader(self, isolation_level: IsolationLevel) -> sync.Consumer:
         """Reads the topic of counts from its beginning."""
         consumer = sync.Consumer(
-            self.broker.bootstrap_servers, isolation_level=isolation_level, fetch_max_wait_ms=100
+            self.cluster.bootstrap_servers, isolation_level=isolation_level, fetch_max_wait_ms=100
         )
         consumer.assign([TopicPartition(self.target, n) for n in range(PARTITIONS)])
         return consumer
 
 
-@pytest.fixture
-def scene(tmp_path: Path, class_path: str) -> Iterator[Scene]:
-    with BrokerProcess(tmp_path / "data", SETTINGS) as broker:
-        yield Scene(tmp_path, class_path, broker)
+@pytest.fixture(params=[1])
+def scene(request: pytest.FixtureRequest, tmp_path: Path, class_path: str) -> Iterator[Scene]:
+    """On so many brokers as the parameter says."""
+    with BrokerCluster(broker_processes(tmp_path / "brokers", request.param, SETTINGS)) as cluster:
+        yield Scene(tmp_path, class_path, cluster)
+
+
+def kill_in_turn(cluster: BrokerCluster[BrokerProcess]) -> Iterator[BrokerProcess]:
+    """Kill each broker and start it again; while it is away the caller has its turn."""
+    for broker in cluster.brokers.values():
+        broker.kill()
+        yield broker
+        broker.start()
 
 
 def wait_for_outputs(reader: sync.Consumer, program: JavaProgram, count: int) -> int:
@@ -136,8 +150,9 @@ def test_every_count_is_written_once_though_application_and_broker_are_killed(
             program = stack.enter_context(scene.application(state, timeout))
         scene.feed()
         seen += wait_for_outputs(dirty, program, PHASE_COUNT // 3)
-        scene.broker.kill()
-        scene.broker.start()
+        (broker,) = scene.cluster.brokers.values()
+        broker.kill()
+        broker.start()
         scene.feed()
         counts = committed(scene, program)
         while found := dirty.poll(timeout_ms=300):
@@ -147,6 +162,22 @@ def test_every_count_is_written_once_though_application_and_broker_are_killed(
     assert seen > sum(scene.sent.values())
     versions = frameworks.versions_of_jars(class_path, "kafka-streams", "rocksdbjni")
     frameworks.record("kafka_streams", versions)
+
+
+@pytest.mark.parametrize("scene", [3], indirect=True)
+def test_every_count_is_written_once_though_each_of_three_brokers_is_killed(scene: Scene) -> None:
+    with ExitStack() as stack:
+        dirty = stack.enter_context(scene.reader("read_uncommitted"))
+        program = stack.enter_context(scene.application("one", LONG))
+        scene.feed()
+        wait_for_outputs(dirty, program, PHASE_COUNT // 3)
+        for _ in kill_in_turn(scene.cluster):
+            # The application comes on without it.
+            scene.feed()
+            wait_for_outputs(dirty, program, PHASE_COUNT // 3)
+        scene.cluster.wait_complete()
+        counts = committed(scene, program)
+    assert counts == {word: list(range(1, n + 1)) for word, n in scene.sent.items()}
 
 
 def committed(scene: Scene, program: JavaProgram) -> dict[str, list[int]]:

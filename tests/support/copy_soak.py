@@ -2,10 +2,10 @@
 
 Each client copies 100,000 records by transactions (`tests.support.copying`; Apache's
 TransactionalMessageCopier where its jars can be had) into a topic of its own, with aborts at
-random. Processes of clients and of the broker die by SIGKILL all the while, and a read_committed
-reader reads along. In the end each copy must be its source, record by record: nothing lost, nothing
-twice, in order, both for that reader and for one that comes afterwards. And a process of each
-client must have been killed: else its copy proves nothing.
+random. Processes of clients and of the brokers, each of these in turn, die by SIGKILL all the
+while, and a read_committed reader reads along. In the end each copy must be its source, record by
+record: nothing lost, nothing twice, in order, both for that reader and for one that comes
+afterwards. And a process of each client must have been killed: else its copy proves nothing.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import cycle
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,13 +30,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from rich.console import Console
 
 from tests.support import evidence
-from tests.support.broker import BrokerProcess
+from tests.support.broker import BrokerProcess, broker_processes
 from tests.support.copying import CLIENTS
+from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import PeerUnavailable, jars, java
 from tests.support.workload import QUIET
 
 SOURCE = "source"
-BROKER_LOG = "data.log"
+BROKER_LOGS = "broker-*.log"
 PARTITION_COUNT = 3
 JAVA = "java"
 COPIER_CLASS = "org.apache.kafka.tools.TransactionalMessageCopier"
@@ -211,9 +213,10 @@ def reading(servers: str) -> Consumer:
 
 
 def fill(servers: str, topics: list[str], count: int) -> dict[int, list[bytes]]:
-    """Make the topics, and write the source."""
+    """Make the topics, each with a replica on every broker, and write the source."""
     admin = AdminClient({"bootstrap.servers": servers})
-    made = [NewTopic(name, PARTITION_COUNT, 1) for name in (SOURCE, *topics)]
+    replicas_count = servers.count(",") + 1
+    made = [NewTopic(name, PARTITION_COUNT, replicas_count) for name in (SOURCE, *topics)]
     for future in admin.create_topics(made).values():
         future.result(30)
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, **QUIET})
@@ -231,15 +234,17 @@ def fill(servers: str, topics: list[str], count: int) -> dict[int, list[bytes]]:
     return source
 
 
-def kill_broker(
-    broker: BrokerProcess, rng: random.Random, stop: threading.Event, folder: Path
+def kill_brokers(
+    cluster: BrokerCluster[BrokerProcess], rng: random.Random, stop: threading.Event, folder: Path
 ) -> int:
-    """SIGKILL and start again until told to stop; returns how often."""
+    """SIGKILL one after the other and start it again until told to stop; returns how often."""
     kills = 0
+    brokers = cycle(cluster.brokers.values())
     while not stop.wait(rng.uniform(*BROKER_KILL_EVERY_S)):
         told, deadline_s = told_bytes(folder), time.monotonic() + COMES_ON_S
         while told_bytes(folder) == told and time.monotonic() < deadline_s and not stop.wait(0.2):
             pass
+        broker = next(brokers)
         broker.kill()
         broker.start()
         kills += 1
@@ -248,7 +253,8 @@ def kill_broker(
 
 def told_bytes(folder: Path) -> int:
     """How much the clients told of their transactions so far."""
-    return sum(path.stat().st_size for path in folder.glob("*.log") if path.name != BROKER_LOG)
+    logs = set(folder.glob("*.log")) - set(folder.glob(BROKER_LOGS))
+    return sum(path.stat().st_size for path in logs)
 
 
 def ends_of(servers: str, topics: list[str]) -> dict[tuple[str, int], int]:
@@ -280,22 +286,30 @@ def judge(source: Copies, copies: dict[str, Copies], who: str) -> list[str]:
 
 
 def run(
-    kinds: list[str], count: int, seed: int, folder: Path, tell: Callable[[str], None]
+    kinds: list[str],
+    count: int,
+    seed: int,
+    folder: Path,
+    tell: Callable[[str], None],
+    brokers_count: int = 1,
 ) -> tuple[int, dict[str, dict[str, int]], list[str]]:
-    """Everything; returns how often the broker was killed, each client's counts, what is wrong."""
+    """Everything; returns how often a broker was killed, each client's counts, what is wrong."""
     rng = random.Random(seed)
     stop = threading.Event()
     topics = [f"copy-{kind}" for kind in kinds]
     kills: list[int] = []
-    with BrokerProcess(folder / "data", ready_timeout_s=READY_TIMEOUT_S) as broker:
-        servers = broker.bootstrap_servers
+    brokers = broker_processes(folder, brokers_count)
+    for broker in brokers:
+        broker.ready_timeout_s = READY_TIMEOUT_S
+    with BrokerCluster(brokers) as cluster:
+        servers = cluster.bootstrap_servers
         source = fill(servers, topics, count)
         copiers = [Copier(kind, servers, seed, folder, stop=stop) for kind in kinds]
         threads = [threading.Thread(target=copier.supervise) for copier in copiers]
         following = Following(servers, topics)
         following.thread.start()
         murder = threading.Thread(
-            target=lambda: kills.append(kill_broker(broker, rng, stop, folder))
+            target=lambda: kills.append(kill_brokers(cluster, rng, stop, folder))
         )
         for thread in (*threads, murder):
             thread.start()
@@ -339,12 +353,18 @@ def kinds_here() -> list[str]:
     return [*CLIENTS, JAVA]
 
 
+def brokers_said(count: int) -> str:
+    """How a row of the evidence says on how many brokers it ran."""
+    return "the broker" if count == 1 else f"{count} brokers"
+
+
 def main() -> int:
     """Exit code 0 if every copy is exact, and no client was spared."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", nargs="+", choices=[*CLIENTS, JAVA])
+    parser.add_argument("--brokers", type=int, default=1)
     arguments = parser.parse_args()
     console = Console()
     kinds = arguments.clients or kinds_here()
@@ -352,7 +372,12 @@ def main() -> int:
     console.print(f"seed {arguments.seed}, {arguments.records:,} records, {kinds}, in {folder}")
     with console.status("copying") as status:
         kills, counts, findings = run(
-            kinds, arguments.records, arguments.seed, folder, status.update
+            kinds,
+            arguments.records,
+            arguments.seed,
+            folder,
+            status.update,
+            arguments.brokers,
         )
     verdict = verdict_of(findings, counts)
     for finding in findings[:FINDINGS_SHOWN_MAX]:
@@ -360,10 +385,14 @@ def main() -> int:
     console.print(verdict, kills, counts)
     killed = sum(client["killed"] for client in counts.values())
     count = f"{arguments.records:,} records by each of {len(counts)} clients, {killed} kills of "
-    count += f"clients and {kills} of the broker"
+    count += f"clients and {kills} of {brokers_said(arguments.brokers)}"
     how = f"python -m tests.support.copy_soak --records {arguments.records} "
     how += f"--seed {arguments.seed}"
-    evidence.note("copy-soak", verdict, count, how, seed=arguments.seed)
+    campaign = "copy-soak"
+    if arguments.brokers > 1:
+        how += f" --brokers {arguments.brokers}"
+        campaign += f", {brokers_said(arguments.brokers)}"
+    evidence.note(campaign, verdict, count, how, seed=arguments.seed)
     return 0 if verdict == "exact" else 1
 
 

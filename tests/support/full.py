@@ -1,7 +1,7 @@
 """`make test-full`: every test, drawn bugs, simulated runs, every crash point of a transaction,
 groups whose consumers are killed once a second, 20,000 mutated files, 5,000 lives of a log, a
 million bad frames, 500 starts of an embedded broker on each Python, the crash table of Spark's
-queries, five demos.
+queries, five demos, the suites of others and Apache's copier on three brokers.
 
 What they found is written to docs/evidence.md.
 
@@ -19,10 +19,12 @@ from rich.console import Console
 
 from tests.fuzz.__main__ import fuzz
 from tests.support import evidence
+from tests.support.outside.suites import SUITES, UNAVAILABLE
 from tests.support.peer.kafka import ROOT, PeerUnavailable, jars
 
 FUZZ_FRAMES = 1_000_000
 MUTATED_FILES = 20_000
+COPIED_RECORDS = 20_000
 STEPS = (
     "tests",
     "mutants",
@@ -35,6 +37,7 @@ STEPS = (
     "embedded",
     "spark",
     "demo",
+    "outside",
 )
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 DEMO_SECONDS_MAX = 240
@@ -82,6 +85,19 @@ def peer_reason() -> str | None:
     except PeerUnavailable as reason:
         return str(reason)
     return None
+
+
+def run_outside(seed: int) -> bool:
+    """The suites of others, and every client's copies while three brokers are killed in turn.
+
+    A suite that cannot be had here says so, and is no failure.
+    """
+    suites = [[sys.executable, "-m", "tests.support.outside", name] for name in SUITES]
+    codes = [subprocess.run(suite, cwd=ROOT, check=False).returncode for suite in suites]
+    copies = [sys.executable, "-m", "tests.support.copy_soak", "--brokers", "3"]
+    copies += ["--records", str(COPIED_RECORDS), "--seed", str(seed)]
+    copied = subprocess.run(copies, cwd=ROOT, check=False).returncode
+    return copied == 0 and not any(code not in (0, UNAVAILABLE) for code in codes)
 
 
 def run_demos(console: Console) -> bool:
@@ -156,6 +172,8 @@ def main() -> int:
             passed = subprocess.run(command, cwd=ROOT, check=False).returncode == 0 and passed
     if arguments.only in (None, "demo"):
         passed = run_demos(console) and passed
+    if arguments.only in (None, "outside"):
+        passed = run_outside(arguments.seed) and passed
     console.print(f"evidence: {evidence.TABLE.relative_to(ROOT)}")
     return 0 if passed else 1
 

@@ -1,0 +1,127 @@
+"""franz-go's tests of its client (`pkg/kgo`), from the Go module that `tests/interop/franz` names.
+
+What its CI bounds by the size of its machine is bounded here by `records`.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from tests.support.go_program import USUAL_PLACE
+from tests.support.outside.suites import (
+    BROKERS_COUNT,
+    Scenario,
+    Suite,
+    SuiteUnavailable,
+    Verdict,
+    Verdicts,
+    run_bounded,
+)
+from tests.support.peer.cluster import BrokerCluster
+from tests.support.peer.kafka import ROOT
+
+MODULE: Final = ROOT / "tests" / "interop" / "franz"
+NAME: Final = "github.com/twmb/franz-go"
+PROGRAM: Final = ROOT / ".cache" / "go" / "franz"
+BUILD_S_MAX: Final = 1200
+RUN_S_MAX: Final = 1800
+"""Of all tests that one process runs; which of them ran then is told, and the others run anew."""
+SPEAKS: Final = re.compile(r"adm\(\)|newTestClient|testClientOpts|getSeedBrokers|tmpTopic")
+"""What a test calls that speaks to a cluster; the others speak to nobody, or to a fake."""
+ENDED: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
+STILL_RUNNING: Final = re.compile(r"^\t(Test\S+) \(", re.MULTILINE)
+VERDICTS: Final[dict[str, Verdict]] = {"PASS": "passed", "FAIL": "failed", "SKIP": "skipped"}
+
+
+class Franz(Suite):
+    """Raises `SuiteUnavailable` where Go or the module cannot be had."""
+
+    name: ClassVar[str] = "franz-go"
+
+    def __init__(self, records: int) -> None:
+        self._records = records
+        self._go = shutil.which("go") or USUAL_PLACE
+        try:
+            self._folder, self._version = self._ask(
+                "list", "-m", "-f", "{{.Dir}} {{.Version}}", NAME, timeout_s=BUILD_S_MAX
+            ).split()
+            self.program = PROGRAM.with_name(f"{PROGRAM.name}-{self._version}.test")
+            if not self.program.exists():
+                PROGRAM.parent.mkdir(parents=True, exist_ok=True)
+                command = ("test", "-c", "-o", str(self.program), f"{NAME}/pkg/kgo")
+                self._ask(*command, timeout_s=BUILD_S_MAX)
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            said = getattr(error, "stderr", None) or str(error)
+            raise SuiteUnavailable(f"franz-go's tests cannot be built: {said.strip()}") from error
+
+    @property
+    def version(self) -> str:
+        return self._version
+
+    def scenarios(self, only: Sequence[str]) -> list[Scenario]:
+        package = Path(self._folder) / "pkg" / "kgo"
+        tests = speaking(path.read_text() for path in sorted(package.glob("*_test.go")))
+        wanted = tuple(test for test in tests if not only or test in only)
+        return [Scenario("default", wanted)] if wanted else []
+
+    def run(
+        self, scenario: Scenario, cluster: BrokerCluster[Any], folder: Path
+    ) -> Iterator[Verdicts]:
+        variables = {
+            "KGO_SEEDS": cluster.bootstrap_servers,
+            "KGO_TEST_RF": str(BROKERS_COUNT),
+            "KGO_TEST_RECORDS": str(self._records),
+            "KGO_LOG_LEVEL": "none",
+        }
+        left = list(scenario.tests)
+        while left:
+            log = folder / f"franz-{len(left)}.log"
+            pattern = f"^({'|'.join(left)})$"
+            options = (f"-test.run={pattern}", f"-test.timeout={RUN_S_MAX}s", "-test.v")
+            run_bounded((str(self.program), *options), folder, variables, log, RUN_S_MAX + 60)
+            verdicts = verdicts_of(log.read_text(errors="replace"), left)
+            yield verdicts
+            left = [test for test in left if test not in verdicts]
+
+    def _ask(self, *arguments: str, timeout_s: int) -> str:
+        environment = os.environ | {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": ""}
+        done = subprocess.run(
+            (self._go, *arguments),
+            cwd=MODULE,
+            env=environment,
+            timeout=timeout_s,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        return done.stdout
+
+
+def speaking(sources: Iterable[str]) -> list[str]:
+    """The tests in Go files that speak to a cluster."""
+    found = []
+    for source in sources:
+        for part in source.split("\nfunc ")[1:]:
+            name = part.partition("(")[0]
+            if name.startswith("Test") and SPEAKS.search(part):
+                found.append(name)
+    return found
+
+
+def verdicts_of(said: str, asked: Sequence[str]) -> Verdicts:
+    """What a process told of its tests, parts of tests included.
+
+    A process that told of none has died or was ended: the first of those asked has hung.
+    """
+    found: Verdicts = {name: VERDICTS[word] for word, name in ENDED.findall(said)}
+    hung = STILL_RUNNING.findall(said.partition("running tests:")[2])
+    for name in hung:
+        found[name] = "hung"
+        found[name.partition("/")[0]] = "hung"
+    if not any(name in found for name in asked):
+        found[asked[0]] = "hung"
+    return found

@@ -1,0 +1,52 @@
+"""What is to be said of the verdicts of two peers on the same tests."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tests.support.outside.suites import Verdicts
+
+__all__ = ["EXPECTED", "Difference", "Expected", "counted", "differences"]
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Tests whose verdict differs, and why; docs/compatibility.md says the same."""
+
+    pattern: str
+    reason: str
+
+
+EXPECTED: Final[Mapping[str, Sequence[Expected]]] = {
+    "librdkafka": (Expected(r"0\d+_share_consumer", "no share groups (KIP-932)"),),
+    "franz-go": (Expected(r"TestShareGroup|TestConsumeRegexShare", "no share groups (KIP-932)"),),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A test that the peers do not judge alike; `reason` is empty for one that nobody expects."""
+
+    test: str
+    ours: str
+    kafkas: str
+    reason: str
+
+
+def differences(suite: str, ours: Verdicts, kafkas: Verdicts) -> list[Difference]:
+    """The tests whose verdicts are not the same, in their order."""
+    found = []
+    for test in sorted(ours.keys() | kafkas.keys()):
+        pair = ours.get(test, "not run"), kafkas.get(test, "not run")
+        if pair[0] != pair[1]:
+            reasons = [each.reason for each in EXPECTED[suite] if re.match(each.pattern, test)]
+            found.append(Difference(test, *pair, "".join(reasons[:1])))
+    return found
+
+
+def counted(verdicts: Verdicts) -> str:
+    """How many of each verdict."""
+    counts = Counter(verdicts.values())
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())

@@ -1,0 +1,123 @@
+"""librdkafka's tests: those that speak to brokers, each of its files in a process of its own.
+
+`LIBRDKAFKA_TESTS` names the folder ``tests`` of a tree of librdkafka whose tests are built
+(``test-runner``). Its tests of a mock cluster (`-L`) are left out: they speak to nobody else.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from tests.support.outside.suites import (
+    Scenario,
+    Suite,
+    SuiteUnavailable,
+    Verdict,
+    Verdicts,
+    run_bounded,
+)
+from tests.support.peer.cluster import BrokerCluster
+from tests.support.peer.kafka import jars, java, release
+
+VARIABLE: Final = "LIBRDKAFKA_TESTS"
+WITHOUT_TOPICS: Final = ("0045", "0107", "0111")
+"""These have tests of librdkafka's scenario ``noautocreate``."""
+TEST_S_MAX: Final = 600
+TIMEOUT_MULTIPLIER: Final = 2
+"""That of librdkafka's own CI."""
+VERDICTS: Final[Mapping[str, Verdict]] = {
+    "PASSED": "passed",
+    "FAILED": "failed",
+    "RUNNING": "hung",
+}
+TOOLS: Final = {
+    "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
+    "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
+    "kafka-acls.sh": "kafka.admin.AclCommand",
+    "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+}
+
+
+class Librdkafka(Suite):
+    """Raises `SuiteUnavailable` where no built tests are named."""
+
+    name: ClassVar[str] = "librdkafka"
+
+    def __init__(self) -> None:
+        named = os.environ.get(VARIABLE)
+        if named is None:
+            raise SuiteUnavailable(f"{VARIABLE} does not name the folder of its built tests")
+        self.folder = Path(named)
+        if not (self.folder / "test-runner").exists():
+            raise SuiteUnavailable(f"there is no test-runner in {named}")
+
+    @property
+    def version(self) -> str:
+        header = (self.folder.parent / "src" / "rdkafka.h").read_text()
+        (line,) = (text for text in header.splitlines() if "#define RD_KAFKA_VERSION " in text)
+        number = int(line.split()[-1], 16)
+        return f"{number >> 24}.{number >> 16 & 255}.{number >> 8 & 255}"
+
+    def scenarios(self, only: Sequence[str]) -> list[Scenario]:
+        sources = [*self.folder.glob("0*.c"), *self.folder.glob("0*.cpp")]
+        numbers = sorted({path.name[:4] for path in sources})
+        wanted = tuple(number for number in numbers if not only or number in only)
+        created = Scenario("default", wanted)
+        tests = tuple(number for number in WITHOUT_TOPICS if number in wanted)
+        others = Scenario("noautocreate", tests, {"auto.create.topics.enable": "false"})
+        return [each for each in (created, others) if each.tests]
+
+    def run(
+        self, scenario: Scenario, cluster: BrokerCluster[Any], folder: Path
+    ) -> Iterator[Verdicts]:
+        variables = {
+            "RDKAFKA_TEST_CONF": str(configuration(folder, cluster.bootstrap_servers)),
+            "TEST_SCENARIO": scenario.name,
+            "TEST_KAFKA_VERSION": release(),
+            "KAFKA_PATH": str(tools(folder)),
+            "BROKERS": cluster.bootstrap_servers,
+        }
+        for broker_id, broker in cluster.brokers.items():
+            variables[f"BROKER_ADDRESS_{broker_id}"] = broker.bootstrap_servers
+            variables[f"BROKER_PID_{broker_id}"] = str(broker.pid)
+        for number in scenario.tests:
+            report = folder / f"{number}-{scenario.name}.json"
+            report.unlink(missing_ok=True)
+            given = {**variables, "TESTS": number, "TEST_REPORT": str(report)}
+            log = folder / f"{number}-{scenario.name}.log"
+            run_bounded(["./test-runner", "-L"], self.folder, given, log, TEST_S_MAX)
+            yield verdicts_of(report, number)
+
+
+def verdicts_of(report: Path, number: str) -> Verdicts:
+    """What a run's report says of a file's tests; its process died or was ended if it has none."""
+    if not report.exists():
+        return {number: "hung"}
+    tests: dict[str, Any] = json.loads(report.read_text())["tests"]
+    found = {name: VERDICTS.get(each["state"], "skipped") for name, each in tests.items()}
+    return {name: verdict for name, verdict in found.items() if name.startswith(number)}
+
+
+def configuration(folder: Path, servers: str) -> Path:
+    """The file that tells the tests where the brokers are."""
+    path = folder / "test.conf"
+    lines = (
+        f"bootstrap.servers={servers}",
+        "broker.address.family=v4",
+        f"test.timeout.multiplier={TIMEOUT_MULTIPLIER}",
+    )
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def tools(folder: Path) -> Path:
+    """Apache's tools under the names and at the place where the tests call them."""
+    scripts = folder / "kafka" / "bin"
+    scripts.mkdir(parents=True, exist_ok=True)
+    for name, main_class in TOOLS.items():
+        command = f"exec {java()} -XX:TieredStopAtLevel=1 -cp '{jars()}' {main_class} \"$@\""
+        (scripts / name).write_text(f"#!/bin/sh\n{command}\n")
+        (scripts / name).chmod(0o755)
+    return scripts.parent

@@ -1,0 +1,67 @@
+"""What is taken from the output of outside suites, and what of two peers' verdicts is told."""
+
+import json
+from pathlib import Path
+
+from tests.support.outside.franz import speaking
+from tests.support.outside.franz import verdicts_of as franz_verdicts
+from tests.support.outside.judge import Difference, counted, differences
+from tests.support.outside.librdkafka import verdicts_of as librdkafka_verdicts
+
+
+def test_verdicts_of_go_tests_and_of_their_parts_are_read() -> None:
+    said = "=== RUN TestA\n    --- PASS: TestA/x (0.1s)\n--- FAIL: TestA (0.1s)\n"
+    said += "--- SKIP: TestB (0.00s)\nFAIL\n"
+    found = franz_verdicts(said, ["TestA", "TestB"])
+    assert found == {"TestA/x": "passed", "TestA": "failed", "TestB": "skipped"}
+
+
+def test_go_tests_that_ran_at_the_limit_have_hung() -> None:
+    said = "--- PASS: TestA (0.1s)\npanic: test timed out after 10s\nrunning tests:\n"
+    said += "\tTestB (10s)\n\tTestC/x (9s)\n"
+    found = franz_verdicts(said, ["TestA", "TestB", "TestC", "TestD"])
+    assert found["TestA"] == "passed"
+    assert found["TestB"] == found["TestC"] == found["TestC/x"] == "hung"
+    assert "TestD" not in found
+
+
+def test_a_go_process_that_died_without_a_word_has_hung_in_its_first() -> None:
+    assert franz_verdicts("panic: oh\n", ["TestA", "TestB"]) == {"TestA": "hung"}
+
+
+def test_only_go_tests_that_speak_to_a_cluster_are_run() -> None:
+    source = "package kgo\nfunc TestA(t *testing.T) {\n\tadm()\n}\nfunc TestB(t *testing.T) {\n}\n"
+    assert speaking([source]) == ["TestA"]
+
+
+def test_verdicts_of_a_file_of_librdkafka_are_read(tmp_path: Path) -> None:
+    states = {"0001_a": "PASSED", "0001_b": "FAILED", "0001_c": "SKIPPED", "0002_d": "PASSED"}
+    report = tmp_path / "report.json"
+    report.write_text(json.dumps({"tests": {name: {"state": s} for name, s in states.items()}}))
+    found = librdkafka_verdicts(report, "0001")
+    assert found == {"0001_a": "passed", "0001_b": "failed", "0001_c": "skipped"}
+
+
+def test_a_file_of_librdkafka_without_a_report_has_hung(tmp_path: Path) -> None:
+    assert librdkafka_verdicts(tmp_path / "none.json", "0001") == {"0001": "hung"}
+
+
+def test_only_differences_are_told_with_the_reason_for_those_expected() -> None:
+    found = differences(
+        "librdkafka",
+        {"0001_a": "passed", "0103_b": "failed", "0170_share_consumer_c": "failed"},
+        {"0001_a": "passed", "0103_b": "passed", "0170_share_consumer_c": "passed"},
+    )
+    assert found == [
+        Difference("0103_b", "failed", "passed", ""),
+        Difference("0170_share_consumer_c", "failed", "passed", "no share groups (KIP-932)"),
+    ]
+
+
+def test_a_test_that_only_one_peer_ran_is_a_difference() -> None:
+    (found,) = differences("franz-go", {}, {"TestA": "passed"})
+    assert (found.ours, found.kafkas) == ("not run", "passed")
+
+
+def test_verdicts_are_counted() -> None:
+    assert counted({"a": "passed", "b": "passed", "c": "skipped"}) == "2 passed, 1 skipped"
