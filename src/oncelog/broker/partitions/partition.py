@@ -192,14 +192,8 @@ class Partition:
             listener = self.on_marker
             if listener is not None:
                 offset = result.last_offset
-                self.on_committed(
-                    offset + 1,
-                    lambda error: (
-                        listener(producer_id, producer_epoch, commit, offset)
-                        if error is ErrorCode.none
-                        else None
-                    ),
-                )
+                told = partial(listener, producer_id, producer_epoch, commit, offset)
+                self.on_committed(offset + 1, lambda error: None if error else told())
             self.meter.messages_in += 1
             self.meter.bytes_in += _MARKER_BYTES
             self._purgatory.changes_count += 1
