@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -76,6 +77,26 @@ def test_a_broker_that_is_paused_or_killed_is_the_one_that_is_named() -> None:
         assert not world.nodes[1].living.frozen
         cluster.kill(0)
         assert [node.living is None for node in world.nodes] == [True, False]
+
+
+def test_a_controller_that_only_the_store_hears_is_replaced() -> None:
+    plan = replace(draw_plan(1, "calm", brokers=3), broker={"broker.session.timeout.ms": "600"})
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, cluster = run.world, run.cluster
+        assert world.run_until(lambda: len(world.store.registered()) == 3, 10.0)
+        first = cluster.controller()
+        assert first is not None
+        for node in world.nodes:
+            if node is not world.nodes[first]:
+                cluster.cut(world.nodes[first].host, node.host, 20.0)
+        assert world.run_until(lambda: cluster.controller() not in (None, first), 3.0)
+        second = cluster.controller()
+        # The next one decides, and the one before does not take the office back when the cut ends.
+        world.scheduler.run_until(world.now_s + 21.0)
+        assert cluster.controller() == second
+        assert list(cluster.report()) == []
 
 
 def drawn(seed: int) -> Plan:

@@ -25,6 +25,7 @@ from oncelog.broker.membership.stores import session_timeout_ms
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage, MetadataImage
+from oncelog.controller.reach import OTHERS_COUNT_MIN
 from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError
@@ -36,6 +37,7 @@ from oncelog.runtime.network import Network
 
 if TYPE_CHECKING:
     from oncelog.broker.controller.forwarding import Forwarding
+    from oncelog.broker.controller.reach import ReachWatch
 
 __all__ = ["ClusterMember"]
 
@@ -72,7 +74,15 @@ class ClusterMember:
 
             return Forwarding(network, config, feed, membership, clock, rng)
 
+        def reach_watch() -> ReachWatch:
+            # Imported here because most brokers have no two others.
+            from oncelog.broker.controller.reach import ReachWatch
+
+            timeout_ms = session_timeout_ms(config)
+            return ReachWatch(broker_id, office, feed, network, timeout_ms, clock, rng)
+
         self.controller = ControllerShell(feed, membership, office, forwarding, rng)
+        self._make_reach_watch = reach_watch
         self._office = office
         self._config = config
         self._feed = feed
@@ -147,10 +157,17 @@ class ClusterMember:
                 tasks.create_task(self._feed.run())
                 tasks.create_task(self._feed.watch())
                 tasks.create_task(self._office.run())
+                tasks.create_task(self._watch_reach())
                 tasks.create_task(self._live(own, event))
         except BaseExceptionGroup as failures:
             self._stop_because(failures.exceptions[0])
             raise failures.exceptions[0] from failures
+
+    async def _watch_reach(self) -> None:
+        """Once two others are registered, see to it that the controller reaches any."""
+        while len((image := self._feed.known.stored).brokers) < 1 + OTHERS_COUNT_MIN:
+            await self._feed.moved_past(image.revision)
+        await self._make_reach_watch().run()
 
     async def _live(self, own: BrokerImage, event: BrokerRegistered) -> None:
         """Have the controller decide on each life, and begin the next one when it is over."""

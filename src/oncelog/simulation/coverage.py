@@ -54,6 +54,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "drop-at-byte",
         "half-open",
         "cut-brokers",
+        "cut-controller",
         "slow-broker",
     ),
     "disk": (

@@ -17,7 +17,7 @@ __all__ = ["CLUSTER_FAULTS", "draw_cluster_faults"]
 
 Rates = Mapping[str, float]
 
-_NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8}
+_NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8, "cut-controller": 0.4}
 _PROCESSES: Final[Rates] = {
     "zombie-broker": 0.8,
     "rolling-restart": 0.3,
@@ -79,6 +79,9 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
             "both": rng.random() < 0.6,
             "for_s": rng.uniform(0.1, 4.0),
         }
+    elif kind == "cut-controller":
+        # As long as it takes to give the office up, by the sessions that are drawn.
+        parameters["for_s"] = rng.uniform(1.0, 6.0)
     elif kind == "slow-broker":
         parameters |= {"extra_s": rng.choice((0.05, 0.3, 1.0)), "for_s": rng.uniform(0.5, 4.0)}
     elif kind == "zombie-broker":

@@ -38,6 +38,17 @@ class ClusterFaults:
         )
         return f"{one.name}|{other.name}"
 
+    def _cut_controller(self, parameters: Parameters) -> str | None:
+        """Cut the controller from all other brokers, and not from the store."""
+        index = self._cluster.controller()
+        if index is None:
+            return None
+        node = self._of(index)
+        for other in self._world.nodes:
+            if other is not node:
+                self._cluster.cut(node.host, other.host, float(parameters["for_s"]))
+        return node.name
+
     def _slow_broker(self, parameters: Parameters) -> str:
         """Have all packets between a broker and the others take longer."""
         node, world = self._of(parameters["broker"]), self._world

@@ -1,7 +1,7 @@
 """A cut between a broker and the controller, while both see the metadata store.
 
 No session ends, so no other leader is elected. What needs the controller waits for the end of the
-cut, and nothing is lost.
+cut, and nothing is lost. A controller that is cut off from all others gives its office up.
 """
 
 from __future__ import annotations
@@ -99,7 +99,6 @@ def test_nothing_is_lost_while_the_controller_is_cut_from_all_brokers(
             waiting = [producer.send("t", b"0", partition=number) for number in of.values()]
             cluster.wait_until(lambda: cluster.in_sync("t", of[controller]) == (controller,))
             assert not any(each.done() for each in waiting)
-            assert cluster.controller() == controller
         for each in waiting:
             each.result(WAIT_S)
     check_whole(cluster, dict.fromkeys(of.values(), 1))
@@ -116,6 +115,31 @@ def test_a_broker_cut_from_the_controller_is_replaced_when_it_stops(
         waiting.result(WAIT_S)
     cluster.restart(alone)
     check_whole(cluster, {partition: 1})
+
+
+def test_a_controller_cut_from_all_brokers_leaves_its_office_to_another(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with ControlledCluster(config={**CONFIG, "broker.session.timeout.ms": 600}) as cluster:
+        cluster.create_topic("t", len(IDS))
+        controller, one, another = roles(cluster)
+        of = led(cluster)
+        servers = cluster.broker(one).bootstrap_servers
+        with (
+            Producer(servers) as producer,
+            cluster.cut(controller, one),
+            cluster.cut(controller, another),
+        ):
+            cluster.wait_until(lambda: cluster.controller() in (one, another))
+            # It was in their ISRs, which the next controller changes.
+            for leader in (one, another):
+                producer.send("t", b"0", partition=of[leader]).result(WAIT_S)
+                assert controller not in cluster.in_sync("t", of[leader])
+            cluster.kill(another)
+            cluster.wait_until(lambda: cluster.leader_of("t", of[another]) == one)
+        cluster.restart(another)
+        check_whole(cluster, {of[one]: 1, of[another]: 1})
+        assert caplog.text.count("gives up the controller's office") == 1
 
 
 @asynccontextmanager

@@ -77,6 +77,8 @@ class Office:
     ) -> None:
         self.is_wanted = True
         """Whether this broker claims the office when it is free: not while it stops."""
+        self.is_left = False
+        """Whether it leaves the office to others, because it reaches none of them."""
         self.config = config
         self.elections = ElectionMeter()
         self._store = store
@@ -112,7 +114,8 @@ class Office:
         """
         known = self._feed.known
         image = known.stored
-        if not self.is_wanted or image.controller_id not in (-1, self._membership.broker_id):
+        is_free = image.controller_id in (-1, self._membership.broker_id)
+        if not self.is_wanted or self.is_left or not is_free:
             return []
         self._claimed_epoch = image.controller_epoch + 1
         epoch = layout.encode_number(self._claimed_epoch)
@@ -180,6 +183,24 @@ class Office:
                 await self._store.write_all(writes)
             except (Conflict, SessionExpired):
                 log.debug("another broker was faster, or the session has ended")
+            await self._feed.read()
+
+    async def resign(self) -> None:
+        """Give the office up if it is held; an event that is being decided on comes before.
+
+        Raises `StoreFailure`.
+        """
+        async with self._deciding:
+            if not self.is_held:
+                return
+            version_of = self._feed.known.version_of
+            leaving = Write(CONTROLLER_PATH, None, version_of(CONTROLLER_PATH))
+            try:
+                await self._store.write_all(
+                    [leaving], fence=Check(EPOCH_PATH, version_of(EPOCH_PATH))
+                )
+            except (Conflict, Fenced):
+                log.debug("another broker has the office already")
             await self._feed.read()
 
     def _is_own_life(self, event: ControllerEvent[Any]) -> bool:
