@@ -19,11 +19,13 @@ from oncelog.protocol.messages.offset_commit import (
 from oncelog.protocol.messages.offset_fetch import OffsetFetchRequestGroup, OffsetFetchRequestTopics
 from tests.support.members import Cluster, members
 from tests.unit.broker.context import Client
+from tests.unit.broker.metrics.test_replication import read
 from tests.unit.broker.test_several_brokers import asked, controller_of
 
 LONG = {"replica.fetch.wait.max.ms": 20_000, "min.insync.replicas": 2}
 """A follower's fetch waits for longer than a reply waits to be confirmed."""
 NONE = ErrorCode.none
+UNCONFIRMED = "oncelog_coordinator_unconfirmed_replies"
 
 
 @asynccontextmanager
@@ -97,8 +99,7 @@ async def test_a_replaced_group_coordinator_that_wakes_up_tells_nothing_old() ->
                 tasks.create_task(heartbeat(second)),
                 tasks.create_task(described(third)),
             ]
-            held = shard(cluster, 1)
-            await cluster.until(lambda: held._rounds is not None and len(held._rounds) == 3)
+            await cluster.until(lambda: read(cluster, 1, UNCONFIRMED) == 3)
             cluster[1].link.is_open.set()
         assert [answer.result() for answer in answers] == [ErrorCode.not_coordinator] * 3
         async with asked(cluster, leader) as client:

@@ -55,6 +55,10 @@ def _parked(parts: Parts) -> tuple[Sample, ...]:
     )
 
 
+def _unconfirmed(parts: Parts) -> tuple[Sample]:
+    return one(sum(len(p.rounds) for p in parts.context.partitions if p.rounds is not None))
+
+
 CLUSTER_METRICS: Final = (
     Metric(
         "kafka_server_kafkaserver_brokerstate",
@@ -146,5 +150,14 @@ CLUSTER_METRICS: Final = (
         "Requests that wait for a transition of their transactional id or group.",
         _parked,
         ("coordinator",),
+    ),
+    Metric(
+        "oncelog_coordinator_unconfirmed_replies",
+        MetricType.GAUGE,
+        "replies",
+        OURS,
+        "Replies that wait until the ISR of the coordinator's partition has confirmed that this "
+        "broker leads it.",
+        _unconfirmed,
     ),
 )

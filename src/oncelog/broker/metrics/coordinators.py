@@ -23,7 +23,7 @@ from oncelog.group.store import GroupStore
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
 
-__all__ = ["COORDINATOR_METRICS"]
+__all__ = ["COORDINATOR_METRICS", "waiting_members_count"]
 
 Reader = Callable[[Parts], tuple[Sample]]
 
@@ -75,6 +75,13 @@ def _classic_groups(state: GroupState | None = None) -> Reader:
         return one(sum(g.state is state for store in stores for g in store.groups.values()))
 
     return read
+
+
+def waiting_members_count(parts: Parts) -> int:
+    """Return how many members of classic groups wait in JoinGroup or SyncGroup."""
+    groups = (group for store in _groups(parts) for group in store.groups.values())
+    members = (member for group in groups for member in group.members.values())
+    return sum(m.awaits_join or m.sync_token is not None for m in members)
 
 
 def _by_protocol(parts: Parts) -> tuple[Sample, Sample]:

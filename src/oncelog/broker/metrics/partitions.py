@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from oncelog.broker.metrics.coordinators import waiting_members_count
 from oncelog.broker.metrics.metric import OURS, Metric, MetricType, Parts, Sample, one
 from oncelog.broker.partitions.meters import IsrMeter, TopicMeter
 from oncelog.broker.partitions.partition import Partition
@@ -60,11 +61,13 @@ def _off_line(parts: Parts) -> tuple[Sample]:
     return one(len(partitions) - sum(1 for _ in partitions))
 
 
-def _waiting_fetches(parts: Parts) -> tuple[Sample, ...]:
+def _delayed(parts: Parts) -> tuple[Sample, ...]:
     waiting = list(parts.context.partitions)
     return (
         Sample(("Fetch",), sum(len(partition.fetches) for partition in waiting)),
         Sample(("Produce",), sum(partition.waiting_count for partition in waiting)),
+        Sample(("DeleteRecords",), sum(len(partition.start_waiters) for partition in waiting)),
+        Sample(("Rebalance",), waiting_members_count(parts)),
     )
 
 
@@ -80,6 +83,17 @@ def _each_lag(parts: Parts) -> Iterator[Sample]:
     for partition, lag in _lags(parts):
         topic, index = partition.topic_partition
         yield Sample((topic, str(index)), lag)
+
+
+def _under_replicated(parts: Parts) -> tuple[Sample]:
+    """As in Kafka, replicas that a reassignment adds are not missed before they are in sync."""
+    context = parts.context
+    count = 0
+    for partition in context.partitions:
+        state, given = partition.state, context.image.partition(*partition.topic_partition)
+        adding_count = 0 if given is None else len(given.adding)
+        count += state.is_leader and len(state.isr) < len(state.replicas) - adding_count
+    return one(count)
 
 
 def _reassigning(parts: Parts) -> tuple[Sample]:
@@ -262,8 +276,9 @@ PARTITION_METRICS: Final = (
     _replicas(
         "UnderReplicatedPartitions",
         "partitions",
-        "Partitions led here with fewer replicas in sync than they have.",
-        _count(lambda p: p.state.is_leader and len(p.state.isr) < len(p.state.replicas)),
+        "Partitions led here with fewer replicas in sync than they have; those that a "
+        "reassignment adds are not counted.",
+        _under_replicated,
     ),
     _replicas(
         "UnderMinIsrPartitionCount",
@@ -336,8 +351,9 @@ PARTITION_METRICS: Final = (
         MetricType.GAUGE,
         "operations",
         "kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize,delayedOperation=*",
-        "Fetches and appends that wait, counted once per partition they wait for.",
-        _waiting_fetches,
+        "Fetches, appends and deletions of records that wait, counted once per partition they "
+        "wait for, and members of classic groups that wait in JoinGroup or SyncGroup.",
+        _delayed,
         ("delayedOperation",),
     ),
     Metric(

@@ -64,7 +64,6 @@ class Partition:
         "_commit_waiters",
         "_purgatory",
         "_replication_waiters",
-        "_rounds",
         "_sync_waiters",
         "_syncs",
         "fetches",
@@ -79,6 +78,7 @@ class Partition:
         "on_failure",
         "on_marker",
         "role_given",
+        "rounds",
         "start_waiters",
         "state",
         "topic_partition",
@@ -113,7 +113,7 @@ class Partition:
         self._syncs = syncs
         self._sync_waiters: CommitWaiters | None = None
         self._replication_waiters: CommitWaiters | None = None
-        self._rounds: RoundWaiters | None = None
+        self.rounds: RoundWaiters | None = None
         self.start_waiters = StartWaiters()
         """Those who wait until records are deleted on all live replicas."""
         self.follower_watch: FollowerWatch | None = None
@@ -304,11 +304,11 @@ class Partition:
 
     def on_confirmed(self, callback: CommitCallback) -> Drop | None:
         """Call back once this broker is known to lead after this call; see `RoundWaiters`."""
-        if self._rounds is None:
+        if self.rounds is None:
             from oncelog.broker.partitions.rounds import RoundWaiters
 
-            self._rounds = RoundWaiters()
-        drop = self._rounds.add(self.state, callback)
+            self.rounds = RoundWaiters()
+        drop = self.rounds.add(self.state, callback)
         if drop is not None:
             self._purgatory.changes_count += 1
             self.wake_fetches()
@@ -352,8 +352,8 @@ class Partition:
             self._advanced()
         if self.start_waiters:
             self.start_waiters.release(self.low_watermark)
-        if self._rounds:
-            self._rounds.advance(state.confirmed_round)
+        if self.rounds:
+            self.rounds.advance(state.confirmed_round)
         if self.follower_watch is not None and error is ErrorCode.none:
             self.follower_watch(self, broker_id)
         return error
@@ -364,8 +364,8 @@ class Partition:
         self.state.refused(members)
         if self.state.high_watermark > before:
             self._advanced()
-        if self._rounds:
-            self._rounds.advance(self.state.confirmed_round)
+        if self.rounds:
+            self.rounds.advance(self.state.confirmed_round)
 
     def readable_end(self, read_committed: bool) -> int:
         """No consumer gets an offset at or above this one (INV-7)."""
@@ -412,8 +412,8 @@ class Partition:
             if self._replication_waiters is not None and not self.state.has_enough_replicas:
                 self._replication_waiters.fail(ErrorCode.not_enough_replicas_after_append)
             self.start_waiters.release(self.low_watermark)
-            if self._rounds:
-                self._rounds.role_taken(self.state, before)
+            if self.rounds:
+                self.rounds.role_taken(self.state, before)
             self.wake_fetches()
 
     @property
@@ -455,8 +455,8 @@ class Partition:
     def _fail_waiters(self, error: ErrorCode) -> None:
         for waiters in self._waiters():
             waiters.fail(error)
-        if self._rounds:
-            self._rounds.fail(error)
+        if self.rounds:
+            self.rounds.fail(error)
         self.start_waiters.fail(error)
 
     def _failed(self, failure: StorageFailure) -> AppendResult:
