@@ -32,7 +32,7 @@ def expected(cluster: Cluster, broker_id: int) -> dict[str, float]:
     states = [one for topic in image.topics.values() for one in topic.partitions]
     led = [one for one in states if one.leader == broker_id]
     missing = [set(one.replicas) - {*one.isr} - {*one.adding} for one in led]
-    min_isr = int(cluster[broker_id].config["min.insync.replicas"])
+    min_isr = int(str(cluster[broker_id].config["min.insync.replicas"]))
     return {
         f"{CONTROLLER}activecontrollercount": image.controller_id == broker_id,
         f"{CONTROLLER}offlinepartitionscount": sum(one.leader < 0 for one in states),
