@@ -7,6 +7,7 @@ be made again from a newer one, so it may be interrupted anywhere.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from oncelog.controller import layout
@@ -30,7 +31,7 @@ from oncelog.controller.decision import (
     DecisionContext,
     Put,
 )
-from oncelog.controller.deletions import confirm_deletions, delete_topic
+from oncelog.controller.deletions import confirm_deletions, delete_topic, listed_again
 from oncelog.controller.events import (
     AlterGroupConfigs,
     AlterPartition,
@@ -90,6 +91,8 @@ def decide(
 ) -> ControllerDecision[ReplyT]:
     """Return what an event makes of the metadata in `image`, and its reply."""
     decision: ControllerDecision[ReplyT] = DECIDERS[type(event)](image, event, context)
+    if image.deleted and decision.writes:
+        return replace(decision, writes=tuple(listed_again(image, decision.writes)))
     return decision
 
 

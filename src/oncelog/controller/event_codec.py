@@ -53,6 +53,7 @@ ReplyT = TypeVar("ReplyT")
 
 LATER_FIELDS: Final[Mapping[str, Any]] = {
     "adding": [],
+    "coordinators": [],
     "removed": [],
     "removing": [],
     "unknown_fields": "",

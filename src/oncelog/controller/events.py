@@ -36,6 +36,7 @@ __all__ = [
     "IsrChange",
     "IsrMember",
     "IsrOutcome",
+    "LedCoordinator",
     "Reassignment",
     "ReassignmentOutcome",
     "RemovedReplica",
@@ -91,6 +92,14 @@ class RemovedReplica(NamedTuple):
     """
 
     topic_id: TopicId
+    partition: int
+    leader_epoch: int
+
+
+class LedCoordinator(NamedTuple):
+    """A partition of an internal topic in one leadership of its broker."""
+
+    topic: str
     partition: int
     leader_epoch: int
 
@@ -255,10 +264,15 @@ class DirectoryFailed(ControllerEvent[ChangeOutcome]):
 
 @dataclass(frozen=True, slots=True)
 class DeletionsConfirmed(ControllerEvent[ChangeOutcome]):
-    """A broker has no folder any more of these deleted topics, for good."""
+    """A broker has no folder any more of these deleted topics, for good.
+
+    Nor does any of the coordinators name them that it has asked. Coordinators move: so it says of
+    which partitions, and counts only while these are all that the broker leads.
+    """
 
     broker_id: int
     topic_ids: frozenset[TopicId]
+    coordinators: frozenset[LedCoordinator] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -321,6 +321,12 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         """Count the requests with a token that wait for a transition."""
         return len(self._waiting.by_token)
 
+    @property
+    def in_flight_since_ms(self) -> int | None:
+        """When the oldest append that is not committed was begun; None without one."""
+        oldest = next(iter(self._in_flight.values()), None)
+        return None if oldest is None else oldest.append.timestamp_ms
+
     def is_pending(self, id: str) -> bool:  # noqa: A002 - the word of the shard's interface
         """Whether an append of this id is in flight."""
         return id in self._pending

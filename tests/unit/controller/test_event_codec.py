@@ -79,7 +79,12 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
         (events.IsrOutcome(state=STATE), events.IsrOutcome(ErrorCode.unknown_topic_id)),
     ),
     (events.DirectoryFailed(1, (T0,)), ChangeOutcome()),
-    (events.DeletionsConfirmed(1, frozenset({ID})), ChangeOutcome()),
+    (
+        events.DeletionsConfirmed(
+            1, frozenset({ID}), frozenset({events.LedCoordinator("__consumer_offsets", 4, 7)})
+        ),
+        ChangeOutcome(),
+    ),
     (
         events.AlterReassignments(
             (events.Reassignment(T0, (1, 2)), events.Reassignment(T0, None)),

@@ -160,12 +160,17 @@ def _topics_deleted(image: MetadataImage, deleted: Deletions) -> TopicsDeleted:
 
 
 def still_named(
-    transactions: TransactionRuntime, groups: GroupRuntime, image: MetadataImage, broker_id: int
+    transactions: TransactionRuntime,
+    groups: GroupRuntime,
+    image: MetadataImage,
+    broker_id: int,
+    before_ms: int,
 ) -> frozenset[str]:
     """Return the deleted topics that a coordinator of this broker still names, or may name.
 
     Their deletions have to stay in the metadata: a marker is dropped, and an offset deleted, only
-    where it names the deletion.
+    where it names the deletion. A transaction that was appended by `before_ms`, and is not
+    committed, may name any of them; what a group has in flight it tells itself.
     """
     from oncelog.group.events import FindDeletedOffsets
     from oncelog.group.replies import DeletedOffsetsReply
@@ -176,6 +181,7 @@ def still_named(
         runtime.has_shards_of(image.topic(runtime.topic), broker_id)
         for runtime in (transactions, groups)
     )
+    are_whole &= transactions.all_committed(before_ms)
     in_transactions = transactions.look_all(FindDeletedTopics(names))
     offsets = groups.look_all(FindDeletedOffsets(_topics_deleted(image, image.deleted).topic_ids))
     if not are_whole or in_transactions is None or offsets is None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.context import CoordinatorContext
@@ -23,6 +23,7 @@ from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.damage import note_damage
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.events import LedCoordinator
 from oncelog.controller.image import ImageDelta, MetadataImage, TopicImage
 from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.coordinator.metadata import CoordinatorMetadata
@@ -138,6 +139,16 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         if any(led.processor.state is not CoordinatorState.ACTIVE for led in coordinators):
             return None
         return [coordinator.look(event) for coordinator in coordinators]
+
+    def led(self) -> Iterator[LedCoordinator]:
+        """Yield the partitions of the shards led here, each in its leadership."""
+        for index, coordinator in self._coordinators.items():
+            yield LedCoordinator(self.topic, index, coordinator.leader_epoch)
+
+    def all_committed(self, before_ms: int) -> bool:
+        """Whether what every shard led here had appended by then is committed, and applied."""
+        begun = (led.processor.in_flight_since_ms for led in self._coordinators.values())
+        return all(begun_ms is None or begun_ms > before_ms for begun_ms in begun)
 
     def is_damaged(self, id_: str) -> bool:
         """Whether the shard of `id_` is led here and cannot serve, as its log is damaged."""

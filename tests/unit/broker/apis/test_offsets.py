@@ -250,8 +250,9 @@ async def test_an_image_that_lacks_the_topic_keeps_its_offsets(tmp_path: Path) -
         broker.groups.apply(ImageDelta(deleted=(topic,)), without, broker.groups.metadata)
         assert [value.topic_id for value in held(context)] == [topic_id]
         named = MetadataImage(cluster_id="", deleted={"t": {topic_id: (1,)}})
-        assert still_named(broker.transactions, broker.groups, named, broker.broker_id) == {"t"}
+        runtimes = broker.transactions, broker.groups
+        assert still_named(*runtimes, named, broker.broker_id, before_ms=0) == {"t"}
         broker.groups.apply(ImageDelta(), named, broker.groups.metadata)
         await settled(context)
         assert held(context) == []
-        assert not still_named(broker.transactions, broker.groups, named, broker.broker_id)
+        assert not still_named(*runtimes, named, broker.broker_id, before_ms=0)
