@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oncelog import NewTopic, TopicPartition, sync
-from oncelog.client.reading import IsolationLevel
+from oncelog.client.batch_reads import IsolationLevel
 from tests.support import frameworks
 from tests.support.broker import BrokerProcess, broker_processes
 from tests.support.interop import wait_until

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Unpack
 
+from oncelog.client.batch_reads import IsolationLevel, OffsetReset, ReaderOptions
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import IllegalStateError, RetriableError
 from oncelog.client.group_session import (
@@ -20,7 +21,7 @@ from oncelog.client.hints import ReaderHints
 from oncelog.client.machines.assignors import PartitionAssignor
 from oncelog.client.machines.positions import NO_EPOCH, Position
 from oncelog.client.membership import METADATA_MAX_AGE_MS, RebalanceListener
-from oncelog.client.reading import AssignedReader, IsolationLevel, OffsetReset, ReaderOptions
+from oncelog.client.reading import AssignedReader
 from oncelog.client.settings import ConnectionOptions, ConsumerConfig, Role, kafka_names
 from oncelog.client.values import (
     ConsumerGroupMetadata,
@@ -344,7 +345,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
         raised.
         """
         at = Position(offset, leader_epoch)
-        return await self._reading.fetch_batches(
+        return await self._reading.batches.fetch_batches(
             topic_partition, at, max_bytes, max_wait_ms, topic_id
         )
 

@@ -9,72 +9,37 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from typing import Literal
 
 from oncelog.client import requests
+from oncelog.client.batch_reads import BatchReads, ReaderOptions, unreadable, wanted_at
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import (
     ClientError,
-    FatalError,
     IllegalStateError,
     OffsetOutOfRangeError,
-    Operation,
-    classify,
     most_severe,
 )
 from oncelog.client.fetching import fetch_from
 from oncelog.client.machines.failures import ReadFailures
 from oncelog.client.machines.fetch_room import FetchRoom, held_size
-from oncelog.client.machines.fetching import Aborted, BadBatch, read_records, visible_batches
-from oncelog.client.machines.nearest import NearestReplicas
+from oncelog.client.machines.fetching import read_records
 from oncelog.client.machines.positions import NO_EPOCH, Diverged, Position, compare
-from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
-from oncelog.client.validation import truncation, validate, validate_each
-from oncelog.client.values import ConsumerRecord, FetchedPartition, OffsetAndMetadata
+from oncelog.client.offsets import list_offsets
+from oncelog.client.validation import truncation, validate_each
+from oncelog.client.values import ConsumerRecord, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
 
-__all__ = ["AssignedReader", "IsolationLevel", "OffsetReset", "ReaderOptions", "unreadable"]
+__all__ = ["AssignedReader"]
 
 log = logging.getLogger("oncelog.client")
 
-IsolationLevel = Literal["read_committed", "read_uncommitted"]
-OffsetReset = Literal["earliest", "latest", "none"]
 Committed = Callable[[list[TopicPartition]], Awaitable[dict[TopicPartition, OffsetAndMetadata]]]
 
 
 _GONE = Position(0)
 """Stands for the position of a partition that is no longer read."""
-
-
-@dataclass(frozen=True, slots=True)
-class ReaderOptions:
-    """What `Consumer` is given for its fetches; see there."""
-
-    isolation_level: IsolationLevel
-    reset: OffsetReset
-    wait_ms: int
-    partition_bytes: int
-    fetch_bytes: int
-    retry_timeout_ms: float
-    check_crcs: bool
-    queued_kbytes: int
-    rack_id: str
-    """Empty: it reads from leaders only."""
-    metadata_max_age_ms: float
-
-    def __post_init__(self) -> None:
-        if self.isolation_level not in ("read_committed", "read_uncommitted"):
-            raise ValueError(f"isolation_level {self.isolation_level!r}")
-        if self.reset not in ("earliest", "latest", "none"):
-            raise ValueError(f"auto_offset_reset {self.reset!r} must be earliest, latest or none")
-
-    @property
-    def isolation(self) -> int:
-        """The level's number on the wire."""
-        is_committed = self.isolation_level == "read_committed"
-        return READ_COMMITTED if is_committed else READ_UNCOMMITTED
 
 
 @dataclass(slots=True)
@@ -104,7 +69,6 @@ class AssignedReader:
         self._partition_bytes = options.partition_bytes
         self._fetch_bytes = options.fetch_bytes
         self._retry_timeout_ms = options.retry_timeout_ms
-        self._check_crcs = options.check_crcs
         self._committed = committed
         self._positions: dict[TopicPartition, Position | None] = {}
         # A partition is fetched again only when all its fetched records were returned.
@@ -113,7 +77,8 @@ class AssignedReader:
         self._failures = ReadFailures(options.retry_timeout_ms)
         self._room = FetchRoom(options.queued_kbytes * 1024)
         self._rack_id = options.rack_id
-        self._nearest = NearestReplicas(options.metadata_max_age_ms)
+        self.batches = BatchReads(cluster, options)
+        self._nearest = self.batches.nearest
 
     # --- which partitions -------------------------------------------------------------
 
@@ -200,34 +165,6 @@ class AssignedReader:
     def overdue(self) -> ClientError | None:
         """The error of a partition that has failed for too long."""
         return self._failures.overdue(self._cluster.clock.monotonic_ms())
-
-    async def fetch_batches(
-        self,
-        topic_partition: TopicPartition,
-        at: Position,
-        max_bytes: int,
-        max_wait_ms: int | None,
-        topic_id: TopicId | None,
-    ) -> FetchedPartition:
-        """See `Consumer.fetch_batches`."""
-        wait_ms = self._wait_ms if max_wait_ms is None else max_wait_ms
-
-        async def call() -> FetchedPartition:
-            nonlocal at
-            checked = await validate(self._cluster, {topic_partition: at})
-            at = _agreed(topic_partition, at, checked[topic_partition])
-            node_id = await self._cluster.leader(topic_partition)
-            await self._check_identity(topic_partition.topic, topic_id)
-            wanted = {topic_partition: _wanted(topic_partition, at, max_bytes)}
-            ((_, answer),) = await fetch_from(
-                self._cluster, node_id, wanted, self._isolation, wait_ms, max_bytes
-            )
-            if answer.diverging_epoch is not None:
-                found = compare(at, *answer.diverging_epoch, at.validated)
-                at = _agreed(topic_partition, at, found)
-            return self._visible(topic_partition, at, answer)
-
-        return await self._cluster.retrying(call, self._retry_timeout_ms)
 
     # --- inner ------------------------------------------------------------------------
 
@@ -343,11 +280,10 @@ class AssignedReader:
         leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
         failed |= without
         by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        nodes, now_ms = self._cluster.metadata.nodes, self._cluster.clock.monotonic_ms()
         for tp, leader in leaders.items():
             if position := self._positions.get(tp):
-                node_id = self._nearest.source(tp, leader, nodes, now_ms)
-                wanted = _wanted(tp, position, self._partition_bytes)
+                node_id = self.batches.source(tp, leader)
+                wanted = wanted_at(tp, position, self._partition_bytes)
                 by_node.setdefault(node_id, {})[tp] = wanted
         max_bytes = min(self._fetch_bytes, self._room.share(len(by_node)))
         answers = await asyncio.gather(
@@ -403,8 +339,7 @@ class AssignedReader:
         self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
     ) -> None:
         if answer.preferred_read_replica >= 0:
-            now_ms = self._cluster.clock.monotonic_ms()
-            self._nearest.named(topic_partition, answer.preferred_read_replica, now_ms)
+            self.batches.prefer(topic_partition, answer.preferred_read_replica)
             return
         if answer.diverging_epoch is not None:
             if not self._nearest.forget(topic_partition):
@@ -412,7 +347,7 @@ class AssignedReader:
                 await self._go_on(topic_partition, position, found)
             return
         try:
-            fetched = self._visible(topic_partition, position, answer)
+            fetched = self.batches.visible(topic_partition, position, answer)
         except OffsetOutOfRangeError:
             if self._nearest.forget(topic_partition):
                 return  # It may be behind; only the leader says that the offset is gone.
@@ -431,66 +366,6 @@ class AssignedReader:
             self._fetched[topic_partition] = held
             self._room.accept(topic_partition, len(fetched.batches), size)
 
-    def _visible(
-        self, topic_partition: TopicPartition, position: Position, answer: FetchPartitionResponse
-    ) -> FetchedPartition:
-        code = ErrorCode(answer.error)
-        if code is not ErrorCode.none:
-            if code.retriable:
-                self._cluster.metadata.mark_stale(topic_partition.topic)
-            raise classify(code, Operation.FETCH, f"{topic_partition} at offset {position.offset}")
-        aborted = None
-        if self._isolation == READ_COMMITTED:
-            aborted = [Aborted(first, pid) for pid, first in answer.aborted_transactions or ()]
-        records = answer.records if isinstance(answer.records, bytes | memoryview) else b""
-        try:
-            visible = visible_batches(
-                records, position.offset, aborted, check_crcs=self._check_crcs
-            )
-        except BadBatch as bad:
-            raise unreadable(topic_partition, bad) from bad
-        return FetchedPartition(
-            topic_partition,
-            visible.batches,
-            visible.next_offset,
-            answer.high_watermark,
-            answer.last_stable_offset,
-            answer.log_start_offset,
-            visible.leader_epoch if visible.next_offset > position.offset else position.epoch,
-        )
-
-    async def _check_identity(self, name: str, topic_id: TopicId | None) -> None:
-        metadata = self._cluster.metadata
-        if topic_id is None or metadata.topic_id(name) in (None, topic_id):
-            return
-        # The cache may have the id of a deleted topic of that name.
-        await self._cluster.refresh([name])
-        known = metadata.topic_id(name)
-        if known not in (None, topic_id):
-            text = f"topic {name} has the id {known}, not {topic_id}"
-            raise FatalError(ErrorCode.inconsistent_topic_id, text)
-
-
-def unreadable(topic_partition: TopicPartition, bad: BadBatch) -> FatalError:
-    """Return the error of a batch that cannot be read, with its place."""
-    text = f"{topic_partition} cannot be read at offset {bad.offset}: {bad.message}"
-    return FatalError(bad.code, text)
-
 
 def _position(at: OffsetAndMetadata) -> Position:
     return Position(at.offset, at.leader_epoch)
-
-
-def _wanted(topic_partition: TopicPartition, position: Position, max_bytes: int) -> FetchPartition:
-    leader_epoch = NO_EPOCH if position.validated is None else position.validated.leader_epoch
-    return FetchPartition(
-        topic_partition.partition, position.offset, max_bytes, leader_epoch, position.epoch
-    )
-
-
-def _agreed(
-    topic_partition: TopicPartition, position: Position, found: Position | Diverged
-) -> Position:
-    if isinstance(found, Diverged):
-        raise truncation(topic_partition, position, found)
-    return found

@@ -61,6 +61,50 @@ async def test_a_consumer_leaves_the_replica_in_its_rack_when_that_dies() -> Non
             assert replica(cluster, LEADER).meter.bytes_out > 0
 
 
+async def test_whole_batches_come_from_the_replica_in_the_rack_as_well() -> None:
+    """As Spark's source reads; a replica that has died costs no fetch, whoever knows of it."""
+    async with members(3, CONFIG, starts=False) as cluster:
+        for broker_id in (1, 2, 3):
+            cluster[broker_id].config["broker.rack"] = f"rack-{broker_id}"
+            await cluster.start(broker_id)
+        topic = TopicToCreate("t", assignment={0: (LEADER, NEAR, 3)})
+        await cluster[LEADER].broker.controller.create_topics([topic])
+        await cluster.agreed()
+        await write(cluster, 0, 50)
+        await cluster.until(lambda: replica(cluster, NEAR).state.high_watermark == 50)
+        servers = cluster[LEADER].broker.bootstrap_servers
+        async with Consumer(servers, client_rack=f"rack-{NEAR}", fetch_max_wait_ms=50) as consumer:
+            assert (await consumer.fetch_batches(T0, 0)).next_offset == 50
+            assert replica(cluster, NEAR).meter.bytes_out > 0
+            assert replica(cluster, LEADER).meter.bytes_out == 0
+            await cluster.kill(NEAR)
+            assert (await consumer.fetch_batches(T0, 0)).next_offset == 50
+            assert replica(cluster, LEADER).meter.bytes_out > 0
+
+
+async def test_a_replica_that_came_later_than_the_consumer_is_read_from() -> None:
+    """Its address is not in the consumer's metadata when the leader names it first."""
+    async with members(2, CONFIG, starts=False) as cluster:
+        for broker_id in (1, 2):
+            cluster[broker_id].config["broker.rack"] = f"rack-{broker_id}"
+            await cluster.start(broker_id)
+        topic = TopicToCreate("t", assignment={0: (LEADER, NEAR)})
+        await cluster[LEADER].broker.controller.create_topics([topic])
+        await cluster.agreed()
+        await cluster.stop(NEAR)
+        await cluster.until(lambda: replica(cluster, LEADER).state.isr == {LEADER})
+        await write(cluster, 0, 50)
+        servers = cluster[LEADER].broker.bootstrap_servers
+        async with Consumer(servers, client_rack=f"rack-{NEAR}", fetch_max_wait_ms=50) as consumer:
+            consumer.assign([T0])
+            assert await read(consumer, 50) == list(range(50))
+            await cluster.start(NEAR)
+            await cluster.until(lambda: replica(cluster, LEADER).state.isr == {LEADER, NEAR})
+            await write(cluster, 50, 60)
+            assert await read(consumer, 10) == list(range(50, 60))
+            assert replica(cluster, NEAR).meter.bytes_out > 0
+
+
 async def test_an_offset_that_a_replica_does_not_have_is_asked_of_the_leader() -> None:
     async with members(2, CONFIG, starts=False) as cluster:
         for broker_id in (1, 2):

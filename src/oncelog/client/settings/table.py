@@ -97,7 +97,6 @@ GROUP_MEMBER: Final[dict[str, tuple[str, Parse]]] = {
     "enable.auto.commit": ("enable_auto_commit", _boolean),
     "auto.commit.interval.ms": ("auto_commit_interval_ms", _number),
     "metadata.max.age.ms": ("metadata_max_age_ms", _number),
-    "client.rack": ("client_rack", _text),
 }
 """What concerns `poll` and members of groups, and no other reader."""
 
@@ -133,6 +132,7 @@ BY_ROLE: Final[dict[Role, dict[str, tuple[str, Parse]]]] = {
         "fetch.max.bytes": ("fetch_max_bytes", _number),
         "max.partition.fetch.bytes": ("max_partition_fetch_bytes", _number),
         "check.crcs": ("check_crcs", _boolean),
+        "client.rack": ("client_rack", _text),
         "default.api.timeout.ms": ("retry_timeout_ms", _number),
         **GROUP_MEMBER,
     },
