@@ -1,4 +1,4 @@
-"""The two processes that the demo starts, kills with SIGKILL and starts again.
+"""The processes that the demo starts, kills with SIGKILL and starts again.
 
 Each has a log file of its own, whose end is what a person gets to see when something fails.
 """
@@ -9,7 +9,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from oncelog.cli.demo.options import JobOptions
 
@@ -67,21 +69,21 @@ class ChildProcess:
 
 
 class DemoBroker(ChildProcess):
-    """`oncelog serve` on a port of its own."""
+    """`oncelog serve` on a port of its own; its folder and its log are named alike."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, settings: Mapping[str, object] = MappingProxyType({})) -> None:
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self.address = ("127.0.0.1", int(port))
         command = [sys.executable, "-m", "oncelog", "serve"]
-        command += ["--data-dir", str(folder / "broker"), "--listen", self.bootstrap_servers]
-        super().__init__(command, folder / "broker.log")
+        command += ["--data-dir", str(folder), "--listen", self.bootstrap_servers]
+        command += [f"--set={key}={value}" for key, value in settings.items()]
+        super().__init__(command, folder.with_name(f"{folder.name}.log"))
 
-    def start(self) -> None:
-        """Start it and wait until it listens."""
-        super().start()
+    def wait_ready(self) -> None:
+        """Return once it listens. Raises `DemoFailed`."""
         deadline = time.monotonic() + READY_TIMEOUT_S
         while time.monotonic() < deadline:
             if self.exit_code is not None:

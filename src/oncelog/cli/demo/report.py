@@ -19,11 +19,11 @@ def bar(console: Console) -> Progress:
     )
 
 
-def kill_line(number: int, kill: Kill) -> str:
+def kill_line(number: int, kill: Kill, victim_width: int) -> str:
     """One kill as a line of text."""
-    victim = "Spark job" if kill.moment.target == "spark" else "broker"
+    victim = kill.victim.ljust(victim_width)
     return (
-        f"  [bold red]SIGKILL {number}[/bold red]  {victim:9}  batch {kill.batch:>3}"
+        f"  [bold red]SIGKILL {number}[/bold red]  {victim}  batch {kill.batch:>3}"
         f"  {kill.row.value}"
     )
 
@@ -35,7 +35,7 @@ def kill_table(kills: list[Kill]) -> Table:
         table.add_column(heading)
     for kill in kills:
         aim = f"{kill.moment.step} + {kill.moment.delay_ms} ms"
-        table.add_row(kill.moment.target, str(kill.batch), aim, kill.row.value)
+        table.add_row(kill.victim, str(kill.batch), aim, kill.row.value)
     return table
 
 

@@ -11,10 +11,12 @@ from pathlib import Path
 from rich.console import Console
 
 from oncelog.cli.demo import expected, flights, report, topics
+from oncelog.cli.demo.brokers import DemoBrokers
 from oncelog.cli.demo.options import JobOptions
-from oncelog.cli.demo.plan import PlannedKill, draw
-from oncelog.cli.demo.processes import DemoBroker, SparkJob
+from oncelog.cli.demo.plan import KillTarget, PlannedKill, draw, targets_of
+from oncelog.cli.demo.processes import SparkJob
 from oncelog.cli.demo.watch import Kill, Steps, WatchedJob
+from oncelog.core.ids import TopicPartition
 
 BATCHES = 32
 """Micro-batches that the input makes: at least 30 are promised."""
@@ -26,6 +28,7 @@ class DemoOptions:
 
     seed: int
     kills: int
+    brokers: int
     keep: bool
     offline: bool
     bootstrap_server: str | None
@@ -42,26 +45,29 @@ class DemoResult:
 
 
 class Demo:
-    """One run: its folder, its broker (None when the cluster is the user's) and its job."""
+    """One run: its folder, its brokers (None when the cluster is the user's) and its job."""
 
     def __init__(self, options: DemoOptions, console: Console) -> None:
         self.options = options
         self.console = console
         self.folder = Path(tempfile.mkdtemp(prefix="oncelog-demo-"))
-        self.broker = None if options.bootstrap_server else DemoBroker(self.folder)
-        own = self.broker.bootstrap_servers if self.broker else ""
-        self.bootstrap_servers = options.bootstrap_server or own
         # On a cluster of the user's, names must not meet those of an earlier run.
         run = f"-{random.SystemRandom().randrange(16**6):06x}" if options.bootstrap_server else ""
         self.topics = topics.DemoTopics(f"flights{run}", f"delayed{run}", f"daily{run}")
         self.application_id = f"oncelog-demo{run}"
+        self.brokers: DemoBrokers | None = None
+        if options.bootstrap_server is None:
+            output = TopicPartition(self.topics.delayed, 0)
+            self.brokers = DemoBrokers(self.folder, options.brokers, output, self.application_id)
+        own = self.brokers.bootstrap_servers if self.brokers else ""
+        self.bootstrap_servers = options.bootstrap_server or own
         self.job: SparkJob | None = None
 
     def load(self) -> list[flights.Flight]:
         """Act 1: the flights into their topic."""
         options = self.options
         rows = flights.generated(options.seed) if options.offline else flights.packaged()
-        topics.create(self.bootstrap_servers, self.topics)
+        topics.create(self.bootstrap_servers, self.topics, options.brokers)
         with report.bar(self.console) as bar:
             task = bar.add_task("loading flights", total=len(rows))
             topics.load(
@@ -89,16 +95,17 @@ class Demo:
         )
         self.job = SparkJob(job_options, self.folder)
         kills: list[Kill] = []
+        victim_width = 9 if self.options.brokers == 1 else 21
         with report.bar(self.console) as bar:
             task = bar.add_task("exactly-once Spark job, batches", total=BATCHES)
 
             def on_kill(kill: Kill) -> None:
                 kills.append(kill)
-                bar.console.print(report.kill_line(len(kills), kill))
+                bar.console.print(report.kill_line(len(kills), kill, victim_width))
 
             watch = WatchedJob(
                 self.job,
-                self.broker,
+                self.brokers,
                 Steps(progress_path),
                 checkpoint,
                 lambda batch: bar.update(task, completed=batch + 1, total=max(BATCHES, batch + 1)),
@@ -125,8 +132,8 @@ class Demo:
         """Stop what was started; the folder stays if asked for."""
         if self.job is not None:
             self.job.kill()
-        if self.broker is not None:
-            self.broker.stop()
+        if self.brokers is not None:
+            self.brokers.stop()
         if self.options.keep:
             self.console.print(f"kept: {self.folder}")
         else:
@@ -141,11 +148,11 @@ def run(options: DemoOptions, console: Console) -> DemoResult:
     begun = time.monotonic()
     demo = Demo(options, console)
     try:
-        broker_kills = 0
-        if demo.broker is not None:
-            demo.broker.start()
-            broker_kills = 1 if options.kills else 0
-        plan = draw(options.seed, BATCHES, options.kills, broker_kills)
+        if demo.brokers is not None:
+            demo.brokers.start()
+        targets = targets_of(options.kills, demo.brokers.count if demo.brokers else 0)
+        broker_kills = sum(target is not KillTarget.SPARK for target in targets)
+        plan = draw(options.seed, BATCHES, targets)
         console.print(
             f"seed {options.seed}: {options.kills} kills of the Spark job,"
             f" {broker_kills} of the broker, at {demo.bootstrap_servers}"

@@ -30,13 +30,13 @@ class DemoTopics:
     daily: str
 
 
-def create(bootstrap_servers: str, topics: DemoTopics) -> None:
+def create(bootstrap_servers: str, topics: DemoTopics, replicas_count: int) -> None:
     """Make the topics; on a cluster that already has them from an earlier run this is an error."""
     admin = AdminClient({"bootstrap.servers": bootstrap_servers})
     wanted = [
-        NewTopic(topics.flights, INPUT_PARTITIONS, 1),
-        NewTopic(topics.delayed, OUTPUT_PARTITIONS, 1),
-        NewTopic(topics.daily, OUTPUT_PARTITIONS, 1),
+        NewTopic(topics.flights, INPUT_PARTITIONS, replicas_count),
+        NewTopic(topics.delayed, OUTPUT_PARTITIONS, replicas_count),
+        NewTopic(topics.daily, OUTPUT_PARTITIONS, replicas_count),
     ]
     for name, future in admin.create_topics(wanted).items():
         try:
