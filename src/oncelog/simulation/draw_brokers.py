@@ -1,8 +1,7 @@
 """Changes a drawn plan of one broker into one of several, whose topics have up to three replicas.
 
-Transactions are refused while a cluster has several brokers, so producers of transactions become
-producers without them, and clients that expect the answers of one broker are left out. Everything
-here has randomness of its own.
+Clients that expect the answers of one broker are left out. Everything here has randomness of its
+own.
 """
 
 from __future__ import annotations
@@ -35,10 +34,6 @@ _LEFT_OUT: Final = frozenset(
     | {"peer-exact-wire", "peer-coordinated", "exact"}
 )
 """They expect the answers of a broker that has all topics and coordinators to itself."""
-_OURS: Final = frozenset({"transactional", "attached", "driver", "copy"})
-"""They become idempotent producers."""
-_PEERS: Final = frozenset({"peer-transactions", "peer-copier"})
-"""They become scripted producers."""
 
 
 def drawn_brokers(seed: int) -> int:
@@ -57,12 +52,7 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         for topic in (*plan.topics, spread)
     ]
     clients = [
-        _patient(
-            _at_home(
-                plan.seed, _with_spread(_without_transactions(client, topics), topics[-1]), count
-            ),
-            count,
-        )
+        _patient(_at_home(plan.seed, _with_spread(client, topics[-1]), count), count)
         for client in plan.clients
         if client.role not in _LEFT_OUT
     ]
@@ -98,10 +88,11 @@ def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
 
 def _settings(rng: random.Random, fewest: int, count: int) -> dict[str, str]:
     """Draw the settings that decide about replicas, with times that fit a short run."""
+    internal = str(min(count, REPLICAS_COUNT_MAX))
     return {
-        "offsets.topic.replication.factor": str(
-            max(fewest, min(rng.choice((1, 3, 3)), count, REPLICAS_COUNT_MAX))
-        ),
+        "offsets.topic.replication.factor": internal,
+        "transaction.state.log.replication.factor": internal,
+        "transaction.state.log.min.isr": "2",
         "default.replication.factor": str(
             max(fewest, min(rng.choice((1, 2, 3)), count, REPLICAS_COUNT_MAX))
         ),
@@ -120,31 +111,6 @@ def _settings(rng: random.Random, fewest: int, count: int) -> dict[str, str]:
 
 
 # --- clients ---------------------------------------------------------------------------------
-
-
-def _without_transactions(client: PlannedClient, topics: list[PlannedTopic]) -> PlannedClient:
-    """Return the client, or for one with transactions one that produces without them."""
-    given = client.parameters
-    if client.role in _OURS:
-        parameters = {
-            **{key: given[key] for key in ("burst_max", "think_s", "compacted") if key in given},
-            "topics": {topic.name: topic.partitions for topic in topics},
-            "growing": [],
-        }
-        return replace(client, role="idempotent", parameters=parameters)
-    if client.role in _PEERS:
-        parameters = {
-            "topics": [topic.name for topic in topics if "cleanup.policy" not in topic.configs],
-            "think_ms": given.get("think_ms", 100.0),
-            "flavor": given["flavor"],
-            "may_desynchronize": True,
-        }
-        return replace(client, role="peer-producer", parameters=parameters)
-    if client.role == "member-copy":
-        unused = ("sources", "transactional_id", "transaction_version_max")
-        parameters = {key: value for key, value in given.items() if key not in unused}
-        return replace(client, role="member", parameters=parameters)
-    return client
 
 
 def _observer(

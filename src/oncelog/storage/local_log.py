@@ -223,9 +223,12 @@ class LocalLog:
         self.snapshots.remove(above=end)
         return end
 
-    def settle_truncation(self, end_offset: int, now_ms: int) -> None:
+    def settle_truncation(self, end_offset: int, now_ms: int, expiration_ms: int) -> None:
         """Rebuild the derived state at the new end, and make the truncation durable. Blocking."""
         self.state = state_before(end_offset, self.state, self.segments, self.snapshots, now_ms)
+        # A snapshot and batches know producers again that have expired since.
+        producers = self.state.producers
+        producers.remove_expired(producers.entries(), now_ms, expiration_ms)
         self.write_epochs()
         # Otherwise a loss of power could leave bytes of the removed history after new batches.
         self.segments.active.kept.sync_plan()()

@@ -434,7 +434,7 @@ class PartitionLog:
                 note()
                 self.log_end_offset = end = self._local.truncate(offset)
                 self.log_start_offset = min(self.log_start_offset, end)
-                self._local.settle_truncation(end, now_ms)
+                self._local.settle_truncation(end, now_ms, self.config.producer_id_expiration_ms)
 
     def restart_at(self, offset: int, now_ms: int = 0, note: Note = lambda: None) -> None:
         """Remove all records and let the empty log begin at `offset`, as its leader's does.

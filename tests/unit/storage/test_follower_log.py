@@ -293,6 +293,16 @@ def test_the_state_after_each_truncation_is_what_the_bytes_imply(seed: int) -> N
     follower.check()
 
 
+def test_a_truncation_brings_back_no_producer_that_has_expired() -> None:
+    follower, leader = followed(1)
+    for batch in leader.write(40).batches[1:]:
+        follower.take([batch])
+    log, later_ms = follower.log, NOW_MS + CONFIG.producer_id_expiration_ms
+    assert any(e.transaction_first_offset < 0 for e in log.producers.entries())
+    log.truncate_to(log.segment_base_offsets[-1], later_ms)
+    assert all(e.transaction_first_offset >= 0 for e in log.producers.entries())
+
+
 def test_a_truncation_lowers_the_checkpoints_before_it_removes_records() -> None:
     follower, leader = followed()
     follower.flush()
