@@ -48,7 +48,10 @@ class ClusterControl(Protocol):
         """Say in what the brokers that serve contradict each other, or the store."""
 
     def unsettled(self) -> Iterator[str]:
-        """Say which partitions have no leader, or a replica that has not caught up."""
+        """Say which partitions have no leader, not all replicas in sync, or an open move."""
+
+    def noted(self) -> Iterator[str]:
+        """Say of which partitions removed replicas are noted."""
 
 
 class SimulatedCluster:
@@ -141,9 +144,17 @@ class SimulatedCluster:
                 yield f"{label} has no leader: {state}"
             elif set(state.isr) != set(state.replicas):
                 yield f"{label} has no full ISR: {state}"
+            if state.is_reassigned:
+                yield f"{label} is still reassigned: {state}"
             ends = {broker: self._ends(broker, label) for broker in state.replicas}
             if len(set(ends.values())) > 1 or None in ends.values():
                 yield f"{label} has replicas with other ends: {ends}"
+
+    def noted(self) -> Iterator[str]:
+        """See `ClusterControl`. Brokers look once a minute."""
+        for label, state in self._world.store.states.items():
+            if state.removed:
+                yield f"{label} has replicas that were removed, and may be there: {state}"
 
     def _ends(self, index: int, label: TopicPartition) -> tuple[int, int] | None:
         """Return a replica's high watermark and the end of its log."""
@@ -167,7 +178,10 @@ def _named(image: MetadataImage, name: str) -> object:
     if topic is None:
         return None
     partitions = [
-        (each.replicas, each.leader, each.leader_epoch, each.partition_epoch, sorted(each.isr))
+        (
+            *(each.replicas, each.leader, each.leader_epoch, each.partition_epoch),
+            *(sorted(each.isr), each.adding, each.removing, each.removed),
+        )
         for each in topic.partitions
     ]
     return topic.topic_id, dict(topic.config), partitions

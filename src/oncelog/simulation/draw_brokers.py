@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.simulation.draw_operations import with_operations
 from oncelog.simulation.faults import OF_A_BROKER
 from oncelog.simulation.faults_cluster import draw_cluster_faults
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, PlannedTopic, part_rng
@@ -62,7 +63,7 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         clients.append(_at_home(plan.seed, observer, count))
     faults = [_met(plan.seed, fault, count) for fault in plan.faults]
     faults += draw_cluster_faults(plan, count, is_replicated=fewest > 1)
-    return replace(
+    plan = replace(
         plan,
         brokers=count,
         broker={**plan.broker, **settings},
@@ -71,6 +72,7 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         clients=tuple(clients),
         faults=tuple(faults),
     )
+    return with_operations(plan, fewest=fewest, most=REPLICAS_COUNT_MAX)
 
 
 def _replicas(seed: int, topic: str, fewest: int, count: int) -> int:

@@ -18,6 +18,8 @@ __all__ = [
     "TRUNCATED",
     "LogDiffers",
     "PartitionChanged",
+    "ReassignmentAnswered",
+    "ReassignmentAsked",
     "broker_name",
 ]
 
@@ -52,6 +54,29 @@ class PartitionChanged(Event):
     excluded: tuple[int, ...] = ()
     doubted: tuple[int, ...] = ()
     logs: tuple[tuple[int, tuple[int, int]], ...] = ()
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+    removed: tuple[int, ...] = ()
+
+    @property
+    def is_reassigned(self) -> bool:
+        """Whether a reassignment is under way."""
+        return bool(self.adding or self.removing)
+
+    @property
+    def goal(self) -> tuple[int, ...]:
+        """The replicas once the reassignment that is under way is done."""
+        return tuple(broker for broker in self.replicas if broker not in self.removing)
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas once it is cancelled."""
+        return tuple(broker for broker in self.replicas if broker not in self.adding)
+
+    def completes(self, before: PartitionChanged) -> bool:
+        """Whether the reassignment that was under way before is done with this state."""
+        is_done = before.is_reassigned and self.replicas == before.goal
+        return is_done and {*self.isr} == {*before.goal}
 
     @property
     def holders(self) -> frozenset[int]:
@@ -61,6 +86,23 @@ class PartitionChanged(Event):
     def sure_before(self, after: PartitionChanged) -> frozenset[int]:
         """The brokers that had every committed record when the write of `after` was decided."""
         return frozenset((*self.isr, *self.eligible)).difference(after.doubted)
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentAsked(Event):
+    """An operator is about to ask once for other replicas; None: to cancel what is under way."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ReassignmentAnswered(Event):
+    """What the operator was told of its last request; `error` "" where it was accepted."""
+
+    topic_partition: TopicPartition
+    replicas: tuple[int, ...] | None
+    error: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from oncelog.broker.broker import Broker
 from oncelog.controller.events import ElectLeaders
 from oncelog.core.errors import OncelogError
 from oncelog.simulation.cluster import SimulatedCluster
+from oncelog.simulation.history_cluster import PartitionChanged
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.store import StoreConnection
 from oncelog.simulation.world import World
@@ -91,6 +92,41 @@ class ClusterFaults:
             return None
         self._cluster.kill(index)
         return self._of(index).name
+
+    def _kill_at_step(self, parameters: Parameters) -> None:
+        """Kill who has a part in the next reassignment, at one of its steps."""
+        left = [int(parameters["steps"])]
+
+        def look(state: PartitionChanged) -> None:
+            if self._healed:
+                self._world.store.on_change.remove(look)
+                return
+            if not (state.is_reassigned or state.removed):
+                return
+            left[0] -= 1
+            if left[0]:
+                return
+            self._world.store.on_change.remove(look)
+            index = self._victim(str(parameters["victim"]), state)
+            if index is not None:
+                delay_s = float(parameters["delay_s"])
+                self._world.scheduler.call_after(delay_s, None, self._kill_noted, index, parameters)
+
+        self._world.store.on_change.append(look)
+
+    def _victim(self, part: str, state: PartitionChanged) -> int | None:
+        if part == "controller":
+            return self._cluster.controller()
+        if part == "leader":
+            return state.leader if state.leader >= 0 else None
+        chosen = state.adding if part == "added" else (*state.removing, *state.removed)
+        return chosen[0] if chosen else None
+
+    def _kill_noted(self, index: int, parameters: Parameters) -> None:
+        node = self._of(index)
+        if not self._healed and node.living is not None:
+            self._note("kill-at-step", node.name, parameters)
+            node.kill()
 
     def _elect_leaders(self, _: Parameters) -> str | None:
         """Have the preferred replicas lead what they can, as an administrator does."""

@@ -43,10 +43,11 @@ class BrokerNode:
 
     def __init__(self, world: Machines, index: int, settings: Mapping[str, str]) -> None:
         self.world = world
+        self.index = index
         self.name = name = f"broker-{index}"
         self.host = host = f"10.0.0.{index + 1}"
         self.disk = SimulatedDisk(world.plan.rng(f"disk of {name}"), world.trace)
-        self.archive = Archive(self.disk.peek, self.disk.names)
+        self.archive = Archive(self.disk.peek, self.disk.names, self._has_topic)
         self.audit = Audit(self.disk, self.archive)
         self._disagreed: set[tuple[TopicPartition, str]] = set()
         self._install()
@@ -149,6 +150,11 @@ class BrokerNode:
         """Ask for a clean stop."""
         if self.broker is not None:
             self.broker.request_stop()
+
+    def _has_topic(self, label: TopicPartition, topic_id: str) -> bool:
+        """Return whether the store has the partition of a topic with this id."""
+        state = self.world.store.states.get(label)
+        return state is not None and state.topic_id == topic_id
 
     def change_settings(self, changed: Mapping[str, str]) -> None:
         """Have its next process start with these settings."""

@@ -9,7 +9,7 @@ bytes are compared; the records where a log was cleaned. It looks between two ca
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from oncelog.broker.partitions.partition import Partition
@@ -27,6 +27,14 @@ from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.oracle.batches import RawBatch, RawRecord
 
 __all__ = ["ReplicaAudit"]
+
+ReplicaOf = Callable[[TopicPartition, str, int], tuple[int, bool]]
+"""How often a broker has lost its replica of a topic's partition by a move, and if it has one."""
+
+
+def _never_moved(_: TopicPartition, __: str, ___: int) -> tuple[int, bool]:
+    return 0, True
+
 
 _Label = tuple[TopicPartition, str]
 """A partition, and the id of its topic."""
@@ -89,6 +97,7 @@ class _SeenReplica:
     highest: int = 0
     """The highest high watermark since its disk has lost anything."""
     losses_count: int = 0
+    removals_count: int = 0
     turn: int = -1
     compared_end: int = 0
 
@@ -96,7 +105,8 @@ class _SeenReplica:
 class ReplicaAudit:
     """Looks into all brokers of one world. `look` is to be called often."""
 
-    def __init__(self) -> None:
+    def __init__(self, replica_of: ReplicaOf = _never_moved) -> None:
+        self._replica_of = replica_of
         self._committed: dict[_Label, _Committed] = {}
         self._replicas: dict[tuple[str, _Label], _SeenReplica] = {}
         self._led: set[tuple[_Label, str, int, int]] = set()
@@ -136,9 +146,11 @@ class ReplicaAudit:
         state, log = partition.state, partition.log
         committed = self._committed.setdefault(label, _Committed(looked_s=now_s))
         seen = self._replicas.setdefault((node.name, label), _SeenReplica())
-        if seen.losses_count != node.losses_count:
+        removals_count, has_replica = self._replica_of(*label, node.index)
+        if (seen.losses_count, seen.removals_count) != (node.losses_count, removals_count):
             # Its log may end anywhere now, and grow again.
-            seen.losses_count, seen.highest, seen.turn = node.losses_count, 0, -1
+            seen.losses_count, seen.removals_count = node.losses_count, removals_count
+            seen.highest, seen.turn = 0, -1
         end, high_watermark = log.log_end_offset, state.high_watermark
         marks = node.incarnation, end, high_watermark, state.is_leader, state.leader_epoch
         if marks == seen.marks:
@@ -179,7 +191,8 @@ class ReplicaAudit:
         if begins:
             yield from self._acknowledged(say, batches, log.log_start_offset, is_thinned)
         committed.extend(batches, high_watermark)
-        seen.highest = max(seen.highest, min(high_watermark, end))
+        if has_replica:
+            seen.highest = max(seen.highest, min(high_watermark, end))
 
     def _cut(self, label: _Label, offset: int, epoch: int) -> None:
         """Go on without what a leader lacks: the other replicas give it up as well."""

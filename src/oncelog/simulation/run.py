@@ -52,6 +52,8 @@ NAMED_S: Final = 1.0
 """Longer than all brokers need to apply what changed last, also where more follows, in seconds."""
 CAUGHT_UP_S: Final = 30.0
 """Longer than replicas need to catch up, and a broker to be told and to take part again."""
+CONFIRMED_S: Final = 130.0
+"""Two intervals in which brokers look for replicas that they have no more, and some time."""
 LEFTOVER_S: Final = 4.0
 """Longer than any fetch of a client waits, in seconds."""
 RETENTION_CHECKS_S: Final = 2.0
@@ -165,6 +167,7 @@ class SimulationRun:
         final = self._take_stock()
         self._outlive_ids()
         self._look_a_week_later()
+        self._await_confirmations()
         return final
 
     def begin(self) -> None:
@@ -328,6 +331,12 @@ class SimulationRun:
         world, cluster = self.world, self.cluster
         if not world.run_until(lambda: not any(cluster.unsettled()), CAUGHT_UP_S):
             world.broker.find_fault("what replicas have at the end", cluster.unsettled())
+
+    def _await_confirmations(self) -> None:
+        """Wait until no replica is noted as removed: each broker has said that it has none."""
+        world, cluster = self.world, self.cluster
+        if not world.run_until(lambda: not any(cluster.noted()), CONFIRMED_S):
+            world.broker.find_fault("what is noted of replicas", cluster.noted())
 
     def _look_for_leftovers(self) -> None:
         """Let what clients have asked for come to its end, and see whether anything is left."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -32,7 +33,13 @@ class WatchedStore(SimulatedStore):
         self._tell = tell
         self.read_log: ReadLog = lambda *_: (-1, 0)
         self.states: dict[TopicPartition, PartitionChanged] = {}
-        """The present state of each replicated partition."""
+        """The present state of each partition that is replicated, or was."""
+        self.removals: Counter[tuple[TopicPartition, str, int]] = Counter()
+        """How often a broker has lost its replica of a partition, by the id of the topic."""
+        self.on_change: list[Tell] = []
+        """Called with each change of one of these, in the midst of its write."""
+        self._lone: dict[TopicPartition, PartitionChanged] = {}
+        """The first states of those that have had one replica only."""
         self._registered: list[tuple[int, dict[int, bool]]] = [(0, {})]
         """What `registered` returned from which revision on."""
 
@@ -58,6 +65,12 @@ class WatchedStore(SimulatedStore):
         if any(each.path.startswith(layout.BROKERS_PREFIX) for each in changes.entries):
             self._registered.append((changes.revision, self.registered()))
         super().wake()
+
+    def replica_of(self, label: TopicPartition, topic_id: str, broker: int) -> tuple[int, bool]:
+        """Return how often a broker has lost its replica of a partition, and whether it has one."""
+        state = self.states.get(label)
+        has_one = state is None or state.topic_id != topic_id or broker in state.replicas
+        return self.removals[label, topic_id, broker], has_one
 
     def registered(self) -> dict[int, bool]:
         """Return the brokers with a registration, each with whether it may be in an ISR."""
@@ -96,14 +109,15 @@ class WatchedStore(SimulatedStore):
         name, number = layout.partition_of(path)
         stored = self.state.get(layout.topic_path(name))
         if stored is None:
-            for gone in [each for each in self.states if each.topic == name]:
-                del self.states[gone]
+            for states in (self.states, self._lone):
+                for gone in [each for each in states if each.topic == name]:
+                    del states[gone]
             return
         topic = layout.decode_topic(stored.value)
         numbers = range(len(topic.replicas)) if number is None else (number,)
         for index in numbers:
             state = self.state.get(layout.state_path(name, index))
-            if state is not None and index < len(topic.replicas) and len(topic.replicas[index]) > 1:
+            if state is not None and index < len(topic.replicas):
                 label = TopicPartition(name, index)
                 value = layout.decode_state(state.value)
                 self._changed(label, topic, index, value, admitted, doubted)
@@ -117,22 +131,29 @@ class WatchedStore(SimulatedStore):
         admitted: set[int],
         doubted: set[int],
     ) -> None:
-        before = self.states.get(label)
+        replicas = state.replicas or topic.replicas[index]
         changed = PartitionChanged(
             self._now_s(),
             "",
             label,
             str(topic.topic_id),
-            topic.replicas[index],
+            replicas,
             state.leader,
             state.leader_epoch,
             state.partition_epoch,
             tuple(sorted(state.isr)),
             tuple(sorted(state.eligible)),
             tuple(sorted(state.suspects)),
-            tuple(sorted(set(topic.replicas[index]) - admitted)),
+            tuple(sorted(set(replicas) - admitted)),
             tuple(sorted(doubted)),
+            adding=state.adding,
+            removing=state.removing,
+            removed=state.removed,
         )
+        if label not in self.states and len(replicas) == 1:
+            self._lone.setdefault(label, changed)
+            return
+        before = self._before(changed)
         is_same = before is not None and (before.topic_id, before.partition_epoch) == (
             changed.topic_id,
             changed.partition_epoch,
@@ -142,11 +163,25 @@ class WatchedStore(SimulatedStore):
         self.states[label] = changed
         if not is_same:
             self._tell(changed)
+            for call in list(self.on_change):
+                call(changed)
+
+    def _before(self, changed: PartitionChanged) -> PartitionChanged | None:
+        """Return the state that is replaced, and count who has no replica any more."""
+        label = changed.topic_partition
+        before = self.states.get(label)
+        if before is None and (before := self._lone.pop(label, None)) is not None:
+            self._tell(before)
+        if before is not None and before.topic_id == changed.topic_id:
+            for broker in {*before.replicas} - {*changed.replicas}:
+                self.removals[label, changed.topic_id, broker] += 1
+        return before
 
     def _with_logs(self, before: PartitionChanged, after: PartitionChanged) -> PartitionChanged:
         """Add the logs that an election among suspects was to compare."""
         is_new = (after.leader, after.leader_epoch) != (before.leader, before.leader_epoch)
-        if not is_new or after.leader < 0 or after.leader in before.sure_before(after):
+        is_sure = after.completes(before) or after.leader in before.sure_before(after)
+        if not is_new or after.leader < 0 or is_sure:
             return after
         members = sorted({*before.isr, *before.eligible, *before.suspects, after.leader})
         logs = [(each, self.read_log(after.topic_partition, each)) for each in members]

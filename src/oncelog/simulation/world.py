@@ -17,6 +17,7 @@ from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process
 from oncelog.simulation.replica_audit import ReplicaAudit
+from oncelog.simulation.replica_folders import FolderAudit
 
 __all__ = ["HistoryLog", "World"]
 
@@ -31,7 +32,8 @@ class World(Machines):
 
     def __init__(self, plan: Plan, *, keep_trace: bool = False) -> None:
         super().__init__(plan, keep_trace=keep_trace)
-        self.replicas = ReplicaAudit()
+        self.replicas = ReplicaAudit(self.store.replica_of)
+        self.folders = FolderAudit(self.store)
         self.nodes = [BrokerNode(self, index, settings) for index, settings in _settings(plan)]
         self.store.read_log = lambda label, broker: self.nodes[broker].log_on_disk(label)
 
@@ -77,6 +79,8 @@ class World(Machines):
         if len(self.nodes) > 1:
             for differs in self.replicas.look(self.nodes, self.now_s):
                 self.record(differs)
+            for node, text in self.folders.look(self.nodes):
+                node.find_fault("a folder", [text])
 
     def start_probing(self) -> None:
         """Record the watermarks of all partitions at intervals."""

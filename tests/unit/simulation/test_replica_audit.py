@@ -41,6 +41,7 @@ class Replica:
         )  # fmt: skip
         self.topic_partition = T0
         self.node = SimpleNamespace(
+            index=number,
             name=f"broker-{number}",
             is_serving=True,
             incarnation=0,

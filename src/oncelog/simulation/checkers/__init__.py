@@ -39,6 +39,7 @@ from oncelog.simulation.checkers.monotonic_commits import monotonic_commits
 from oncelog.simulation.checkers.named import refused_names
 from oncelog.simulation.checkers.offsets import copies, offsets_with_transactions
 from oncelog.simulation.checkers.reads import nonmonotonic_poll, skipped_poll, unseen
+from oncelog.simulation.checkers.reassignments import reassignments
 from oncelog.simulation.checkers.replicas import elections, leaders, replicas
 from oncelog.simulation.checkers.transactions import (
     aborted_read,
@@ -92,6 +93,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "replicas": replicas,
     "leaders": leaders,
     "elections": elections,
+    "reassignments": reassignments,
     "lag-ends": lag_ends,
     "named": refused_names,
     "answers": differing_answers,

@@ -13,7 +13,7 @@ from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.checkers.replicated import is_unclean
-from oncelog.simulation.history import Logged
+from oncelog.simulation.history import Logged, Watermarks
 from oncelog.simulation.history_cluster import TRUNCATED, LogDiffers, PartitionChanged
 
 __all__ = ["elections", "leaders", "replicas"]
@@ -68,9 +68,10 @@ def leaders(evidence: Evidence) -> Iterator[Anomaly]:
     Nothing excuses it.
     """
     for partition in sorted(evidence.replicated):
+        states = [one for one in evidence.of(PartitionChanged) if one.topic_partition == partition]
         seen: dict[tuple[str, int], tuple[str, int]] = {}
         for look in evidence.watermarks.get(partition, ()):
-            if not look.is_leader:
+            if not look.is_leader or _is_lone(states, look):
                 continue
             life = look.who, look.incarnation
             other = seen.setdefault((look.topic_id, look.leader_epoch), life)
@@ -85,6 +86,16 @@ def leaders(evidence: Evidence) -> Iterator[Anomaly]:
                     who=look.who,
                     topic_partition=partition,
                 )
+
+
+def _is_lone(states: list[PartitionChanged], look: Watermarks) -> bool:
+    """Whether a leader was alone in the assignment of its epoch: it leads on in its next life."""
+    of_epoch = [
+        one
+        for one in states
+        if one.topic_id == look.topic_id and one.leader_epoch <= look.leader_epoch
+    ]
+    return bool(of_epoch) and len(of_epoch[-1].replicas) == 1
 
 
 def elections(evidence: Evidence) -> Iterator[Anomaly]:

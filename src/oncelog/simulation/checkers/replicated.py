@@ -24,8 +24,13 @@ Loss = tuple[float, str, frozenset[str]]
 
 
 def is_unclean(before: PartitionChanged, after: PartitionChanged) -> bool:
-    """Whether a broker was elected that may lack committed records, while others were known."""
+    """Whether a broker was elected that may lack committed records, while others were known.
+
+    Whom the leader has asked for last may lead at once, where it completes a reassignment.
+    """
     may_lead = {*before.isr, *before.eligible, *before.suspects, *after.suspects}
+    if after.completes(before):
+        may_lead |= {*after.isr}
     is_new = (after.leader, after.leader_epoch) != (before.leader, before.leader_epoch)
     return is_new and after.leader >= 0 and after.leader not in may_lead
 
@@ -75,7 +80,7 @@ class ReplicatedPartitions:
             elif at_s >= from_s:
                 text = event[1]
                 # A fault that names no broker met all.
-                lost |= event[2] or {broker_name(one) for one in changes[0].replicas}
+                lost |= event[2] or {broker_name(one) for each in changes for one in each.replicas}
             holders = () if current is None or at_s < from_s else current.holders
             if holders and lost.issuperset(map(broker_name, holders)):
                 yield at_s, text

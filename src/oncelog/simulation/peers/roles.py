@@ -19,6 +19,7 @@ from oncelog.simulation.peers import (
     exact_log,
     exact_wire,
     member,
+    operator,
     probe,
     producer,
     replicas,
@@ -46,5 +47,6 @@ ROLES: Final[Mapping[str, Role]] = MappingProxyType(
         "auditor": auditor.run,
         "coordinated": coordinated.run,
         "replicas": replicas.run,
+        "operator": operator.run,
     }
 )
