@@ -246,3 +246,25 @@ def test_of_a_cleaned_log_the_records_that_are_left_are_compared() -> None:
     other.turn += 1
     other.state.leader_epoch = 2
     assert world.found() == [("broker-1", DIVERGED)]
+
+
+def test_a_replica_that_was_moved_away_and_back_begins_anew() -> None:
+    world = World()
+    moves, has_one = 0, True
+    world.audit = ReplicaAudit(lambda _, __, broker: (moves, has_one) if broker else (0, True))
+    world.write(b"a", b"b")
+    assert world.found() == []
+    moves, has_one = 1, False
+    other = world.replicas[1]
+    other.state.leader_epoch = 1
+    assert world.found() == []
+    has_one, other.state.leader_epoch = True, 0
+    other.cut(0)
+    other.pass_to(0)
+    assert world.found() == []
+    other.append(b"a")
+    other.pass_to(1)
+    assert world.found() == []
+    other.cut(0)
+    other.pass_to(0)
+    assert world.found() == [("broker-1", TRUNCATED)]

@@ -149,3 +149,31 @@ def test_no_logs_are_told_with_the_election_of_one_that_has_all() -> None:
     context = Context()
     context.elect()
     assert context.told[-1].logs == ()
+
+
+def test_the_first_state_of_one_replica_is_told_once_it_has_others() -> None:
+    context = Context()
+    alone = PartitionImage(0, 0, (0,), (0,))
+    more = PartitionImage(0, 1, (0,), (0, 1), partition_epoch=1, adding=(1,))
+    path, topic = layout.state_path("u", 0), TopicImage("u", UUID(int=2), (alone,))
+    context.write(
+        context.other,
+        Write(layout.topic_path("u"), layout.encode_topic(topic), 0),
+        Write(path, layout.encode_state(alone), 0),
+    )
+    assert {one.topic_partition.topic for one in context.told} == {"t"}
+    made_s = context.scheduler.now_s
+    context.write(context.other, Write(path, layout.encode_state(more), 1))
+    told = [one for one in context.told if one.topic_partition.topic == "u"]
+    assert [one.replicas for one in told] == [(0,), (0, 1)]
+    assert told[0].at_s < made_s < told[1].at_s
+    assert told[1].adding == (1,)
+
+
+def test_a_replica_that_was_removed_is_counted() -> None:
+    context = Context()
+    label, topic_id = context.told[-1].topic_partition, context.told[-1].topic_id
+    fewer = PartitionImage(0, 1, (0, 1), (0, 1), partition_epoch=1, removed=(2,))
+    context.write(context.other, Write(STATE, layout.encode_state(fewer), 1))
+    assert context.store.replica_of(label, topic_id, 2) == (1, False)
+    assert context.store.replica_of(label, topic_id, 1) == (0, True)
