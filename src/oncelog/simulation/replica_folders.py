@@ -2,7 +2,7 @@
 
 The folder of a partition goes when its topic is deleted, or its replica was removed by a
 reassignment. It looks at the disks between two callbacks, of brokers that live or not. A disk that
-has lost anything by itself is looked at anew.
+has lost anything by itself counts from then on.
 """
 
 from __future__ import annotations

@@ -26,7 +26,10 @@ class World:
             states={T0: SimpleNamespace(topic_id="id")}, removals=Counter()
         )
         self.node = SimpleNamespace(
-            name="broker-1", index=1, losses_count=0, disk=SimpleNamespace(names=lambda _: self.names)
+            name="broker-1",
+            index=1,
+            losses_count=0,
+            disk=SimpleNamespace(names=lambda _: self.names),
         )
         self.audit = FolderAudit(cast("WatchedStore", self.store))
         assert self.found() == []

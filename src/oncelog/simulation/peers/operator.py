@@ -4,7 +4,7 @@ It gives partitions other replicas (one more, one fewer, another one, another or
 cancels, takes all that a broker has away from it, gives internal topics more replicas, elects
 preferred leaders (others where that is allowed), and makes and grows topics with places of its
 own choice. Each request is sent once, to any broker, and is recorded before it is sent, its outcome
-only with an answer that is final. What nobody can do has to be refused.
+only with an answer that is final. What cannot be has to be refused.
 
 Parameters: `flavor`, `topics`, `brokers` (3), `fewest` (1) and `most` (3) replicas, `unclean`
 (False), `own` (topics that it makes and grows, ()), `pace_ms` (300).

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from oncelog.simulation.history_cluster import (
@@ -28,7 +29,7 @@ class Moves:
         self.state = FIRST
         self.write({})
 
-    def write(self, changed: dict[str, object]) -> None:
+    def write(self, changed: Mapping[str, object]) -> None:
         number = self.state.partition_epoch + 1
         self.state = replace(self.state, **{"partition_epoch": number, **changed})  # type: ignore[arg-type]
         values = [getattr(self.state, name) for name in PartitionChanged.__match_args__[2:]]
