@@ -40,7 +40,7 @@ def reassignments(evidence: Evidence) -> Iterator[Anomaly]:
     for (label, _), states in topics.items():
         for before, after in pairwise(states):
             yield from _step(evidence, before, after, asked.get(label, ()))
-    yield from _ends(evidence, asked, {label: states[-1] for (label, _), states in topics.items()})
+    yield from _ends(evidence, asked, {label: states for (label, _), states in topics.items()})
 
 
 def _step(
@@ -79,26 +79,35 @@ def _step(
 
 
 def _ends(
-    evidence: Evidence, asked: _Asked, last: dict[TopicPartition, PartitionChanged]
+    evidence: Evidence, asked: _Asked, topics: dict[TopicPartition, list[PartitionChanged]]
 ) -> Iterator[Anomaly]:
     """Judge the last state of each partition by the last request of its operator."""
     answers: dict[TopicPartition, list[ReassignmentAnswered]] = {}
     for event in evidence.of(ReassignmentAnswered):
         answers.setdefault(event.topic_partition, []).append(event)
     for label, sent in asked.items():
-        told = answers.get(label, [])
-        if len(told) < len(sent) or label not in last or not told:
+        told, states = answers.get(label, []), topics.get(label)
+        if len(told) < len(sent) or not states:
             continue  # Without an answer it may take effect late.
-        accepted = [one for one in told if not one.error]
-        if not accepted or accepted[-1].replicas is None:
+        accepted = [pair for pair in zip(sent, told, strict=True) if not pair[1].error]
+        if not accepted:
             continue
-        state, wanted = last[label], accepted[-1].replicas
-        if state.goal != wanted:
+        request, answer = accepted[-1]
+        wanted = answer.replicas
+        if wanted is None:
+            is_right = any(
+                after.replicas == before.origin and before.is_reassigned
+                for before, after in pairwise(states)
+                if request.at_s <= after.at_s <= answer.at_s
+            )
+        else:
+            is_right = states[-1].goal == wanted
+        if not is_right:
             yield found(
                 "reassignments",
                 "the replicas are not those asked for last",
-                f"{label} has {state.goal}, asked for were {wanted} at {accepted[-1].at_s:.3f} s",
-                at_s=state.at_s,
+                f"{label} has {states[-1].goal}, asked for were {wanted} at {answer.at_s:.3f} s",
+                at_s=states[-1].at_s,
                 topic_partition=label,
             )
 

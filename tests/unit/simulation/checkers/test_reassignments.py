@@ -35,11 +35,10 @@ class Moves:
         values = [getattr(self.state, name) for name in PartitionChanged.__match_args__[2:]]
         self.model.record(PartitionChanged, "", *values)
 
-    def ask(self, *replicas: int, error: str | None = "", cancels: bool = False) -> None:
-        wanted = None if cancels else replicas
-        self.model.record(ReassignmentAsked, "c", T0, wanted)
+    def ask(self, *replicas: int, error: str | None = "") -> None:
+        self.model.record(ReassignmentAsked, "c", T0, replicas)
         if error is not None:
-            self.model.record(ReassignmentAnswered, "c", T0, wanted, error)
+            self.model.record(ReassignmentAnswered, "c", T0, replicas, error)
 
     def found(self, *, unclean_elections: bool = False) -> set[str]:
         stated = {"flush_every_message": False, "unclean_elections": unclean_elections}
@@ -63,8 +62,9 @@ def test_one_that_is_cancelled_is_passed() -> None:
     moves = Moves()
     moves.ask(0, 1, 3)
     moves.write(BEGUN)
-    moves.ask(cancels=True)
+    moves.model.record(ReassignmentAsked, "c", T0, None)
     moves.write({**CANCELLED, "leader_epoch": 1})
+    moves.model.record(ReassignmentAnswered, "c", T0, None, "")
     assert moves.found() == set()
 
 
@@ -133,3 +133,13 @@ def test_what_was_refused_changes_nothing() -> None:
     moves.write({"replicas": (2, 1, 0)})
     moves.ask(0, 9, error="invalid_replica_assignment")
     assert moves.found() == set()
+
+
+def test_a_cancellation_that_goes_on_is_found() -> None:
+    moves = Moves()
+    moves.ask(0, 1, 3)
+    moves.write(BEGUN)
+    moves.model.record(ReassignmentAsked, "c", T0, None)
+    moves.write(DONE)
+    moves.model.record(ReassignmentAnswered, "c", T0, None, "")
+    assert moves.found() == {"the replicas are not those asked for last"}
