@@ -116,6 +116,9 @@ async def test_a_drained_broker_has_nothing_and_can_be_forgotten() -> None:
         assert again.stdout == "broker 3 has no replicas; 0 have left it\n"
         await cluster.stop(3)
         assert (await command(cluster, "forget", "3")).exit_code == 0
+        gone = await command(cluster, "drain", "3")
+        assert gone.exit_code == 1
+        assert "there is no broker 3, and no replica is assigned to it" in gone.stderr
 
 
 async def test_a_broker_that_no_other_can_replace_is_not_drained() -> None:

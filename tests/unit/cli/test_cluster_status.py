@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,8 +18,10 @@ from oncelog.cli.cluster.status import _screen
 from oncelog.cli.cluster.survey import BrokerStatus, ClusterStatus, PartitionTrouble
 from oncelog.cli.main import main
 from oncelog.client import PartitionDescription, TopicPartition
+from oncelog.controller.topics import TopicToCreate
 from oncelog.sync import Producer
 from oncelog.testing import ControlledCluster
+from tests.support.members import members
 
 Oncelog = Callable[..., Result]
 
@@ -59,12 +63,39 @@ def test_the_worst_of_a_partition_is_named_and_counted() -> None:
     off_line, small = trouble(0, -1, ()), trouble(1, 1, (1,))
     behind, single = trouble(2, 1, (1, 3)), trouble(3, 1, (1,), min_isr=1)
     text = screen(off_line, small, behind, single, address=None, lag=None)
-    assert "1 brokers away, 1 off line, 1 under min ISR, 2 under-replicated" in text
+    assert "1 broker away, 1 off line, 1 under min ISR, 2 under-replicated" in text
     states = [one.state for one in (off_line, small, behind, single)]
     assert states == ["off line", "under min ISR", "under-replicated", "under-replicated"]
     assert "away" in text
     assert behind.missing == (2,)
     assert replace(behind, adding=(2,)).state == "reassigning"
+
+
+def test_a_replica_that_is_being_added_is_not_counted_as_lacking() -> None:
+    behind = trouble(2, 1, (1, 3))
+    added, away = replace(behind, adding=(2,)), trouble(0, -1, (1, 2, 3))
+    status = ClusterStatus("the-id", 1, [broker(1)], 12, [behind, added, away])
+    assert status.under_replicated_count == 1
+
+
+async def test_a_partition_whose_broker_has_lost_the_folder_is_off_line() -> None:
+    """Its broker lives, and is the last member of the ISR, so all of it seemed to be in sync."""
+    async with members(2) as cluster:
+        controller = cluster[1].broker.controller
+        await controller.create_topics([TopicToCreate("t", assignment={0: (2,)})])
+        await cluster.agreed()
+        await cluster.kill(2)
+        cluster.expire(2)
+        shutil.rmtree(cluster[2].folder)
+        await cluster.start(2)
+        await cluster.agreed()
+        server = cluster[1].broker.bootstrap_servers
+        asked = ["cluster", "status", "--json", "--bootstrap-server", server]
+        result = await asyncio.to_thread(CliRunner().invoke, main, asked)
+        found = json.loads(result.stdout)
+        assert (found["off_line"], found["under_replicated"]) == (1, 0)
+        (shown,) = found["troubles"]
+        assert (shown["leader"], shown["isr"], shown["state"]) == (-1, [2], "off line")
 
 
 def test_a_lone_broker_is_in_sync(oncelog: Oncelog, topic: str) -> None:
@@ -87,6 +118,7 @@ def test_it_looks_again_as_often_as_asked(oncelog: Oncelog) -> None:
 def test_a_follower_that_fetches_no_more_and_a_dead_broker_are_shown() -> None:
     with ControlledCluster(config={"replica.lag.time.max.ms": 500}) as cluster:
         cluster.create_topic("t")
+        cluster.create_topic("single", 3, replication_factor=1)
         leader = cluster.leader_of("t", 0) or 0
         # The controller is not cut off: only it can take another out of the ISR.
         controller = cluster.wait_until(lambda: cluster.controller() or 0)
@@ -112,11 +144,14 @@ def test_a_follower_that_fetches_no_more_and_a_dead_broker_are_shown() -> None:
         cluster.wait_until(lambda: cluster.in_sync("t", 0) == (1, 2, 3))
         cluster.kill(leader)
         cluster.wait_until(lambda: leader not in cluster.in_sync("t", 0))
-        away = {one["broker"]: one["state"] for one in status()["brokers"]}
+        found = status()
+        away = {one["broker"]: one["state"] for one in found["brokers"]}
         assert away[leader] == "away"
+        assert (found["off_line"], found["under_replicated"]) == (1, 2)
         cluster.kill(third)
         cluster.wait_until(lambda: third not in cluster.in_sync("t", 0))
         found = status()
         assert found["under_min_isr"] == 1
         # Each has every record that is committed.
-        assert set(found["troubles"][0]["eligible"]) == {third}
+        (shown,) = (one for one in found["troubles"] if one["topic"] == "t")
+        assert set(shown["eligible"]) == {third}

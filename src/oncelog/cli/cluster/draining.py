@@ -51,10 +51,8 @@ async def _drain(admin: Admin, broker_id: int, *, may_shrink: bool) -> int:
         seen = await look(admin)
         plan, stuck = drained(seen.partitions, seen.nodes, broker_id, may_shrink=may_shrink)
         if stuck:
-            raise Failure(
-                f"no other broker can take {_listed(stuck)}: add a broker, or give up replicas "
-                "with --fewer-replicas"
-            )
+            instead = "" if may_shrink else ", or give up replicas with --fewer-replicas"
+            raise Failure(f"no other broker can take {_listed(stuck)}: add a broker{instead}")
         # Metadata may be a moment old: a move that is done already is asked for as it was.
         plan = {label: asked.get(label, replicas) for label, replicas in plan.items()}
         await ask(admin, plan)
@@ -62,6 +60,8 @@ async def _drain(admin: Admin, broker_id: int, *, may_shrink: bool) -> int:
         going = {label for label, removing in seen.removing.items() if broker_id in removing}
         left |= going | plan.keys()
         if not plan and not going:
+            if not left and broker_id not in (node.node_id for node in seen.nodes):
+                raise Failure(f"there is no broker {broker_id}, and no replica is assigned to it")
             return len(left)
         await asyncio.sleep(LOOK_INTERVAL_S)
 

@@ -132,7 +132,7 @@ def _summary(status: ClusterStatus) -> RenderableType:
     from rich.text import Text
 
     away = [one.broker_id for one in status.brokers if one.address is None]
-    told = [f"{len(away)} brokers away"] if away else []
+    told = [f"{len(away)} broker{'s' if away[1:] else ''} away"] if away else []
     states = ("off line", "under min ISR", "under-replicated", "reassigning")
     told += [f"{count} {state}" for state in states if (count := status.count(state))]
     if not told:
@@ -181,7 +181,7 @@ def _print_json(status: ClusterStatus) -> None:
             "cluster_id": status.cluster_id,
             "controller": status.controller_id,
             "partitions": status.partitions_count,
-            "under_replicated": len(status.troubles) - status.count("reassigning"),
+            "under_replicated": status.under_replicated_count,
             "reassigning": status.count("reassigning"),
             "under_min_isr": status.count("under min ISR"),
             "off_line": status.count("off line"),

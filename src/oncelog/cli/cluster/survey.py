@@ -87,6 +87,11 @@ class ClusterStatus:
         """The partitions of a state."""
         return sum(one.state == state for one in self.troubles)
 
+    @property
+    def under_replicated_count(self) -> int:
+        """The partitions that lack a replica in sync, beside those that are being added."""
+        return sum(not set(one.missing) <= set(one.adding) for one in self.troubles)
+
 
 _Partitions = Mapping[TopicPartition, "PartitionDescription"]
 _Ends = Mapping[int, Mapping[TopicPartition, int]]
@@ -101,9 +106,9 @@ async def survey(admin: Admin) -> ClusterStatus:
         for name, topic in sorted(topics.items())
         for one in topic.partitions
     }
-    behind = {label: one for label, one in partitions.items() if set(one.isr) != set(one.replicas)}
-    min_isrs = await _min_isrs(admin, sorted({label.topic for label in behind}))
-    moving = await admin.list_partition_reassignments() if behind else {}
+    troubled = {label: one for label, one in partitions.items() if _is_troubled(one)}
+    min_isrs = await _min_isrs(admin, sorted({label.topic for label in troubled}))
+    moving = await admin.list_partition_reassignments() if troubled else {}
     ends = await _ends(admin, cluster, partitions)
     troubles = [
         PartitionTrouble(
@@ -113,7 +118,7 @@ async def survey(admin: Admin) -> ClusterStatus:
             _lags(label, one, ends),
             moving[label].adding if label in moving else (),
         )
-        for label, one in behind.items()
+        for label, one in troubled.items()
     ]
     return ClusterStatus(
         cluster.cluster_id,
@@ -122,6 +127,11 @@ async def survey(admin: Admin) -> ClusterStatus:
         len(partitions),
         troubles,
     )
+
+
+def _is_troubled(one: PartitionDescription) -> bool:
+    # All of an ISR may be away: the last one to leave it stays in.
+    return one.leader < 0 or set(one.isr) != set(one.replicas)
 
 
 async def _min_isrs(admin: Admin, topics: Sequence[str]) -> dict[str, int]:
