@@ -63,8 +63,10 @@ class ReachWatch:
                 if self._reach.is_asked(
                     is_held=self._office.is_held, others_count=len(self._others())
                 ):
+                    began_ms = self._clock.monotonic_ms()
                     await self._round()
-                    await self._clock.sleep(self._round_ms)
+                    spent_ms = self._clock.monotonic_ms() - began_ms
+                    await self._clock.sleep(max(0.0, self._round_ms - spent_ms))
                 else:
                     await self._feed.moved_past(revision)
         finally:
