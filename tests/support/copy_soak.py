@@ -94,6 +94,8 @@ class Copier:
     counts: Counter[str] = field(default_factory=Counter)
     is_done: bool = False
     stop: threading.Event = field(default_factory=threading.Event)
+    spares: bool = False
+    """Whether none of its processes is killed."""
     _life: int = 0
 
     @property
@@ -127,7 +129,8 @@ class Copier:
         """One process, to its end or its death."""
         rng = random.Random(f"{self.seed}/{self.kind}/{self._life}/kill")
         self._life += 1
-        life = draw_life(rng, self.kind, self.counts["killed"])
+        spared = Life(BOUND_S, from_first_word=False)
+        life = spared if self.spares else draw_life(rng, self.kind, self.counts["killed"])
         path = self.folder / f"{self.kind}.log"
         begun = path.stat().st_size if path.exists() else 0
         errors = path.with_suffix(".err")
@@ -292,6 +295,8 @@ def run(
     folder: Path,
     tell: Callable[[str], None],
     brokers_count: int = 1,
+    *,
+    spares_clients: bool = False,
 ) -> tuple[int, dict[str, dict[str, int]], list[str]]:
     """Everything; returns how often a broker was killed, each client's counts, what is wrong."""
     rng = random.Random(seed)
@@ -304,7 +309,9 @@ def run(
     with BrokerCluster(brokers) as cluster:
         servers = cluster.bootstrap_servers
         source = fill(servers, topics, count)
-        copiers = [Copier(kind, servers, seed, folder, stop=stop) for kind in kinds]
+        copiers = [
+            Copier(kind, servers, seed, folder, stop=stop, spares=spares_clients) for kind in kinds
+        ]
         threads = [threading.Thread(target=copier.supervise) for copier in copiers]
         following = Following(servers, topics)
         following.thread.start()

@@ -115,13 +115,12 @@ def speaking(sources: Iterable[str]) -> list[str]:
 def verdicts_of(said: str, asked: Sequence[str]) -> Verdicts:
     """What a process told of its tests, parts of tests included.
 
-    A process that told of none has died or was ended: the first of those asked has hung.
+    A process that told of none has died or was ended in the first of those asked.
     """
     found: Verdicts = {name: VERDICTS[word] for word, name in ENDED.findall(said)}
-    hung = STILL_RUNNING.findall(said.partition("running tests:")[2])
-    for name in hung:
-        found[name] = "hung"
-        found[name.partition("/")[0]] = "hung"
+    for name in STILL_RUNNING.findall(said.partition("running tests:")[2]):
+        found[name] = "unfinished"
+        found[name.partition("/")[0]] = "unfinished"
     if not any(name in found for name in asked):
-        found[asked[0]] = "hung"
+        found[asked[0]] = "unfinished"
     return found

@@ -15,8 +15,8 @@ from tests.support.broker import broker_processes
 from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import KafkaPeer, kafka_peers
 
-Verdict = Literal["passed", "failed", "skipped", "hung"]
-"""`hung`: its process, or its own limit, ended it."""
+Verdict = Literal["passed", "failed", "skipped", "unfinished"]
+"""`unfinished`: its process, or its own limit, ended it."""
 Verdicts = dict[str, Verdict]
 Peer = Literal["oncelog", "kafka"]
 
@@ -29,6 +29,7 @@ START_S_MAX: Final = 300
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SETTINGS: Final = {
     "default.replication.factor": "3",
+    "min.insync.replicas": "1",
     "num.partitions": "4",
     "group.initial.rebalance.delay.ms": "0",
     "replica.selector.class": RACK_AWARE,

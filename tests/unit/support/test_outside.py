@@ -16,17 +16,17 @@ def test_verdicts_of_go_tests_and_of_their_parts_are_read() -> None:
     assert found == {"TestA/x": "passed", "TestA": "failed", "TestB": "skipped"}
 
 
-def test_go_tests_that_ran_at_the_limit_have_hung() -> None:
+def test_go_tests_that_ran_at_the_limit_did_not_finish() -> None:
     said = "--- PASS: TestA (0.1s)\npanic: test timed out after 10s\nrunning tests:\n"
     said += "\tTestB (10s)\n\tTestC/x (9s)\n"
     found = franz_verdicts(said, ["TestA", "TestB", "TestC", "TestD"])
     assert found["TestA"] == "passed"
-    assert found["TestB"] == found["TestC"] == found["TestC/x"] == "hung"
+    assert found["TestB"] == found["TestC"] == found["TestC/x"] == "unfinished"
     assert "TestD" not in found
 
 
-def test_a_go_process_that_died_without_a_word_has_hung_in_its_first() -> None:
-    assert franz_verdicts("panic: oh\n", ["TestA", "TestB"]) == {"TestA": "hung"}
+def test_a_go_process_that_died_at_once_died_in_its_first_test() -> None:
+    assert franz_verdicts("panic: oh\n", ["TestA", "TestB"]) == {"TestA": "unfinished"}
 
 
 def test_only_go_tests_that_speak_to_a_cluster_are_run() -> None:
@@ -42,8 +42,8 @@ def test_verdicts_of_a_file_of_librdkafka_are_read(tmp_path: Path) -> None:
     assert found == {"0001_a": "passed", "0001_b": "failed", "0001_c": "skipped"}
 
 
-def test_a_file_of_librdkafka_without_a_report_has_hung(tmp_path: Path) -> None:
-    assert librdkafka_verdicts(tmp_path / "none.json", "0001") == {"0001": "hung"}
+def test_a_file_of_librdkafka_without_a_report_did_not_finish(tmp_path: Path) -> None:
+    assert librdkafka_verdicts(tmp_path / "none.json", "0001") == {"0001": "unfinished"}
 
 
 def test_only_differences_are_told_with_the_reason_for_those_expected() -> None:
