@@ -42,8 +42,8 @@ def made(name: str, records: int) -> Suite:
     return Franz(records) if name == "franz-go" else Librdkafka()
 
 
-def run_on(peer: Peer, suite: Suite, only: Sequence[str], console: Console) -> Verdicts:
-    """Run the suite on a peer; its logs stay in a folder that is told."""
+def run_on(peer: Peer, suite: Suite, only: Sequence[str], console: Console) -> None:
+    """Run the suite on a peer and keep its verdicts; its logs stay in a folder that is told."""
     folder = Path(tempfile.mkdtemp(prefix=f"oncelog-{suite.name}-{peer}-"))
     console.print(f"{suite.name} {suite.version} on three brokers of {peer}; logs in {folder}")
     found: Verdicts = {}
@@ -56,9 +56,9 @@ def run_on(peer: Peer, suite: Suite, only: Sequence[str], console: Console) -> V
                     # A test of another scenario is skipped in this one.
                     if verdict != "skipped" or test not in found:
                         found[test] = verdict
+                keep(suite, peer, found)
                 said = ", ".join(f"{test} {verdict}" for test, verdict in verdicts.items())
                 console.print(f"{took_s:6.1f} s  {said}", soft_wrap=True)
-    return found
 
 
 def keep(suite: Suite, peer: Peer, verdicts: Verdicts) -> None:
@@ -110,7 +110,7 @@ def main() -> int:
     try:
         suite = made(arguments.suite, arguments.records)
         for peer in (arguments.peer,) if arguments.peer else PEERS:
-            keep(suite, peer, run_on(peer, suite, arguments.only, console))
+            run_on(peer, suite, arguments.only, console)
     except (SuiteUnavailable, PeerUnavailable) as reason:
         console.print(f"{arguments.suite} cannot be run: {reason}")
         return UNAVAILABLE
