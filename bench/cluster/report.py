@@ -24,8 +24,15 @@ def _text(measured: Results, table: list[str]) -> list[str]:
         " is that of all three processes, memory too (PSS, so what they share counts once). Each"
         " start is of fresh folders; the loads run on both clusters warm, in turns. For the"
         " fail-over one producer sends record after record while the leader of its partition is"
-        " killed with SIGKILL: the time is from then until the next acknowledgement. A killed"
-        " process of ours is seen by the lock that it held, whatever the sessions. Tuned, Apache"
+        " killed with SIGKILL: the time is from then until the next acknowledgement, or the next"
+        " commit where it is the coordinator of a transactional id. A killed process of ours is"
+        " seen by the lock that it held, whatever the sessions. In the rolling restart each broker"
+        " is stopped by SIGTERM and started again, the next one when all replicas are in sync."
+        " Meanwhile librdkafka, aiokafka, kafka-python and the Java client send to three partitions"
+        " and wait, every 20 ms, idempotent and in transactions, and consumers in groups read what"
+        " they send. A run in which a client told its application of an error, or a record was not"
+        " read once and in order, counts as failed. The pause is the longest time between two"
+        " answers. Tuned, Apache"
         f" Kafka has {tuned}. Apache Kafka {kafka}, commit `{commit}`.",
         "",
         *table,

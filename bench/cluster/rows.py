@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bench.loads import BIG, Bulk, OneRecord
+from bench.groups import Group
+from bench.loads import BIG, Bulk, OneRecord, Paced, TinyTransactions
 from bench.work import Load
 
 PREFIX = "cluster"
@@ -11,6 +12,7 @@ OURS = "oncelog"
 BROKERS_COUNT = 3
 WARM_S_MAX = 20.0
 """Of a load at one cluster: it is brought to about its speed, in six minutes of rounds."""
+GROUP_COUNT = 50
 BULK_MB = 100
 """Of each window; three times as much is written."""
 
@@ -36,17 +38,21 @@ TUNED: Mapping[str, Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class ClusterRow:
-    """One row. Those with a load are measured on warm brokers."""
+    """One row. Those with a load or a fault are measured on warm brokers."""
 
     title: str
     load: Load | None = None
     cpu: str = ""
     """The figure of the brokers' CPU time."""
     cpu_scale: float = 1.0
+    fault: str = ""
+    """What is done to the brokers, by its name in `bench.cluster.failover`."""
+    is_tuned: bool = False
+    """Whether the brokers have `TUNED`."""
 
 
 START, IDLE = f"{PREFIX}-start", f"{PREFIX}-idle"
-FAILOVER, TUNED_FAILOVER = f"{PREFIX}-failover", f"{PREFIX}-failover-tuned"
+IDEMPOTENT, TRANSACTIONS = f"{PREFIX}-idempotent", f"{PREFIX}-txn-100ms"
 
 CLUSTER_ROWS = {
     START: ClusterRow("start of three, until each names all"),
@@ -57,6 +63,25 @@ CLUSTER_ROWS = {
     f"{PREFIX}-bulk": ClusterRow(
         "1000 B records, linger 5 ms, batch 1 MB", Bulk(1000, BULK_MB, BIG), "CPU s/GB"
     ),
-    FAILOVER: ClusterRow("the leader is killed, sessions as each system comes"),
-    TUNED_FAILOVER: ClusterRow("the leader is killed, sessions of 2 s"),
+    f"{PREFIX}-tiny-txn": ClusterRow(
+        "begin, produce one, commit, back to back", TinyTransactions, "CPU us/txn", 1e6
+    ),
+    IDEMPOTENT: ClusterRow("1000 B, idempotent", Paced(None), "CPU s/GB"),
+    TRANSACTIONS: ClusterRow("1000 B, transactions of 100 ms", Paced(0.1), "CPU s/GB"),
+    f"{PREFIX}-group-50": ClusterRow(
+        "50 consumers of one group", Group(GROUP_COUNT), "CPU s/rebalance"
+    ),
+    f"{PREFIX}-failover": ClusterRow(
+        "the leader is killed, sessions as each system comes", fault="leader"
+    ),
+    f"{PREFIX}-coordinator": ClusterRow(
+        "the coordinator is killed, sessions as each system comes", fault="coordinator"
+    ),
+    f"{PREFIX}-rolling": ClusterRow("rolling restart under four clients", fault="restart"),
+    f"{PREFIX}-failover-tuned": ClusterRow(
+        "the leader is killed, sessions of 2 s", fault="leader", is_tuned=True
+    ),
+    f"{PREFIX}-coordinator-tuned": ClusterRow(
+        "the coordinator is killed, sessions of 2 s", fault="coordinator", is_tuned=True
+    ),
 }

@@ -5,16 +5,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from bench import gauges
-from bench.cluster.failover import fail_over
+from bench.cluster.failover import FAULTS
 from bench.cluster.rows import (
     BULK_MB,
     CLUSTER_ROWS,
-    FAILOVER,
     IDLE,
     OURS,
     START,
     TUNED,
-    TUNED_FAILOVER,
     WARM_S_MAX,
     ClusterRow,
 )
@@ -52,9 +50,10 @@ class ClusterRun:
         for key in rows:
             self._results.forget(key)
         self._guarded([key for key in (START, IDLE) if key in rows], self._fresh)
-        warm = {key: row for key, row in rows.items() if row.load is not None or key == FAILOVER}
-        self._guarded(list(warm), self._warm)
-        self._guarded([key for key in (TUNED_FAILOVER,) if key in rows], self._tuned)
+        loads = [key for key, row in rows.items() if row.load is not None]
+        faults = [key for key, row in rows.items() if row.fault and not row.is_tuned]
+        self._guarded([*loads, *faults], self._warm)
+        self._guarded([key for key, row in rows.items() if row.is_tuned], self._tuned)
 
     def _guarded(self, keys: Sequence[str], measure: Callable[[Sequence[str]], None]) -> None:
         if not keys:
@@ -80,7 +79,7 @@ class ClusterRun:
 
     def _warm(self, keys: Sequence[str]) -> None:
         with self._systems({}) as systems:
-            loads = [key for key in keys if key != FAILOVER]
+            loads = [key for key in keys if CLUSTER_ROWS[key].load is not None]
             works = {
                 (key, system.name): self._warmed(key, system) for key in loads for system in systems
             }
@@ -90,18 +89,19 @@ class ClusterRun:
                         self._window(key, system, works[key, system.name])
             for work in works.values():
                 work.close()
-            if FAILOVER in keys:
-                self._fail_over(FAILOVER, systems)
+            for key in keys:
+                if key not in loads:
+                    self._guarded([key], lambda found: self._strike(found[0], systems))
 
     def _tuned(self, keys: Sequence[str]) -> None:
         with self._systems(TUNED) as systems:
             for key in keys:
-                self._fail_over(key, systems)
+                self._strike(key, systems)
 
-    def _fail_over(self, key: str, systems: Sequence[ClusterSystem]) -> None:
+    def _strike(self, key: str, systems: Sequence[ClusterSystem]) -> None:
         for number in range(self._rounds):
             for system in in_turns(systems, number):
-                self._add(key, system, fail_over(system))
+                self._add(key, system, FAULTS[CLUSTER_ROWS[key].fault](system))
 
     @contextmanager
     def _systems(self, settings: Mapping[str, Mapping[str, str]]) -> Iterator[list[ClusterSystem]]:

@@ -1,0 +1,47 @@
+"""Three brokers restart in turn under the load of stock clients, and no application has an error.
+
+Whatever reaches an application from Apache Kafka's three brokers may reach it from ours.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.broker import broker_processes
+from tests.support.peer.cluster import BrokerCluster
+from tests.support.peer.kafka import PeerUnavailable, jars, kafka_peers
+from tests.support.rolling import LIBRARIES, SETTINGS, Report, roll
+
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.alone]
+
+FEW_READ = 20
+
+
+def check(report: Report) -> None:
+    assert report.findings == []
+    assert all(count > FEW_READ for count in report.counts.values()), report.counts
+
+
+@pytest.mark.timeout(120)
+def test_librdkafka_sees_no_error_in_a_rolling_restart(tmp_path: Path) -> None:
+    with BrokerCluster(broker_processes(tmp_path, 3, SETTINGS)) as cluster:
+        check(roll(cluster, tmp_path, ["confluent-kafka"]))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("is_kafka", [False, True], ids=["oncelog", "kafka"])
+def test_four_clients_see_no_error_in_a_rolling_restart(tmp_path: Path, is_kafka: bool) -> None:
+    try:
+        jars()
+    except PeerUnavailable as reason:
+        pytest.skip(f"the Java client cannot be had: {reason}")
+    brokers = (
+        BrokerCluster(kafka_peers(tmp_path, 3, SETTINGS))
+        if is_kafka
+        else BrokerCluster(broker_processes(tmp_path, 3, SETTINGS))
+    )
+    with brokers as cluster:
+        check(roll(cluster, tmp_path, LIBRARIES))
