@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.broker import broker_processes
 from tests.support.peer.cluster import BrokerCluster
-from tests.support.peer.kafka import PeerUnavailable, jars, kafka_peers
+from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars, kafka_peers
 from tests.support.rolling import LIBRARIES, SETTINGS, Report, roll
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.alone]
@@ -38,10 +38,10 @@ def test_four_clients_see_no_error_in_a_rolling_restart(tmp_path: Path, is_kafka
         jars()
     except PeerUnavailable as reason:
         pytest.skip(f"the Java client cannot be had: {reason}")
-    brokers = (
-        BrokerCluster(kafka_peers(tmp_path, 3, SETTINGS))
-        if is_kafka
-        else BrokerCluster(broker_processes(tmp_path, 3, SETTINGS))
-    )
-    with brokers as cluster:
+    made = kafka_peers if is_kafka else broker_processes
+    brokers = made(tmp_path, 3, SETTINGS)
+    for each in brokers:
+        if isinstance(each, KafkaPeer):
+            each.prepare()
+    with BrokerCluster(brokers) as cluster:
         check(roll(cluster, tmp_path, LIBRARIES))

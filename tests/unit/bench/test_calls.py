@@ -17,7 +17,7 @@ BOUNDS = {
     "JoinGroup": 108,
 }
 
-REPLICATED_BOUND = 549
+REPLICATED_BOUND = 547
 """Of a Produce with three replicas, in all three brokers, with the followers' next fetches."""
 
 TIMER_CALLS = 3

@@ -113,7 +113,7 @@ class FollowerReading(Reading):
                 and follower.broker_epoch == life
                 and follower.confirmed_round == state.round_begun
                 and is_registered
-                and not partition.start_waiters
+                and not partition.start_waiters.waiting
             ):
                 still.append(one)
                 if self._is_new:

@@ -66,7 +66,7 @@ def _delayed(parts: Parts) -> tuple[Sample, ...]:
     return (
         Sample(("Fetch",), sum(len(partition.fetches) for partition in waiting)),
         Sample(("Produce",), sum(partition.waiting_count for partition in waiting)),
-        Sample(("DeleteRecords",), sum(len(partition.start_waiters) for partition in waiting)),
+        Sample(("DeleteRecords",), sum(len(each.start_waiters.waiting) for each in waiting)),
         Sample(("Rebalance",), waiting_members_count(parts)),
     )
 

@@ -111,31 +111,29 @@ class CommitWaiters:
 class StartWaiters:
     """Callbacks of one partition, for when the logs of all live replicas start at an offset."""
 
-    __slots__ = ("_order", "_waiting")
+    __slots__ = ("_order", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[Alive, int, CommitCallback]] = {}
+        self.waiting: dict[int, tuple[Alive, int, CommitCallback]] = {}
+        """By their order. Looked at for each partition of each follower's fetch, without a call."""
         self._order = 0
-
-    def __len__(self) -> int:
-        return len(self._waiting)
 
     def add(self, alive: Alive, offset: int, callback: CommitCallback) -> Drop:
         """Call back once `release` finds them there."""
         self._order = order = self._order + 1
-        self._waiting[order] = alive, offset, callback
-        return partial(self._waiting.pop, order, None)
+        self.waiting[order] = alive, offset, callback
+        return partial(self.waiting.pop, order, None)
 
     def release(self, low_watermark: Callable[[Alive], int]) -> None:
         """Release those whose offset the smallest start has reached."""
-        for order, (alive, offset, callback) in tuple(self._waiting.items()):
-            if low_watermark(alive) >= offset and self._waiting.pop(order, None) is not None:
+        for order, (alive, offset, callback) in tuple(self.waiting.items()):
+            if low_watermark(alive) >= offset and self.waiting.pop(order, None) is not None:
                 callback(ErrorCode.none)
 
     def fail(self, error: ErrorCode) -> None:
         """Fail all: whether the records are deleted everywhere is no longer known."""
-        for order, (_, _, callback) in tuple(self._waiting.items()):
-            if self._waiting.pop(order, None) is not None:
+        for order, (_, _, callback) in tuple(self.waiting.items()):
+            if self.waiting.pop(order, None) is not None:
                 callback(error)
 
 

@@ -350,7 +350,7 @@ class Partition:
         )
         if state.high_watermark > before:
             self._advanced()
-        if self.start_waiters:
+        if self.start_waiters.waiting:
             self.start_waiters.release(self.low_watermark)
         if self.rounds:
             self.rounds.advance(state.confirmed_round)

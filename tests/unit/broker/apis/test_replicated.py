@@ -181,7 +181,7 @@ async def test_records_are_deleted_once_the_live_replicas_have_deleted_them(
     partition.follower_fetched(FOLLOWER, 3, 0, log_start_offset=0)
     deleting = asyncio.create_task(delete(client, -1))
     await until(lambda: partition.log.log_start_offset == 3)
-    await until(lambda: bool(partition.start_waiters))
+    await until(lambda: bool(partition.start_waiters.waiting))
     partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=2)
     partition.follower_fetched(FOLLOWER, 4, 0, log_start_offset=3)
     assert await deleting == (ErrorCode.none, 3)
@@ -206,7 +206,7 @@ async def test_what_timed_out_waits_at_its_partition_no_more(context: Running) -
     await delete(client, 2, timeout_ms=1)
     timed_out = await produce(client, 9, batch(), timeout_ms=1)
     assert error_of(timed_out) is ErrorCode.request_timed_out
-    assert not partition.start_waiters
+    assert not partition.start_waiters.waiting
     assert partition.waiting_count == 0
 
 

@@ -175,7 +175,7 @@ def test_a_deletion_on_a_replica_that_leads_no_more_is_not_done(tmp_path: Path) 
     partition.fail()
     partition.on_started(lambda: {ME, OTHER}, 2, done.append)
     assert done == [ErrorCode.not_leader_or_follower, ErrorCode.kafka_storage_error]
-    assert not partition.start_waiters
+    assert not partition.start_waiters.waiting
 
 
 def test_nothing_waits_for_a_commit_on_a_replica_that_does_not_lead(tmp_path: Path) -> None:
