@@ -261,6 +261,11 @@ class Cluster:
             connection = kept[node_id] = await self._open(node.host, node.port)
             return connection
 
+    def open_connection(self, node_id: int) -> Connection | None:
+        """Return the connection to a broker, if there is one that is open."""
+        connection = self._connections.get(node_id)
+        return None if connection is None or connection.is_closed else connection
+
     async def any_connection(self) -> Connection:
         """Return any open connection.
 

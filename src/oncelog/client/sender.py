@@ -128,6 +128,11 @@ class Sender:
         self._looked_at_ms = 0.0
         """As of when the last pass chose the batches that it prepared to send."""
         self._task: asyncio.Task[None] | None = None
+        self._held_up: dict[int, asyncio.Task[None]] = {}
+        """Brokers to which a request waits for its connection, or for space in its buffer.
+
+        They get no other request meanwhile, and those to other brokers do not wait for it.
+        """
         self.failure: FatalError | None = None
         """Set when the sender's task failed: no more requests are sent."""
 
@@ -138,8 +143,10 @@ class Sender:
     async def stop(self, error: ClientError) -> None:
         """Stop the task; what is not resolved fails with `error`."""
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+            tasks = [self._task, *self._held_up.values()]
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
         self.settle(self._machine.end(error))
 
     def wake(self) -> None:
@@ -219,14 +226,14 @@ class Sender:
         except ClientError as error:
             self._give_up(error)
             return
-        await self._send_all()
+        self._send_all()
 
-    async def _send_all(self) -> None:
+    def _send_all(self) -> None:
         while sends := self._machine.drain(
             self._cluster.clock.monotonic_ms(), self._sendable_leader
         ):
             for send in sends:
-                await self._send(send)
+                self._send(send)
 
     def _give_up(self, error: ClientError) -> None:
         self._delegate.batch_failed(error)
@@ -272,23 +279,49 @@ class Sender:
     def _sendable_leader(self, topic_partition: TopicPartition) -> int | None:
         if not self._delegate.is_admitted(topic_partition):
             return None
-        return self._cluster.metadata.usable_leader(topic_partition)
+        leader = self._cluster.metadata.usable_leader(topic_partition)
+        return None if leader in self._held_up else leader
 
     # --- one request ------------------------------------------------------------------
 
-    async def _send(self, send: Send) -> None:
+    def _send(self, send: Send) -> None:
+        connection = self._cluster.open_connection(send.node_id)
+        if connection is None or not connection.is_writable:
+            waiting = self._send_later(send)
+            task = asyncio.get_running_loop().create_task(waiting, name="oncelog-sender-waits")
+            self._held_up[send.node_id] = task
+            return
+        self._submit_or_lose(connection, send)
+
+    async def _send_later(self, send: Send) -> None:
+        try:
+            await self._connected(send)
+        except Exception as error:  # noqa: BLE001 - a task boundary: users wait for their futures
+            self._break(error)
+        finally:
+            del self._held_up[send.node_id]
+            self.wake()
+
+    async def _connected(self, send: Send) -> None:
         try:
             connection = await self._cluster.connection(send.node_id)
             await connection.writable()
-            self._submit(connection, send)
         except (ConnectionLostError, DisconnectedError):
-            self._lost(send)
-        except ProtocolError as error:
-            self._give_up(FatalError(error.code, error.message))
             self._lost(send)
         except FatalError as error:
             # The broker refused the connection; no request was sent.
             self._give_up(error)
+            self._lost(send)
+        else:
+            self._submit_or_lose(connection, send)
+
+    def _submit_or_lose(self, connection: Connection, send: Send) -> None:
+        try:
+            self._submit(connection, send)
+        except DisconnectedError:
+            self._lost(send)
+        except ProtocolError as error:
+            self._give_up(FatalError(error.code, error.message))
             self._lost(send)
 
     def _submit(self, connection: Connection, send: Send) -> None:

@@ -79,7 +79,7 @@ async def produce_first(
             code = await _produce(cluster, connection, topic_partition, topic_id, batch, stamp)
         except (DisconnectedError, ConnectionLostError) as error:
             cluster.metadata.mark_stale(topic_partition.topic)
-            raise ConnectionLostError(str(error)) from error
+            raise ConnectionLostError(f"{topic_partition}: {error}") from error
         except ProtocolError as error:
             raise FatalError(error.code, error.message) from error
         if code is not ErrorCode.none:

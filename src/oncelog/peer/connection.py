@@ -253,6 +253,11 @@ class Connection:
         """
         await self._frames.writable()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether `writable` would return at once."""
+        return self._frames.is_writable
+
     # --- authentication ---------------------------------------------------------------
 
     async def _authenticate(self, sasl: Sasl) -> None:

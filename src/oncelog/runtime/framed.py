@@ -115,6 +115,11 @@ class FramedConnection(asyncio.Protocol):
         if self._closed_because is not None:
             raise self._disconnected()
 
+    @property
+    def is_writable(self) -> bool:
+        """Whether `writable` would return at once."""
+        return self._writable.is_set() and self._closed_because is None
+
     # --- asyncio's side ---------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
