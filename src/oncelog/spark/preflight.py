@@ -287,6 +287,17 @@ async def _marker(
     return latest(texts)
 
 
+_PARTITION_AWAY: Final = frozenset(
+    {
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+    }
+)
+"""The cluster answers, and a partition has no leader or too few replicas in sync."""
+
+
 def explained(error: Exception, options: SinkOptions) -> Exception:
     """Convert a cluster's refusal or silence to an error with a remedy; return others unchanged."""
     application_id = options.protocol.application_id
@@ -295,6 +306,12 @@ def explained(error: Exception, options: SinkOptions) -> Exception:
             f"the offsets of group {application_id!r} are still undecided ({error}): the next "
             "start settles the batch, once the transaction has ended; if the cluster never ends "
             "it, `oncelog transactions find-hanging` shows it"
+        )
+    if isinstance(error, RetriableError) and error.code in _PARTITION_AWAY:
+        return UsageError(
+            f"a partition stays away ({error}): nothing of the batch is visible, and the next "
+            "start writes it, unless it is committed, once enough of the partition's replicas are back "
+            "(`oncelog cluster status`)"
         )
     if isinstance(error, TimeoutError | RetriableError):
         return UsageError(

@@ -41,6 +41,11 @@ OPTIONS = SinkOptions(
     ("error", "kind", "sentence"),
     [
         (ConnectionLostError("refused"), UsageError, "at host:9092 does not answer"),
+        (
+            RetriableError(ErrorCode.leader_not_available, "out-1"),
+            UsageError,
+            "a partition stays away .LEADER_NOT_AVAILABLE: out-1.: nothing of the batch is visible",
+        ),
         (TimeoutError(), UsageError, "check bootstrap_servers"),
         (
             FatalError(ErrorCode.unsupported_version, "no version of INIT_PRODUCER_ID"),
