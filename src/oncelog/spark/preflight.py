@@ -310,8 +310,8 @@ def explained(error: Exception, options: SinkOptions) -> Exception:
     if isinstance(error, RetriableError) and error.code in _PARTITION_AWAY:
         return UsageError(
             f"a partition stays away ({error}): nothing of the batch is visible, and the next "
-            "start writes it, unless it is committed, once enough of the partition's replicas are back "
-            "(`oncelog cluster status`)"
+            "start writes it, unless it is committed, once enough replicas of the partition are "
+            "back (`oncelog cluster status`)"
         )
     if isinstance(error, TimeoutError | RetriableError):
         return UsageError(

@@ -14,7 +14,7 @@ from oncelog.controller.cluster_config import replicated_defaults
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 
-__all__ = ["DemoBrokers", "holder_of"]
+__all__ = ["DemoBrokers", "all_in_sync", "holder_of"]
 
 LOOK_TIMEOUT_MS: Final = 30_000.0
 
@@ -87,7 +87,7 @@ class DemoBrokers:
 
     def is_whole(self) -> bool:
         """Whether all replicas of all partitions are in sync, so that one more may be killed."""
-        return self.count == 1 or asyncio.run(_all_in_sync(self.bootstrap_servers))
+        return self.count == 1 or asyncio.run(all_in_sync(self.bootstrap_servers))
 
 
 async def holder_of(
@@ -123,7 +123,8 @@ async def holder_of(
         await cluster.close()
 
 
-async def _all_in_sync(bootstrap_servers: str) -> bool:
+async def all_in_sync(bootstrap_servers: str) -> bool:
+    """Whether no partition has a replica outside its ISR. Raises `ClientError`."""
     async with Admin(bootstrap_servers) as admin:
         topics = await admin.list_topics()
     partitions = [partition for topic in topics.values() for partition in topic.partitions]
