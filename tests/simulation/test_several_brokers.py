@@ -12,7 +12,8 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.cluster import ClusterControl
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.draw_brokers import SPREAD_TOPIC, drawn_brokers
-from oncelog.simulation.history import BrokerDied, Watermarks
+from oncelog.simulation.history import BrokerDied, Disagreement, Watermarks
+from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import SimulationRun, execute, undisturbed
@@ -90,14 +91,36 @@ def test_a_controller_that_only_the_store_hears_is_replaced() -> None:
         assert first is not None
         for node in world.nodes:
             if node is not world.nodes[first]:
-                cluster.cut(world.nodes[first].host, node.host, 20.0)
+                cluster.cut(world.nodes[first].host, node.host, 4.0)
         # Six rounds of 150 ms, and what was left of the one before.
         assert world.run_until(lambda: cluster.controller() not in (None, first), 1.2)
         second = cluster.controller()
         # The next one decides, and the one before does not take the office back when the cut ends.
-        world.scheduler.run_until(world.now_s + 21.0)
+        world.scheduler.run_until(world.now_s + 5.0)
         assert cluster.controller() == second
         assert list(cluster.report()) == []
+
+
+@pytest.mark.parametrize(("session_ms", "found_count"), [(600, 0), (0, 1)])
+def test_an_office_is_demanded_only_when_it_is_held_too_long(
+    session_ms: int, found_count: int
+) -> None:
+    """With no session to wait for, the demand comes before the office can be given up."""
+    plan = replace(draw_plan(1, "calm", brokers=3), broker={"broker.session.timeout.ms": "1500"})
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, cluster = run.world, run.cluster
+        assert world.run_until(lambda: len(world.store.registered()) == 3, 10.0)
+        node = world.nodes[cluster.controller() or 0]
+        for other in world.nodes:
+            if other is not node:
+                cluster.cut(node.host, other.host, 20.0)
+        assert node.broker is not None
+        OfficeWatch(world, node, node.broker, lambda: False, session_ms * 4)
+        world.scheduler.run_until(world.now_s + 8.0)
+        found = [one.what for one in world.history.of(Disagreement)]
+        assert found == ["the controller's office"] * found_count
 
 
 def drawn(seed: int) -> Plan:

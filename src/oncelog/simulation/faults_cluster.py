@@ -81,7 +81,7 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
         }
     elif kind == "cut-controller":
         # As long as it takes to give the office up, by the sessions that are drawn.
-        parameters["for_s"] = rng.uniform(1.0, 6.0)
+        parameters["for_s"] = rng.uniform(1.5, 7.0)
     elif kind == "slow-broker":
         parameters |= {"extra_s": rng.choice((0.05, 0.3, 1.0)), "for_s": rng.uniform(0.5, 4.0)}
     elif kind == "zombie-broker":

@@ -16,6 +16,7 @@ from oncelog.core.errors import OncelogError
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.history_cluster import PartitionChanged
 from oncelog.simulation.node import BrokerNode
+from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.store import StoreConnection
 from oncelog.simulation.world import World
 
@@ -44,10 +45,16 @@ class ClusterFaults:
         index = self._cluster.controller()
         if index is None:
             return None
-        node = self._of(index)
+        node, until_s = self._of(index), self._world.now_s + float(parameters["for_s"])
         for other in self._world.nodes:
             if other is not node:
                 self._cluster.cut(node.host, other.host, float(parameters["for_s"]))
+        if node.broker is not None:
+
+            def is_over() -> bool:
+                return self._healed or self._world.now_s >= until_s
+
+            OfficeWatch(self._world, node, node.broker, is_over)
         return node.name
 
     def _slow_broker(self, parameters: Parameters) -> str:

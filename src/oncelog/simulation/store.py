@@ -177,6 +177,11 @@ class StoreConnection:
         self._view = None
         self._server.wake()
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether neither `cut` nor `lag` is in effect."""
+        return not self.is_cut and self._view is None
+
     async def get(self, path: str) -> Stored | None:
         """See `MetadataStore.get`."""
         return await self._call(lambda server: self._shown().get(path))
