@@ -18,10 +18,12 @@ from typing import Any
 
 from pyspark import SparkContext, TaskContext
 
+from oncelog.cli.demo.plan import KillTarget
 from oncelog.client.errors import ConnectionLostError
 from oncelog.client.transactions import TransactionDriver
 from oncelog.spark.progress import CrashRow
 from tests.spark.striking import MID_TASK, CrashPoint
+from tests.spark.three_brokers import Roles
 
 ANSWER_LOST = "answer_lost"
 """EndTxn went through, and its answer does not reach the driver."""
@@ -54,6 +56,12 @@ class Victim(StrEnum):
     """The JVM of an executor on a standalone cluster, with its workers; of all between tasks."""
     CLUSTER = "driver and executor"
     """Both: the driver's two processes, and what `EXECUTOR` names."""
+    LEADER = "partition leader"
+    """Of three brokers the one that leads a partition of the output."""
+    COORDINATOR = "coordinator"
+    """Of three brokers the one that coordinates the query's transactions."""
+    CONTROLLER = "controller"
+    """Of three brokers the one that controls the cluster."""
 
 
 OF_A_TASK = (
@@ -89,6 +97,16 @@ CASES = (
 )
 """The crash table on one machine: every row, and whatever can be hit there."""
 
+ROLES = {
+    Victim.LEADER: KillTarget.LEADER,
+    Victim.COORDINATOR: KillTarget.COORDINATOR,
+    Victim.CONTROLLER: KillTarget.CONTROLLER,
+}
+"""The victims that are brokers of three, and what tells who has the role."""
+
+BROKER_CASES = tuple((row, victim) for row in ROW_OF for victim in ROLES)
+"""What only several brokers have."""
+
 CLUSTER_CASES = (
     *((row, victim) for row in ROW_OF for victim in (Victim.EXECUTOR, Victim.CLUSTER)),
     (MID_TASK, Victim.DRIVER),
@@ -113,6 +131,8 @@ class Fault(CrashPoint):
     """A file with the broker's process id."""
     checkpoint: str = ""
     """Strike after the batch stands in this checkpoint's commit log, if one is named."""
+    roles: Roles | None = None
+    """Of three brokers: finds the one to kill."""
 
     @classmethod
     def at(cls, row: str, victim: Victim, batch: int, struck: Path, broker_pid: Path) -> "Fault":
@@ -146,6 +166,9 @@ class Fault(CrashPoint):
             CrashPoint.kill(self, send)
         elif self.victim in (Victim.EXECUTOR, Victim.CLUSTER):
             self._kill_on_cluster(send)
+        elif self.victim in ROLES:
+            assert self.roles is not None
+            self.roles.kill(ROLES[self.victim], send)
         elif self.victim is Victim.BROKER:
             send(int(Path(self.broker_pid).read_text()), signal.SIGKILL)
         elif self.victim is Victim.WORKER:

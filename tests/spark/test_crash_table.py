@@ -4,11 +4,13 @@ The whole table for each query is `python -m tests.spark.matrix`, part of ``make
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.progress import read_progress
 from tests.spark.crash_table import (
     KILLED,
@@ -20,9 +22,19 @@ from tests.spark.crash_table import (
     run_case,
     what_the_driver_did,
 )
-from tests.spark.faults import CASES, ROW_OF, Fault, FaultSequence, Victim
-from tests.spark.support import Job
+from tests.spark.faults import (
+    ANSWER_LOST,
+    BROKER_CASES,
+    CASES,
+    ROW_OF,
+    Fault,
+    FaultSequence,
+    Victim,
+)
+from tests.spark.support import Job, wait_until
+from tests.spark.three_brokers import three_kept
 from tests.support.broker import BrokerProcess
+from tests.support.peer import PeerUnavailable, jars
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -99,3 +111,48 @@ def test_a_driver_killed_at_each_row_in_turn_loses_and_doubles_nothing(
         assert job.crash_row() is ROW_OF[row]
     job.run_here(spark)
     assert job.findings(count) == []
+
+
+QUICK = (
+    ("mid_task", Victim.LEADER),
+    (ANSWER_LOST, Victim.COORDINATOR),
+    ("offsets_committed", Victim.CONTROLLER),
+)
+
+
+@pytest.mark.parametrize(
+    ("is_kafka", "cases"),
+    [
+        pytest.param(False, QUICK, id="oncelog, a row for each"),
+        pytest.param(False, BROKER_CASES, id="oncelog", marks=pytest.mark.soak),
+        pytest.param(True, BROKER_CASES, id="kafka", marks=pytest.mark.soak),
+    ],
+)
+def test_a_query_lives_through_the_death_of_each_role_of_three_brokers(
+    spark: SparkSession, tmp_path: Path, is_kafka: bool, cases: tuple[tuple[str, Victim], ...]
+) -> None:
+    """A leader, the coordinator and the controller die in turn, and come back a batch later."""
+    if is_kafka:
+        try:
+            jars()
+        except PeerUnavailable as reason:
+            pytest.skip(str(reason))
+    with three_kept(tmp_path / "brokers", is_kafka=is_kafka) as keeper:
+        job = Job(keeper.cluster.bootstrap_servers, tmp_path, "each-role", "counts", LARGE)
+        keeper.follow(job.progress)
+        output = TopicPartition(f"{job.name}-out", 0)
+        roles = keeper.roles(output, job.name, is_kafka=is_kafka)
+        faults = [
+            replace(
+                Fault.at(row, victim, batch, tmp_path / f"{batch}", keeper.pid_file), roles=roles
+            )
+            for batch, (row, victim) in enumerate(cases)
+        ]
+        count = LARGE * (len(faults) + 1)
+        job.load_orders(0, count)
+        job.run_here(spark, fault=FaultSequence.of(*faults))
+        assert [fault for fault in faults if not Path(fault.struck).exists()] == []
+        assert job.findings(count) == []
+        for batch, (row, victim) in enumerate(cases):
+            assert what_the_driver_did(Case(row, victim, "counts", batch), job) == []
+        wait_until(lambda: len(keeper.killed) == len(faults), "a broker that comes back")

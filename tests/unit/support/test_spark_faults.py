@@ -15,10 +15,14 @@ import pytest
 from pyspark import SparkContext
 
 import oncelog.spark
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.progress import ProgressLog
 from tests.spark.faults import (
     BETWEEN,
+    BROKER_CASES,
     EXECUTOR_CLASS,
+    ROLES,
+    ROW_OF,
     Fault,
     FaultSequence,
     InjectedError,
@@ -27,6 +31,7 @@ from tests.spark.faults import (
 )
 from tests.spark.job import JobOptions
 from tests.spark.striking import CrashPoint, StruckTask, strike_steps
+from tests.spark.three_brokers import Roles
 
 
 def test_two_tasks_at_one_point_do_not_strike_the_fault_of_the_next_batch(tmp_path: Path) -> None:
@@ -102,6 +107,17 @@ def test_executors_of_another_application_are_left_alone(
     monkeypatch.setattr(SparkContext, "_active_spark_context", context)
     with pytest.raises(RuntimeError, match="no executor of app-2"):
         executor_pids()
+
+
+def test_a_fault_of_three_brokers_is_told_whom_to_look_for(tmp_path: Path) -> None:
+    """It is pickled with its look-up, and kills who has the role when it strikes."""
+    roles = Roles("127.0.0.1:1", TopicPartition("out", 0), "job", str(tmp_path / "pids"))
+    at = Fault.at("mid_task", Victim.LEADER, 0, tmp_path / "struck", tmp_path)
+    fault = pickle.loads(pickle.dumps(replace(at, roles=roles)))
+    assert fault.roles == roles
+    assert fault.is_at("mid_task", 0)
+    assert set(ROLES) == {Victim.LEADER, Victim.COORDINATOR, Victim.CONTROLLER}
+    assert {row for row, _ in BROKER_CASES} == set(ROW_OF)
 
 
 def test_an_executor_is_hit_in_mid_task_by_its_task_alone(tmp_path: Path) -> None:
