@@ -37,9 +37,10 @@ VERDICTS: Final[Mapping[str, Verdict]] = {
     "RUNNING": "unfinished",
 }
 TOOLS: Final = {
+    "kafka-run-class.sh": "",
     "kafka-topics.sh": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs.sh": "org.apache.kafka.tools.ConfigCommand",
-    "kafka-acls.sh": "kafka.admin.AclCommand",
+    "kafka-acls.sh": "org.apache.kafka.tools.AclCommand",
     "kafka-consumer-groups.sh": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
 }
 
@@ -135,7 +136,8 @@ def tools(folder: Path) -> Path:
     scripts = folder / "kafka" / "bin"
     scripts.mkdir(parents=True, exist_ok=True)
     for name, main_class in TOOLS.items():
-        command = f"exec {java()} -XX:TieredStopAtLevel=1 -cp '{jars()}' {main_class} \"$@\""
+        path = f"$CLASSPATH:{jars()}"
+        command = f'exec {java()} -XX:TieredStopAtLevel=1 -cp "{path}" {main_class} "$@"'
         (scripts / name).write_text(f"#!/bin/sh\n{command}\n")
         (scripts / name).chmod(0o755)
     return scripts.parent

@@ -31,7 +31,6 @@ SETTINGS: Final = {
     "default.replication.factor": "3",
     "min.insync.replicas": "1",
     "num.partitions": "4",
-    "group.initial.rebalance.delay.ms": "0",
     "replica.selector.class": RACK_AWARE,
 }
 """Of every broker, whoever made it: those that librdkafka's own cluster for tests has."""
