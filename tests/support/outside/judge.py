@@ -22,7 +22,10 @@ class Expected:
 
 
 EXPECTED: Final[Mapping[str, Sequence[Expected]]] = {
-    "librdkafka": (Expected(r"0\d+_share_consumer", "no share groups (KIP-932)"),),
+    "librdkafka": (
+        Expected(r"0\d+_share_consumer", "no share groups (KIP-932)"),
+        Expected(r"0081_admin/do_test_UserScramCredentials", "no SCRAM users"),
+    ),
     "franz-go": (
         Expected(r"TestShareGroup|TestConsumeRegexShare", "no share groups (KIP-932)"),
         Expected(r"Test848RegexBrokerResolves", "an internal topic may be the second it sees"),
