@@ -17,7 +17,7 @@ __all__ = ["CLUSTER_FAULTS", "draw_cluster_faults"]
 
 Rates = Mapping[str, float]
 
-_NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8, "cut-controller": 0.4}
+_NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8, "cut-controller": 0.8}
 _PROCESSES: Final[Rates] = {
     "zombie-broker": 0.8,
     "rolling-restart": 0.3,
