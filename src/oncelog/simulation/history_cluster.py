@@ -73,10 +73,18 @@ class PartitionChanged(Event):
         """The replicas once it is cancelled."""
         return tuple(broker for broker in self.replicas if broker not in self.adding)
 
+    @property
+    def has_all(self) -> bool:
+        """Whether all replicas that stay are in the ISR, or cannot be."""
+        return {*self.goal} <= {*self.isr, *self.excluded}
+
     def completes(self, before: PartitionChanged) -> bool:
-        """Whether the reassignment that was under way before is done with this state."""
+        """Whether the reassignment that was under way before is done with this state.
+
+        A member that shuts down leaves the ISR at once.
+        """
         is_done = before.is_reassigned and self.replicas == before.goal
-        return is_done and {*self.isr} == {*before.goal}
+        return is_done and self.has_all
 
     @property
     def holders(self) -> frozenset[int]:

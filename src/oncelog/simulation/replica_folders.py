@@ -18,6 +18,8 @@ from oncelog.storage.folder_names import STRAY_SUFFIX, parse_folder_name
 __all__ = ["FolderAudit"]
 
 _NO_TOPIC: Final = ""
+_ANY_COUNT: Final = -1
+"""Of removals: fewer than there can be."""
 
 
 @dataclass(slots=True)
@@ -47,7 +49,7 @@ class FolderAudit:
             if names == disk.names:
                 continue
             disk.names = names
-            present = {name: self._known(name, node) for name in names if parse_folder_name(name)}
+            present = {name: self._found(name, node) for name in names if parse_folder_name(name)}
             for name in [name for name in disk.held if name not in present]:
                 text = self._judge(name, disk.held.pop(name), node, names)
                 if text:
@@ -60,6 +62,17 @@ class FolderAudit:
         for name, known in present.items():
             if name not in held or held[name][0] != known[0]:
                 held[name] = known
+
+    def _found(self, name: str, node: BrokerNode) -> tuple[str, int]:
+        """As `_known`; a broker that is behind the store may be about to delete what it makes."""
+        topic_id, count = self._known(name, node)
+        label = parse_folder_name(name)
+        state = None if label is None else self._store.states.get(label)
+        image = None if node.broker is None else node.broker.image
+        seen = None if label is None or image is None else image.partition(*label)
+        if state is None or seen is None or seen.partition_epoch != state.partition_epoch:
+            return topic_id, _ANY_COUNT
+        return topic_id, count
 
     def _known(self, name: str, node: BrokerNode) -> tuple[str, int]:
         """Return the id of the topic that the store has, and how often the replica was removed."""

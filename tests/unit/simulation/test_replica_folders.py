@@ -22,14 +22,16 @@ class World:
 
     def __init__(self) -> None:
         self.names = ["t-0"]
+        self.applied = SimpleNamespace(partition_epoch=3)
         self.store = SimpleNamespace(
-            states={T0: SimpleNamespace(topic_id="id")}, removals=Counter()
+            states={T0: SimpleNamespace(topic_id="id", partition_epoch=3)}, removals=Counter()
         )
         self.node = SimpleNamespace(
             name="broker-1",
             index=1,
             losses_count=0,
             disk=SimpleNamespace(names=lambda _: self.names),
+            broker=SimpleNamespace(image=SimpleNamespace(partition=lambda *_: self.applied)),
         )
         self.audit = FolderAudit(cast("WatchedStore", self.store))
         assert self.found() == []
@@ -78,3 +80,15 @@ def test_a_decision_names_one_folder_only() -> None:
     assert world.found() == []
     world.names = []
     assert world.found() == ["t-0 is gone, and nothing that was decided names it"]
+
+
+def test_a_broker_behind_the_store_deletes_what_it_makes() -> None:
+    world = World()
+    world.remove()
+    world.names = []
+    assert world.found() == []
+    world.applied.partition_epoch = 2
+    world.names = ["t-0"]
+    assert world.found() == []
+    world.names = []
+    assert world.found() == []

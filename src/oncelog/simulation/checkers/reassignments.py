@@ -72,7 +72,7 @@ def _step(
     if {*after.adding} != adding or {*after.removing} != removing:
         yield _wrong("a reassignment begins with others than asked for", before, after)
     changes_them = gone or {*after.replicas} - {*before.replicas}
-    if changes_them and not after.is_reassigned and not {*after.goal} <= {*after.isr}:
+    if changes_them and not after.is_reassigned and not after.has_all:
         yield _wrong("a reassignment is done before all are in the ISR", before, after)
     if gone and after.leader_epoch == before.leader_epoch:
         yield _wrong("a replica is removed in the same leader epoch", before, after)

@@ -42,6 +42,7 @@ from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.metadata.state import StoreState
 from oncelog.metadata.store import Conflict, Fenced, SessionId, Write
 from oncelog.simulation.components.controller_model import End, ExpectedPartition, Facts
+from oncelog.simulation.components.controller_moves import Moves, wrong_placement
 from oncelog.simulation.components.controller_office import Decide, OfficeHolder, may_be
 
 __all__ = ["SimulatedControllers", "controllers"]
@@ -51,7 +52,13 @@ STEPS_COUNT: Final = 60
 BROKERS_COUNT: Final = 4
 DEATH_CHANCE: Final = 0.08
 MIN_ISR, UNCLEAN = "min.insync.replicas", "unclean.leader.election.enable"
-_WEIGHTS: Final = {"ask for an ISR": 20.0, "start": 12.0, "end": 8.0, "create": 2.0}
+_WEIGHTS: Final = {
+    "ask for an ISR": 20.0,
+    "start": 12.0,
+    "end": 8.0,
+    "create": 2.0,
+    "reassign": 4.0,
+}
 """How much more often than the other steps each is taken."""
 
 
@@ -75,7 +82,7 @@ class _BrokerLife(NamedTuple):
     off_line: frozenset[TopicPartition]
 
 
-class SimulatedControllers:
+class SimulatedControllers(Moves):
     """A store, brokers that are only registrations, and one controller after the other."""
 
     def __init__(self, rng: random.Random, decided: Decide) -> None:
@@ -112,6 +119,8 @@ class SimulatedControllers:
             "elect": self._elect,
             "fail a directory": self._fail,
             "forget": self._forget,
+            "reassign": self._reassign,
+            "confirm removals": self._confirm_removed,
             "replace the controller": self._replace,
         }
         self._order = list(self._steps)
@@ -187,8 +196,9 @@ class SimulatedControllers:
             name, number = layout.partition_of(write.path)
             part = None if number is None else self._parts.get(TopicPartition(name, number))
             if part is not None and write.value is not None:
-                replicas = part.state.replicas
-                after = replace(layout.decode_state(write.value), replicas=replicas)
+                after = layout.decode_state(write.value)
+                texts = wrong_placement(part.label, part.state, after, event, facts)
+                self.wrong += (f"{part.label}: {text}" for text in texts)
                 self.wrong += (f"{part.label}: {text}" for text in part.change(after, facts))
         self._controller.read()
         for part in self._parts.values():
@@ -224,7 +234,7 @@ class SimulatedControllers:
         elif isinstance(event, DeleteTopic):
             topic = self._image.topic_by_id(event.topic_id)
             if topic is not None:
-                replicas = {broker for one in topic.partitions for broker in one.replicas}
+                replicas = {b for one in topic.partitions for b in (*one.replicas, *one.removed)}
                 self._gone[event.topic_id] = replicas | facts.brokers.keys()
                 self._names[event.topic_id] = topic.name
                 for label in topic.topic_partitions():

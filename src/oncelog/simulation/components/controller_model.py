@@ -54,6 +54,8 @@ class ExpectedPartition:
     """The brokers that had every committed record, what they lost since then left aside."""
     lost: set[int] = field(default_factory=set)
     """Those that may have lost the end of their log, and have not copied it again."""
+    lost_alone: set[int] = field(default_factory=set)
+    """Those that may have lost it as the only replica: no other has more, when others come."""
     told: dict[int, End | None] = field(default_factory=dict)
     """What those said of their logs when they came back; None: a log could not be read."""
     earlier: dict[int, End | None] = field(default_factory=dict)
@@ -64,6 +66,8 @@ class ExpectedPartition:
     def lose(self, broker: int) -> None:
         """Note that a broker may have lost what it had not synced."""
         self.lost.add(broker)
+        if self.state.settled_count == 1:
+            self.lost_alone.add(broker)
         if broker in self.told:
             self.earlier[broker] = self.told.pop(broker)
 
@@ -88,10 +92,18 @@ class ExpectedPartition:
     def change(self, after: PartitionImage, facts: Facts) -> Iterator[str]:
         """Take the next state; yield what is wrong with it."""
         before, self.state = self.state, after
+        gone = {*before.replicas} - {*after.replicas}
+        self.members -= gone
+        self.lost -= gone
         yield from self._epochs(before, after)
         joined = {*after.isr} - {*before.isr}
         failed = {*after.offline_replicas} - {*before.offline_replicas}
         self.members -= failed - {*after.isr} - self.lost
+        is_done = not (after.adding or after.removing)
+        if is_done and (before.adding or before.removing):
+            # The leader has asked for the last ones, and another one may lead at once.
+            self.members |= joined
+            self.lost -= joined
         if self._is_election(before, after):
             joined.discard(after.leader)
             yield from self._elected(before, after, facts)
@@ -108,7 +120,7 @@ class ExpectedPartition:
         if too_few := self.members - self.lost - have_all:
             yield f"{sorted(too_few)} have all, and may not lead"
         back = {each for each in have_all & self.lost & self.told.keys() if facts.serves(each)}
-        if back and len(after.replicas) > 1:
+        if (back := back - self.lost_alone) and len(after.replicas) > 1:
             yield f"{sorted(back)} may lead, and came back without the end of their logs"
         if strangers := {*after.isr, *after.eligible, *after.suspects} - {*after.replicas}:
             yield f"{sorted(strangers)} are no replicas"
@@ -117,7 +129,7 @@ class ExpectedPartition:
 
     def commit(self, facts: Facts) -> None:
         """Commit whatever can be: who is outside the ISR lacks it."""
-        needed = min(self.min_isr, len(self.state.replicas))
+        needed = min(self.min_isr, self.state.settled_count)
         if facts.serves(self.state.leader) and len(self.state.isr) >= needed:
             self.members = {*self.state.isr}
 
@@ -127,7 +139,14 @@ class ExpectedPartition:
         return after.leader >= 0 and (after.leader, after.leader_epoch) != was
 
     def _epochs(self, before: PartitionImage, after: PartitionImage) -> Iterator[str]:
-        if after.partition_epoch != before.partition_epoch + 1:
+        # One write may begin a reassignment, or complete its ISR, and do it at once. Who has
+        # deleted a folder changes nothing for the leader.
+        steps = {1}
+        if before.adding or before.removing or before.replicas != after.replicas:
+            steps |= {2, 3, 4}
+        if before.removed != after.removed:
+            steps.add(0)
+        if after.partition_epoch - before.partition_epoch not in steps:
             yield f"partition epoch {after.partition_epoch} after {before.partition_epoch}"
         if after.leader_epoch < before.leader_epoch + (after.leader != before.leader):
             yield f"leader epoch {after.leader_epoch} after {before.leader_epoch}"
@@ -147,7 +166,8 @@ class ExpectedPartition:
         if not have_all and leader in self.members:
             if not may_be_unclean:
                 yield from self._by_logs(leader)
-            is_lone, word = len(after.replicas) == 1, "the longest log that is left"
+            is_lone = len(after.replicas) == 1 or leader in self.lost_alone
+            word = "the longest log that is left"
         else:
             is_lone = False
             if not may_be_unclean:
@@ -158,10 +178,14 @@ class ExpectedPartition:
             yield f"{leader} may lack committed records, which is not said"
         self.members = {leader}
         self.lost.discard(leader)
+        self.lost_alone.discard(leader)
 
     def _by_logs(self, leader: int) -> Iterator[str]:
-        """Judge an election where all members may have lost something."""
-        logs = {broker: self.told.get(broker) for broker in self.members}
+        """Judge an election where all members may have lost something.
+
+        One that began another life, and ended before it could say so, has no more than before.
+        """
+        logs = {one: self.told.get(one, self.earlier.get(one)) for one in self.members}
         if self.members == {leader}:
             return
         if None in logs.values():
@@ -182,7 +206,7 @@ class ExpectedPartition:
             best = max(filter(None, logs.values()))
             may_lead |= {min((b for b in logs if logs[b] == best), key=state.replicas.index)} & able
         if self.allows_unclean:
-            may_lead = able
+            may_lead |= able - {*state.adding}
         if may_lead:
             yield f"there is no leader, though {sorted(may_lead)} may lead"
 
