@@ -40,7 +40,7 @@ SOURCES = Path(__file__).with_name("java")
 BEGIN_TIMEOUT_S = 90.0
 IN_SYNC_TIMEOUT_S = 120.0
 END_TIMEOUT_S = 200.0
-CALM_S = 1.0
+CALM_S = 0.5
 """How long the load runs before the first broker is stopped, and after each is back."""
 
 
@@ -55,39 +55,51 @@ class Report:
     findings: list[str] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Told:
+    """What the application of a library has told, in a file."""
+
+    library: str
+    path: Path
+
+    @property
+    def topics(self) -> tuple[str, str]:
+        """The topics of its two producers."""
+        return f"{self.library}-{IDEMPOTENT}", f"{self.library}-{TRANSACTIONAL}"
+
+    def lines(self) -> list[str]:
+        """All that it has told until now."""
+        return self.path.read_text(errors="replace").splitlines()
+
+
 class Application:
-    """The process of one library's clients, and what it told."""
+    """The process of one library's clients."""
 
     def __init__(self, library: str, servers: str, folder: Path) -> None:
-        self.library = library
-        self._told = folder / f"{library}.told"
+        self.told = Told(library, folder / f"{library}.told")
         command = [sys.executable, "-m", "tests.support.rolling_client", library, servers, library]
         if library == JAVA:
             classes = compiled("Rolling", SOURCES)
             command = [java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"]
             command += ["-cp", f"{jars()}:{classes}", "Rolling", servers, library]
             command += [str(PARTITION_COUNT), str(int(PAUSE_S * 1000)), str(ABORTS_EVERY)]
-        with self._told.open("wb") as told, (folder / f"{library}.err").open("wb") as errors:
+        with self.told.path.open("wb") as told, (folder / f"{library}.err").open("wb") as errors:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=told, stderr=errors
             )
-
-    @property
-    def topics(self) -> tuple[str, str]:
-        """The topics that it needs."""
-        return f"{self.library}-{IDEMPOTENT}", f"{self.library}-{TRANSACTIONAL}"
 
     def wait_begun(self) -> None:
         """Return once both consumers have read something, or it has a problem."""
 
         def is_ready() -> bool:
-            lines = self.lines()
+            lines = self.told.lines()
             has_problem = any(line.startswith("problem") for line in lines)
             return has_problem or all(
-                any(line.startswith(f"read {topic} ") for line in lines) for topic in self.topics
+                any(line.startswith(f"read {topic} ") for line in lines)
+                for topic in self.told.topics
             )
 
-        until(is_ready, f"the clients of {self.library} to begin", BEGIN_TIMEOUT_S)
+        until(is_ready, f"the clients of {self.told.library} to begin", BEGIN_TIMEOUT_S)
 
     def end(self) -> None:
         """Produce no more, and wait until all is read."""
@@ -99,10 +111,6 @@ class Application:
         self._process.kill()
         with suppress(BrokenPipeError, ValueError):
             self._process.communicate()
-
-    def lines(self) -> list[str]:
-        """All that it has told until now."""
-        return self._told.read_text(errors="replace").splitlines()
 
 
 def roll(
@@ -122,9 +130,10 @@ def roll(
         admin.create_topics(topics)
     wait_in_sync(servers)
     with ExitStack() as exits:
-        applications = [Application(each, servers, folder) for each in libraries]
-        for each in applications:
-            exits.callback(each.kill)
+        applications = []
+        for library in libraries:
+            applications.append(Application(library, servers, folder))
+            exits.callback(applications[-1].kill)
         for each in applications:
             each.wait_begun()
         time.sleep(CALM_S)
@@ -139,7 +148,7 @@ def roll(
         for each in applications:
             each.end()
     for each in applications:
-        judge(report, each, begun_s, ended_s)
+        judge(report, each.told, begun_s, ended_s)
     return report
 
 
@@ -163,12 +172,12 @@ def until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
         time.sleep(0.05)
 
 
-def judge(report: Report, application: Application, begun_s: float, ended_s: float) -> None:
-    """Add what one application told."""
+def judge(report: Report, told: Told, begun_s: float, ended_s: float) -> None:
+    """Add what one application told; the pauses are those of a stretch of time."""
     histories = defaultdict[str, History](History)
     times = defaultdict[str, list[float]](list)
     seen = defaultdict[str, list[Seen]](list)
-    lines = application.lines()
+    lines = told.lines()
     for line in lines:
         what, _, rest = line.partition(" ")
         words = rest.split()
@@ -187,8 +196,8 @@ def judge(report: Report, application: Application, begun_s: float, ended_s: flo
         elif what == "problem":
             report.findings.append(rest)
     if not lines or lines[-1] != "done":
-        report.findings.append(f"{application.library} did not come to its end")
-    for topic in application.topics:
+        report.findings.append(f"{told.library} did not come to its end")
+    for topic in told.topics:
         found = check(histories[topic], seen[topic])
         report.findings += [f"{topic}: {each.kind}: {each.detail}" for each in found]
         report.counts[topic] = len(seen[topic])
