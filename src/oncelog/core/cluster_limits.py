@@ -85,3 +85,11 @@ VERIFICATION_REQUESTS_IN_FLIGHT_COUNT_MAX = 5
 
 VERIFICATION_RETRY_MS_MIN, VERIFICATION_RETRY_MS_MAX = 5, 250
 """Pause before a broker asks again about an id whose transaction before has not ended."""
+
+REFUSED_SEQUENCES_COUNT_MAX = 10_000
+"""Producers in partitions of one broker whose lowest refused sequence is remembered; the oldest one
+is forgotten first. Each takes up to 0.4 KB.
+"""
+
+REFUSED_SEQUENCE_MS_MAX = 600_000
+"""Time for which it is: longer than stock clients try to deliver a record (2 and 5 minutes)."""

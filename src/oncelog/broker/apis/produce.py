@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from oncelog.broker.apis.context import Context
+    from oncelog.broker.partitions.manager import PartitionManager
     from oncelog.storage import AppendResult
 
 __all__ = ["handle", "refuse_all"]
@@ -170,6 +171,9 @@ def _append(
         for index, records in topic.partitions:
             partition = None if name is None else partitions.get(name, index)
             error = _check(partition, records, acks, request.version, refused, verified)
+            if error is not ErrorCode.none or partitions.refused.lowest:
+                label = (topic.name or topic.topic_id, index)
+                error = _ordered(partitions, partition, label, records, error)
             if error is not ErrorCode.none:
                 failed = True
                 outcomes.append(_told(request, _refusal(context, name, index, error)))
@@ -234,6 +238,23 @@ def _check(
         # would decide it (INV-3). A partition that was made meanwhile is verified at the retry.
         return ErrorCode.unknown_topic_or_partition if verified else ErrorCode.invalid_txn_state
     return ErrorCode.none
+
+
+def _ordered(
+    partitions: PartitionManager,
+    partition: Partition | None,
+    label: tuple[str | UUID | None, int],
+    records: memoryview | None,
+    error: ErrorCode,
+) -> ErrorCode:
+    """Return the error of a batch, once its order among refused ones is known (INV-2)."""
+    now_ms = partitions.clock.monotonic_ms()
+    if error is not ErrorCode.none:
+        partitions.refused.note(label, records, error, now_ms)
+        return error
+    assert partition is not None
+    assert records is not None
+    return partitions.refused.check(label, records, partition.log.producers, now_ms)
 
 
 def _is_zstd(records: memoryview | None) -> bool:

@@ -30,6 +30,7 @@ from oncelog.broker.partitions.folders import (
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.meters import IsrMeter, TopicMeters
 from oncelog.broker.partitions.partition import Partition
+from oncelog.broker.partitions.refused import RefusedSequences
 from oncelog.broker.partitions.removals import Removals
 from oncelog.broker.partitions.upkeep import Upkeep
 from oncelog.controller.cluster_config import min_insync_replicas
@@ -85,6 +86,7 @@ class PartitionManager:
         self.disk = disk
         self.meters = TopicMeters()
         self.isr_meter = IsrMeter()
+        self.refused = RefusedSequences()
         self._producer_limit = ProducerLimit(PRODUCERS_COUNT_MAX, self._count_producers)
         self._cluster_config: Mapping[str, str] = {}
         """The configs that are the cluster's, as of the step applied last."""

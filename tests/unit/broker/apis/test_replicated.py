@@ -69,6 +69,51 @@ async def test_acks_all_is_refused_before_the_append_where_too_few_are_in_sync(
     assert (await receive_produce(client, 9)).base_offset == 1
 
 
+async def test_a_later_batch_of_a_new_producer_does_not_overtake_a_refused_one(
+    context: Running,
+) -> None:
+    """INV-2: it was in flight too, over a connection that its client has given up."""
+    partition = lead(context, (ME,), min_isr=2)
+    client, given_up = await context.connect(), await context.connect()
+    refused = await produce(client, 9, numbered(3))
+    assert error_of(refused) is ErrorCode.not_enough_replicas
+    lead(context, (ME,), min_isr=1)
+    late = await produce(given_up, 9, numbered(4))
+    assert error_of(late) is ErrorCode.out_of_order_sequence_number
+    assert partition.log.log_end_offset == 0
+    for sequence in (3, 4, 5):
+        assert (await produce(client, 9, numbered(sequence))).base_offset == sequence - 3
+    assert not context.broker.partitions.refused.lowest
+
+
+async def test_a_batch_does_not_overtake_one_that_came_before_its_leader_led(
+    context: Running,
+) -> None:
+    partition = lead(context, leader=FOLLOWER)
+    client = await context.connect()
+    assert error_of(await produce(client, 9, numbered(0))) is ErrorCode.not_leader_or_follower
+    lead(context, (ME,), epoch=1)
+    late = await produce(client, 9, numbered(1))
+    assert error_of(late) is ErrorCode.out_of_order_sequence_number
+    assert (await produce(client, 9, numbered(0))).base_offset == 0
+    assert (await produce(client, 9, numbered(1))).base_offset == 1
+    assert partition.log.log_end_offset == 2
+
+
+async def test_a_batch_does_not_overtake_one_that_came_before_its_topic(
+    context: Running,
+) -> None:
+    client = await context.connect()
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert error_of(await produce(client, 9, numbered(0), topic="new")) is unknown
+    await context.broker.controller.create_topics([TopicToCreate("new")])
+    late = await produce(client, 9, numbered(1), topic="new")
+    assert error_of(late) is ErrorCode.out_of_order_sequence_number
+    for sequence in (0, 1):
+        sent = await produce(client, 9, numbered(sequence), topic="new")
+        assert sent.base_offset == sequence
+
+
 async def test_acks_all_learns_that_the_isr_became_too_small_after_the_append(
     context: Running,
 ) -> None:
