@@ -93,3 +93,8 @@ is forgotten first. Each takes up to 0.4 KB.
 
 REFUSED_SEQUENCE_MS_MAX = 600_000
 """Time for which it is: longer than stock clients try to deliver a record (2 and 5 minutes)."""
+
+COORDINATOR_STALL_MS, AFTER_STALL_MS = 1_000, 500
+"""A coordinator whose timer rings so late was in a process that stood still: it expires nothing for
+so long, in which it reads what clients have sent meanwhile.
+"""

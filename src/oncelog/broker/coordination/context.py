@@ -32,6 +32,7 @@ from oncelog.coordinator.shard import (
     ReplyT,
     marker_context,
 )
+from oncelog.core.cluster_limits import AFTER_STALL_MS, COORDINATOR_STALL_MS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.pending import Pending
@@ -78,6 +79,7 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
     __slots__ = (
         "_confirmations",
         "_deadline_ms",
+        "_due_ms",
         "_host",
         "_now_ms",
         "_outputs",
@@ -106,6 +108,7 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         self._now_ms = 0
         self._timer: asyncio.TimerHandle | None = None
         self._deadline_ms = 0
+        self._due_ms = 0
 
     def submit(self, event: EventT) -> None:
         """Submit an event without a request to the shard, and execute its output.
@@ -268,12 +271,26 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
             self._timer.cancel()
         self._deadline_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self._now_ms)
-        self._timer = self._host.loop.call_later(delay_ms / 1000, self._tick)
+        self._due_ms = self._now_ms + delay_ms
+        self._timer = self._host.loop.call_later(delay_ms / 1000, self._rang)
 
     def clock_moved(self) -> None:
         """Run what is due after the wall clock has jumped."""
         if self._timer is not None:
             self._timer.cancel()
+            self._tick()
+
+    def _rang(self) -> None:
+        """Submit what is due, unless this process stood still.
+
+        Then heartbeats and commits may be in its sockets, of members and producers that would be
+        expired for want of them. They are read first.
+        """
+        now_ms = self._host.clock.now_ms()
+        if now_ms - self._due_ms > COORDINATOR_STALL_MS:
+            self._due_ms = now_ms + AFTER_STALL_MS
+            self._timer = self._host.loop.call_later(AFTER_STALL_MS / 1000, self._rang)
+        else:
             self._tick()
 
     def _tick(self) -> None:

@@ -387,6 +387,33 @@ async def test_what_is_due_is_submitted_at_the_deadline(tmp_path: Path) -> None:
     assert machine.applied == [b"a", b"timer"]
 
 
+@pytest.mark.parametrize(("late_ms", "is_stall"), [(1_000, False), (1_001, True), (90_000, True)])
+async def test_nothing_is_due_before_what_came_during_a_stall_is_read(
+    tmp_path: Path, late_ms: int, is_stall: bool
+) -> None:
+    """SIGSTOP, or a callback that took long: heartbeats are in the sockets."""
+    bench = Bench(tmp_path)
+    loop: Any = HandLoop()
+    bench.runtime.loop = loop
+    bench.follow()
+    machine = bench.machines[0]
+
+    def go_on(passed_ms: int) -> None:
+        bench.clock.at_ms += passed_ms
+        loop.advance(passed_ms / 1000)
+
+    machine.due, machine.deadline_ms = [Put("id", b"expired")], NOW_MS + 5_000
+    bench.ask(Put("id", b"a"))
+    go_on(5_000 + late_ms)
+    assert machine.applied == ([b"a"] if is_stall else [b"a", b"expired"])
+    go_on(60_000)  # Again; each is waited out.
+    bench.ask(Put("id", b"heartbeat"))
+    go_on(499)
+    go_on(1)
+    assert machine.applied[2 if not is_stall else 1] == b"heartbeat"
+    assert (machine.applied[-1] == b"expired") is is_stall
+
+
 async def test_an_event_from_an_effect_is_carried_out_after_the_outer_one(tmp_path: Path) -> None:
     """As markers do: what they report goes back into the shard that is just being run."""
     bench = Bench(tmp_path)
