@@ -44,7 +44,8 @@ class _Seen:
     raw: RawLog = field(default_factory=RawLog)
     marks: tuple[int, ...] = ()
     looked: _End = (-1, -1)
-    applied: _End = (-1, -1)
+    applied: tuple[_End, object] = ((-1, -1), None)
+    """Where it ended when a coordinator was compared with it, and which: a load makes another."""
     turn: int = -1
     batches_count: int = 0
     """Of a coordinator's log: so many batches of this turn of `raw` are in the states below."""
@@ -147,8 +148,8 @@ class Audit:
                 continue
             seen, end = self._seen[partition.log], _end(partition.log)
             # What is not committed yet is not applied either.
-            if partition.state.high_watermark == end[0] and seen.applied != end:
-                seen.applied = end
+            if partition.state.high_watermark == end[0] and seen.applied != (end, shard):
+                seen.applied = end, shard
                 self._read(partition, seen)
                 _follow(seen, partition.topic_partition.topic)
                 for text in _compare(shard.inner, seen):

@@ -19,6 +19,7 @@ __all__ = [
     "AssignmentMade",
     "BrokerDied",
     "BrokerStarted",
+    "ClassicHeartbeat",
     "ComponentFailed",
     "Event",
     "Fault",
@@ -342,6 +343,21 @@ class HeartbeatAnswered(Event):
     epoch: int
     error: str
     assigned: tuple[TopicPartition, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class ClassicHeartbeat(Event):
+    """A heartbeat of the classic protocol was answered. It was sent at `asked_s`.
+
+    `kept_s`: so long a member may be silent, and stay away from a rebalance.
+    """
+
+    group_id: str
+    member_id: str
+    generation: int
+    error: str
+    asked_s: float
+    kept_s: float
 
 
 @dataclass(frozen=True, slots=True)

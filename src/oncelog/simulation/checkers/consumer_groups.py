@@ -21,6 +21,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import NEVER, Evidence
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.heartbeats import early_expulsions_of_classic
 from oncelog.simulation.checkers.offsets import paired_commits
 from oncelog.simulation.history import (
     Assigned,
@@ -426,6 +427,7 @@ def early_expulsions(evidence: Evidence) -> Iterator[Anomaly]:
     revoke, which are not sent again.
     """
     excuses = Excuses(evidence)
+    yield from early_expulsions_of_classic(evidence, excuses)
     for group in _groups(evidence).values():
         for beats in group.beats.values():
             told: set[TopicPartition] | None = None

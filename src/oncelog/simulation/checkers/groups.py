@@ -10,6 +10,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.heartbeats import stale_heartbeats
 from oncelog.simulation.checkers.offsets import paired_commits
 from oncelog.simulation.history import (
     Assigned,
@@ -38,6 +39,7 @@ def generations(evidence: Evidence) -> Iterator[Anomaly]:
     """
     excuses = Excuses(evidence)
     yield from _old_commits(evidence, excuses)
+    yield from stale_heartbeats(evidence, excuses)
     made: dict[tuple[str, int], list[AssignmentMade]] = defaultdict(list)
     for event in evidence.of(AssignmentMade):
         made[event.group_id, event.generation].append(event)

@@ -25,7 +25,7 @@ from oncelog.protocol.consumer_protocol import (
 )
 from oncelog.protocol.messages import heartbeat, join_group, leave_group, sync_group
 from oncelog.simulation.context import ClientContext
-from oncelog.simulation.history import Assigned, AssignmentMade, Joined
+from oncelog.simulation.history import Assigned, AssignmentMade, ClassicHeartbeat, Joined
 from oncelog.simulation.peers.assignors import assign
 from oncelog.simulation.peers.group import GroupClient
 from oncelog.simulation.peers.wire import PeerWire
@@ -233,9 +233,22 @@ class Member(GroupClient):
             member_id=self.member_id,
             group_instance_id=self.instance_id,
         )
+        asked_s = self.context.now_s()
         answer = await self._ask(ApiKey.HEARTBEAT, request, self.session_ms)
-        if answer is not None and answer.error_code is not ErrorCode.none:
-            self._refused(ApiKey.HEARTBEAT, answer.error_code)
+        if answer is None:
+            return
+        code = answer.error_code
+        self.context.record(
+            ClassicHeartbeat,
+            self.group_id,
+            request.member_id,
+            request.generation_id,
+            "" if code is ErrorCode.none else code.name,
+            asked_s,
+            min(self.session_ms, self.rebalance_ms) / 1000,
+        )
+        if code is not ErrorCode.none:
+            self._refused(ApiKey.HEARTBEAT, code)
 
     # --- going ------------------------------------------------------------------------
 
