@@ -66,7 +66,7 @@ class Run:
         runtimes: tuple[Any, ...] = (self.broker.transactions, self.broker.groups)
         for runtime in runtimes:
             for coordinator in list(runtime._coordinators.values()):
-                coordinator._tick()
+                coordinator.clock_moved()
 
     def transaction(self) -> TransactionMetadata | None:
         for coordinator in self.broker.transactions._coordinators.values():

@@ -272,32 +272,29 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         self._deadline_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self._now_ms)
         self._due_ms = self._now_ms + delay_ms
-        self._timer = self._host.loop.call_later(delay_ms / 1000, self._rang)
+        self._timer = self._host.loop.call_later(delay_ms / 1000, self._tick)
 
     def clock_moved(self) -> None:
         """Run what is due after the wall clock has jumped."""
         if self._timer is not None:
             self._timer.cancel()
+            self._due_ms = self._host.clock.now_ms()
             self._tick()
 
-    def _rang(self) -> None:
+    def _tick(self) -> None:
         """Submit what is due, unless this process stood still.
 
         Then heartbeats and commits may be in its sockets, of members and producers that would be
         expired for want of them. They are read first.
         """
-        now_ms = self._host.clock.now_ms()
-        if now_ms - self._due_ms > COORDINATOR_STALL_MS:
-            self._due_ms = now_ms + AFTER_STALL_MS
-            self._timer = self._host.loop.call_later(AFTER_STALL_MS / 1000, self._rang)
-        else:
-            self._tick()
-
-    def _tick(self) -> None:
         self._timer = None
         try:
             now_ms = self._host.clock.now_ms()
-            self._run(self.processor.tick(now_ms), now_ms)
+            if now_ms - self._due_ms > COORDINATOR_STALL_MS:
+                self._due_ms = now_ms + AFTER_STALL_MS
+                self._timer = self._host.loop.call_later(AFTER_STALL_MS / 1000, self._tick)
+            else:
+                self._run(self.processor.tick(now_ms), now_ms)
         except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
             self._host.report(error)
 
