@@ -72,6 +72,7 @@ TIMER_KINDS: Final[Mapping[MemberTimer, TimerKind]] = MappingProxyType(
         MemberTimer.SYNC: TimerKind.MEMBER_SYNC,
     }
 )
+Request: TypeAlias = Beat | events.Join | events.Sync | events.Heartbeat
 MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
@@ -80,9 +81,13 @@ def _context(store: GroupStore, group_id: str, context: EventContext) -> Consume
     return ConsumerGroupContext(context.now_ms, context.metadata.topics, config, store.meter)
 
 
+def _key_of(group_id: str, change: TimerChange) -> TimerKey:
+    return TimerKey(TIMER_KINDS[change.timer], group_id, change.member_id)
+
+
 def _plan(store: GroupStore, group_id: str, changes: Iterable[TimerChange], now_ms: int) -> None:
     for change in changes:
-        key = TimerKey(TIMER_KINDS[change.timer], group_id, change.member_id)
+        key = _key_of(group_id, change)
         if change.delay_ms is None:
             store.timers.cancel(key)
         elif not change.if_absent or key not in store.timers:
@@ -112,7 +117,7 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
     group = store.consumer_groups.get(event.group_id)
     here = _context(store, event.group_id, context)
     if group is not None:
-        return _decision_of(store, group, heartbeat(group, event, here), context)
+        return _decision_of(store, event, heartbeat(group, event, here), context)
     if event.member_epoch != JOIN_EPOCH:
         refusal = _no_such_group(store, event.group_id, is_heartbeat=True)
         return _refuse_beat(context, refusal)
@@ -136,20 +141,31 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
         builder.reply_on_commit(member.sync_token, replies.SyncReply(error))
     if converted:
         store.due.append(GroupConverted(event.group_id))
-    _plan(store, event.group_id, outcome.timers, context.now_ms)
+    _change(store, event, outcome, context)
     builder.write_all(event.group_id, [*converted, *outcome.records])
     builder.reply_on_commit(context.token, outcome.result)
     return builder.build()
 
 
 def _decision_of(
-    store: GroupStore, group: ConsumerGroup, outcome: Outcome | Refusal, context: EventContext
+    store: GroupStore,
+    event: Request,
+    outcome: Outcome | Refusal,
+    context: EventContext,
 ) -> GroupDecision:
     """Set the timers, write the records, and reply once they are committed."""
     if isinstance(outcome, Refusal):
         return _refuse_beat(context, outcome)
-    _plan(store, group.group_id, outcome.timers, context.now_ms)
-    return _write(group.group_id, outcome.records, context, outcome.result)
+    _change(store, event, outcome, context)
+    return _write(event.group_id, outcome.records, context, outcome.result)
+
+
+def _change(store: GroupStore, event: Request, outcome: Outcome, context: EventContext) -> None:
+    """Set the timers, and note what `restore_timers` needs if the records are not committed."""
+    if outcome.records:
+        keys = [_key_of(event.group_id, change) for change in outcome.timers]
+        store.changed_timers[event.group_id] = (event, {key: key in store.timers for key in keys})
+    _plan(store, event.group_id, outcome.timers, context.now_ms)
 
 
 def leave_group(store: GroupStore, event: Quit, context: EventContext) -> GroupDecision:
@@ -259,24 +275,27 @@ def member_overdue(store: GroupStore, event: MemberOverdue, context: EventContex
     return Decision(tuple(written), id=group.group_id if written else None)
 
 
-def restore_timers(store: GroupStore, event: GroupEvent, now_ms: int) -> None:
-    """Set the timer again that a failed event ended: its member has to be waited for as before."""
-    match event:
-        case MemberOverdue(group_id, member_id, timer):
-            delay_ms: int | None = MEMBER_REMOVAL_RETRY_BACKOFF_MS
-        case Beat(group_id, member_id):
-            timer, delay_ms = MemberTimer.REVOCATION, None
-        case _:
-            return
+def restore_timers(store: GroupStore, event: GroupEvent, group_id: str, now_ms: int) -> None:
+    """Undo what a failed event did to timers: each member has to be waited for as before.
+
+    A timer that the event began ends, also that of a member that did not come in. One that it ended
+    begins again. A session that it renewed stays so, as the member was heard.
+    """
     group = store.consumer_groups.get(group_id)
-    member = group.members.get(member_id) if group is not None else None
-    if member is None or not leaving.is_overdue(member, timer):
+    members = group.members if group is not None else {}
+    if isinstance(event, MemberOverdue) and event.member_id in members:
+        delay_ms = MEMBER_REMOVAL_RETRY_BACKOFF_MS
+        again = TimerChange(event.timer, event.member_id, delay_ms, if_absent=True)
+        _plan(store, group_id, (again,), now_ms)
+    changer, changed = store.changed_timers.get(group_id, (None, {}))
+    if changer is not event:
         return
-    if delay_ms is None:
-        if member.classic is not None:
-            return  # Instead it has its time to rejoin.
-        delay_ms = member.rebalance_timeout_ms
-    _plan(store, group_id, (TimerChange(timer, member_id, delay_ms, if_absent=True),), now_ms)
+    del store.changed_timers[group_id]
+    for key, was_running in changed.items():
+        if not was_running:
+            store.timers.cancel(key)
+        elif key not in store.timers and key.member_id in members:
+            store.timers.set(key, now_ms + members[key.member_id].rebalance_timeout_ms)
 
 
 # Requests of the classic protocol.
@@ -295,14 +314,14 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
     outcome = classic_members.join(group, event, _context(store, event.group_id, context))
     if outcome.records and classic_members.replaces_last_new_one(group, event):
         store.due.append(DowngradeDue(event.group_id))
-    return _decision_of(store, group, outcome, context)
+    return _decision_of(store, event, outcome, context)
 
 
 def sync_classic(store: GroupStore, event: events.Sync, context: EventContext) -> GroupDecision:
     """Return a classic-protocol member's assignment."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.sync(group, event, _context(store, event.group_id, context))
-    return _decision_of(store, group, outcome, context)
+    return _decision_of(store, event, outcome, context)
 
 
 def heartbeat_classic(
@@ -311,7 +330,7 @@ def heartbeat_classic(
     """Renew a classic-protocol member's session."""
     group = store.consumer_groups[event.group_id]
     outcome = classic_members.heartbeat(group, event, _context(store, event.group_id, context))
-    return _decision_of(store, group, outcome, context)
+    return _decision_of(store, event, outcome, context)
 
 
 def leave_classic(store: GroupStore, event: events.Leave, context: EventContext) -> GroupDecision:

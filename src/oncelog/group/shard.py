@@ -32,6 +32,7 @@ from oncelog.coordinator.shard import (
     reply_at_once,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
+from oncelog.core.limits import MEMBER_REMOVAL_RETRY_BACKOFF_MS
 from oncelog.group import (
     admin,
     consumer_groups,
@@ -269,7 +270,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
             self._settle(group, write)
         elif group_id is not None:
             self.store.offsets.fail_in_flight(group_id, event)
-            consumer_groups.restore_timers(self.store, event, context.now_ms)
+            consumer_groups.restore_timers(self.store, event, group_id, context.now_ms)
         elif isinstance(event, deleted_topics.RETRIED):
             self.store.retries.append(event)
         result = refusal(event, code)
@@ -305,6 +306,9 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
                 due.extend(events.ExpireOffsets(each) for each in self.store.consumer_groups)
             elif key.group_id in self.store.consumer_groups:
                 due.append(_event_of_member(key))
+            elif key.member_id and key.group_id in self.store.changed_timers:
+                # The group's first records are in flight: only then has it this member, or not.
+                self.store.timers.set(key, now_ms + MEMBER_REMOVAL_RETRY_BACKOFF_MS)
             elif group is not None and group.write is not None:
                 group.write.held.append(key)
             elif group is not None:

@@ -51,6 +51,9 @@ class GroupStore:
         self.timers: Timers[TimerKey] = Timers()
         self.resumed: list[TimerKey] = []
         """Timers held back by a group's write; they restart at the next tick."""
+        self.changed_timers: dict[str, tuple[GroupEvent, dict[TimerKey, bool]]] = {}
+        """By group: the last request of a consumer group that wrote records, and the timers that it
+        changed, with whether they ran before."""
         self.due: list[GroupEvent] = []
         """Events that continue a larger deletion, each for the next tick."""
         self.retries: list[GroupEvent] = []
@@ -83,6 +86,7 @@ class GroupStore:
     def forget_consumer_group(self, group: ConsumerGroup) -> None:
         """Remove a consumer group, whose members are gone. Its offsets stay."""
         del self.consumer_groups[group.group_id]
+        self.changed_timers.pop(group.group_id, None)
         if self.offsets.partitions(group.group_id):
             self.groups[group.group_id] = ClassicGroup(group.group_id)
 

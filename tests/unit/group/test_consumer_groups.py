@@ -129,7 +129,54 @@ def test_a_member_whose_revocation_was_not_stored_has_to_say_it_again() -> None:
     assert "a" not in c.consumer_group().members
 
 
+def test_a_member_whose_joining_took_longer_than_its_session_is_waited_for() -> None:
+    c = context()
+    c.hold = True
+    c.submit(beat_event("a"))
+    c.advance(60_000)
+    c.hold = False
+    c.commit_all()
+    assert list(c.consumer_group().members) == ["a"]
+    c.advance(45_500)
+    assert not c.consumer_group().members
+
+
 # Requests of the classic protocol.
+
+
+def fail_join(c: Context, member_id: str = "", topic: str = "t") -> None:
+    """A JoinGroup whose records are not stored."""
+    c.hold = True
+    c.join(member_id, version=3, topics=(topic,))
+    assert c.in_flight
+    c.fail(FAILED)
+    c.hold = False
+
+
+def test_a_member_that_did_not_come_in_leaves_no_deadline_to_a_classic_group() -> None:
+    """Seed 1000001: the deadline of its SyncGroup stopped the broker after the downgrade."""
+    c = context()
+    beat(c, "a")
+    member = c.joined(c.join(version=3))
+    fail_join(c)
+    c.submit(Quit("g", "a", -1))
+    assert list(c.group().members) == [member.member_id]
+    c.advance(61_000)
+    assert not c.group().members
+
+
+def test_a_member_whose_rejoining_failed_owes_no_sync_for_it() -> None:
+    c = context()
+    beat(c, "a")
+    member = c.joined(c.join(version=3)).member_id
+    generation = c.consumer_group().members[member].member_epoch
+    c.sync(member, generation)
+    fail_join(c, member, topic="other")
+    for _ in range(7):
+        c.advance(9_000)
+        c.heartbeat(member, generation)
+        beat(c, "a", 1, owned=partitions("t", 0, 1, 2, 3))
+    assert member in c.consumer_group().members
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
