@@ -261,6 +261,7 @@ _SENT: tuple[ControllerEvent[Any], ...] = (
     events.AlterReassignments((events.Reassignment(TopicPartition("plain", 0), (1,)),)),
     events.ReplicasRemoved(1, (events.RemovedReplica(uuid.UUID(int=7), 0, 0),)),
     events.DirectoryFailed(1, (TopicPartition("plain", 0),)),
+    events.ReplicasMadeAgain(1, (events.OffLineReplica(uuid.UUID(int=7), 0, 0),)),
     events.DeletionsConfirmed(1, frozenset({uuid.UUID(int=7)})),
     events.AlterPartition(
         1, 1, (events.IsrChange(uuid.UUID(int=7), 0, 0, 0, (events.IsrMember(1, 1),)),)

@@ -34,6 +34,7 @@ from oncelog.broker.coordination.meters import CoordinatorMeters
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.verification import LocalCoordinators
 from oncelog.broker.deletions import DeletionsWatch
+from oncelog.broker.exchanged_disks import make_replicas_again
 from oncelog.broker.folders import close_logs, open_logs, registration
 from oncelog.broker.member import ClusterMember
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
@@ -421,6 +422,7 @@ class Broker:
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""
+        parts = self.logs, self.feed, self.controller
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.life.run())
@@ -431,6 +433,7 @@ class Broker:
                 tasks.create_task(self.feed.make_unmade())
                 tasks.create_task(self.server.run())
                 tasks.create_task(self.deletions.run())
+                tasks.create_task(make_replicas_again(self.broker_id, *parts))
                 tasks.create_task(self.mover.run())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from oncelog.controller import layout
+from oncelog.controller.cluster_config import election_rules
 from oncelog.controller.decision import (
     ChangeOutcome,
     ControllerDecision,
@@ -16,6 +17,7 @@ from oncelog.controller.elections import (
     Election,
     ElectionRules,
     after_failure,
+    after_renewal,
     live_brokers,
     without_broker,
 )
@@ -24,6 +26,7 @@ from oncelog.controller.events import (
     BrokerShuttingDown,
     DirectoryFailed,
     ForgetBroker,
+    ReplicasMadeAgain,
     ShutdownOutcome,
 )
 from oncelog.controller.image import MetadataImage, PartitionImage
@@ -118,6 +121,28 @@ def fail_directory(
 
     changes = changed_states(image, live, lambda state: event.broker_id in state.replicas, change)
     notices = (*_moved_notice(changes), *election_notices(changes))
+    return ControllerDecision(ChangeOutcome(), state_writes(image, changes), notices)
+
+
+def begin_replicas_again(
+    image: MetadataImage, event: ReplicasMadeAgain, context: DecisionContext
+) -> ControllerDecision[ChangeOutcome]:
+    """Take the broker off those that have these partitions off line, where no state is newer.
+
+    The broker receives a newer one too, and judges again.
+    """
+    live = live_brokers(image)
+    changes = []
+    for topic_id, number, epoch in event.replicas:
+        topic = image.topic_by_id(topic_id)
+        before = None if topic is None else image.partition(topic.name, number)
+        if topic is None or before is None or before.partition_epoch != epoch:
+            continue
+        rules = election_rules(topic.config, image.cluster_config)
+        election = after_renewal(before, event.broker_id, live, rules)
+        if election.state is not before:
+            changes.append(StateChange(topic.label(number), before, election))
+    notices = tuple(election_notices(changes))
     return ControllerDecision(ChangeOutcome(), state_writes(image, changes), notices)
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from oncelog.controller import layout
 from oncelog.controller.brokers import (
+    begin_replicas_again,
     change_brokers,
     fail_directory,
     forget_broker,
@@ -50,6 +51,7 @@ from oncelog.controller.events import (
     ForgetBroker,
     IsrOutcome,
     ReassignmentOutcome,
+    ReplicasMadeAgain,
     ReplicasRemoved,
     ShutdownOutcome,
     UpdateFeatures,
@@ -261,6 +263,7 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     BrokerShuttingDown: shut_down_broker,
     AlterPartition: alter_partition,
     DirectoryFailed: fail_directory,
+    ReplicasMadeAgain: begin_replicas_again,
     DeletionsConfirmed: confirm_deletions,
     ReplicasRemoved: confirm_removals,
 }

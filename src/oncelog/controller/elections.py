@@ -43,6 +43,9 @@ state                live   event                          next
 1: 1 2               1 2 3  1 loses its directory          2: 2 [1], new epoch
 1: 1                 1 2 3  1 loses its directory          -: 1 [1], new epoch
 -: 1 [1]             1 2 3  1 is back                      1: 1, new epoch
+2: 2 [1]             1 2 3  1 begins without records       2: 2
+-: (2) [1]           1 3    1 begins without records       -: (2)
+-: 1 [1]             1 2 3  1 begins without records       -: 1 [1]
 1: 1 (2)             1 2 3  1 asks for 1 3                 1: 1 3
 1: 1 2 3             1 2 3  1 asks for 1 2                 1: 1 2
 1: 1 2 3             1 2 3  1 asks for 1                   1: 1 (2 3)
@@ -77,6 +80,7 @@ __all__ = [
     "after_failure",
     "after_other_rules",
     "after_registration",
+    "after_renewal",
     "led_by",
     "live_brokers",
     "settled",
@@ -195,6 +199,26 @@ def after_failure(
     if broker_id in state.offline_replicas:
         return Election(state)
     after, manner = _settled(_off_line(state, broker_id), live, rules)
+    return Election(_numbered(state, after), manner)
+
+
+def after_renewal(
+    state: PartitionImage, broker_id: int, live: LiveBrokers, rules: ElectionRules
+) -> Election:
+    """Return the state after a replica that was off line begins again, without records.
+
+    Unchanged unless another member of the ISR or eligible broker has every committed record.
+    """
+    if broker_id not in state.offline_replicas or not {*state.isr, *state.eligible} - {broker_id}:
+        return Election(state)
+    begun = replace(
+        state,
+        isr=_minus(state.isr, broker_id),
+        eligible=_minus(state.eligible, broker_id),
+        suspects={broker: log for broker, log in state.suspects.items() if broker != broker_id},
+        offline_replicas=_minus(state.offline_replicas, broker_id),
+    )
+    after, manner = _settled(begun, live, rules)
     return Election(_numbered(state, after), manner)
 
 

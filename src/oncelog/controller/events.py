@@ -37,9 +37,11 @@ __all__ = [
     "IsrMember",
     "IsrOutcome",
     "LedCoordinator",
+    "OffLineReplica",
     "Reassignment",
     "ReassignmentOutcome",
     "RemovedReplica",
+    "ReplicasMadeAgain",
     "ReplicasRemoved",
     "ShutdownOutcome",
     "UpdateFeatures",
@@ -94,6 +96,14 @@ class RemovedReplica(NamedTuple):
     topic_id: TopicId
     partition: int
     leader_epoch: int
+
+
+class OffLineReplica(NamedTuple):
+    """A partition with a replica on a broker that has it off line, by a state that says so."""
+
+    topic_id: TopicId
+    partition: int
+    partition_epoch: int
 
 
 class LedCoordinator(NamedTuple):
@@ -260,6 +270,17 @@ class DirectoryFailed(ControllerEvent[ChangeOutcome]):
 
     broker_id: int
     partitions: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasMadeAgain(ControllerEvent[ChangeOutcome]):
+    """A broker has no log of these replicas, which were on a disk that was exchanged, and begins.
+
+    It follows there without records, where others have all committed ones by the state it knows.
+    """
+
+    broker_id: int
+    replicas: tuple[OffLineReplica, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,8 @@ from oncelog.controller.events import (
     DeleteTopic,
     DirectoryFailed,
     ForgetBroker,
+    OffLineReplica,
+    ReplicasMadeAgain,
     ShutdownOutcome,
 )
 from oncelog.controller.image import PartitionImage
@@ -288,6 +290,35 @@ def test_the_last_in_sync_replica_stays_though_its_directory_failed() -> None:
 def test_a_broker_that_is_alone_stores_no_failed_directory() -> None:
     metadata = Metadata(PartitionImage(1, 4, (1,), (1,)), live=(1,))
     assert metadata.decide(DirectoryFailed(1, (T0,))).writes == ()
+
+
+# --- a replica that begins again without records
+
+
+def test_a_replica_begins_again_by_the_newest_state_only() -> None:
+    """An event that comes late says nothing of a directory that has failed since."""
+    off_line = PartitionImage(2, 4, (2,), (1, 2), (1,), 7)
+    metadata = Metadata(off_line)
+    for one in (
+        OffLineReplica(ID, 0, 6),
+        OffLineReplica(ID, 1, 7),
+        OffLineReplica(UUID(int=8), 0, 7),
+    ):
+        assert metadata.decide(ReplicasMadeAgain(1, (one,))).writes == ()
+    begun = OffLineReplica(ID, 0, 7)
+    assert metadata.decide(ReplicasMadeAgain(2, (begun,))).writes == ()
+    metadata.submit(ReplicasMadeAgain(1, (begun,)))
+    assert metadata.state == replace(off_line, offline_replicas=(), partition_epoch=8)
+
+
+def test_a_replica_that_begins_again_is_waited_for_no_more() -> None:
+    """Neither as a member of the ISR nor as a suspect whose log is not known."""
+    before = PartitionImage(-1, 4, (1, 2), (1, 2, 3), (1,), 7)
+    for state in (before, replace(before, isr=(2,), suspects={1: None})):
+        metadata = Metadata(state, live=(1, 3))
+        metadata.submit(ReplicasMadeAgain(1, (OffLineReplica(ID, 0, 7),)))
+        changed = metadata.state
+        assert (changed.leader, changed.isr, changed.suspects) == (-1, (2,), {})
 
 
 # --- a broker that is forgotten

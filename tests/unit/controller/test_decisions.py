@@ -38,8 +38,10 @@ from oncelog.controller.events import (
     ForgetBroker,
     IsrChange,
     IsrMember,
+    OffLineReplica,
     Reassignment,
     RemovedReplica,
+    ReplicasMadeAgain,
     ReplicasRemoved,
     UpdateFeatures,
 )
@@ -76,6 +78,7 @@ EVENTS: list[ControllerEvent[Any]] = [
     UpdateFeatures((FeatureUpdate(TRANSACTION_VERSION, 1, UpgradeType.SAFE_DOWNGRADE),)),
     replace(REGISTRATION, uncertain={T0: (4, 9)}, cluster_config={MIN_ISR: "2"}),
     DirectoryFailed(1, (T0,)),
+    ReplicasMadeAgain(1, (OffLineReplica(UUID(int=5), 0, 0),)),
     DeletionsConfirmed(1, frozenset({UUID(int=9)})),
     ElectLeaders((TopicPartition("v", 0),)),
     AlterReassignments((Reassignment(T0, (2,)),)),
@@ -98,7 +101,8 @@ def image(
 
 LED_BY_THE_DEAD = TopicImage("u", UUID(int=3), (PartitionImage(3, 4, (3, 1), (3, 1)),))
 MOVED = TopicImage("v", UUID(int=4), (PartitionImage(1, 4, (1, 2), (2, 1), removed=(2,)),))
-FULL = image(TOPIC, LED_BY_THE_DEAD, MOVED, deleted={"old": {UUID(int=9): (1, 2, 3)}})
+OFF_LINE = TopicImage("w", UUID(int=5), (PartitionImage(2, 4, (2,), (1, 2), (1,)),))
+FULL = image(TOPIC, LED_BY_THE_DEAD, MOVED, OFF_LINE, deleted={"old": {UUID(int=9): (1, 2, 3)}})
 
 
 def after(before: MetadataImage, writes: tuple[Put, ...]) -> MetadataImage:

@@ -21,6 +21,8 @@ from oncelog.controller.events import (
     ForgetBroker,
     IsrChange,
     IsrMember,
+    OffLineReplica,
+    ReplicasMadeAgain,
 )
 from oncelog.controller.image import PartitionImage
 from tests.unit.controller.cluster import ID, MIN_ISR, T0, UNCLEAN, Metadata, registration
@@ -90,6 +92,8 @@ def event_of(text: str, state: PartitionImage) -> ControllerEvent[Any]:
         return BrokerShuttingDown(who[0], 1)
     if "forgotten" in text:
         return ForgetBroker(who[0])
+    if "without records" in text:
+        return ReplicasMadeAgain(who[0], (OffLineReplica(ID, 0, PARTITION_EPOCH),))
     if "directory" in text:
         return DirectoryFailed(who[0], (T0,))
     if "asks" in text:

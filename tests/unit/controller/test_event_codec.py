@@ -79,6 +79,7 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
         (events.IsrOutcome(state=STATE), events.IsrOutcome(ErrorCode.unknown_topic_id)),
     ),
     (events.DirectoryFailed(1, (T0,)), ChangeOutcome()),
+    (events.ReplicasMadeAgain(1, (events.OffLineReplica(ID, 0, 5),)), ChangeOutcome()),
     (
         events.DeletionsConfirmed(
             1, frozenset({ID}), frozenset({events.LedCoordinator("__consumer_offsets", 4, 7)})

@@ -94,6 +94,15 @@ class KnownMetadata:
         self._own = broker
         self.image = self.shown(self.image)
 
+    @property
+    def off_line(self) -> list[TopicPartition]:
+        """The partitions that are shown without a leader, in order."""
+        return sorted(
+            TopicPartition(name, number)
+            for name, numbers in self._off_line.items()
+            for number in numbers
+        )
+
     def is_off_line(self, partition: TopicPartition) -> bool:
         """Whether the partition is shown without a leader."""
         return partition.partition in self._off_line.get(partition.topic, ())

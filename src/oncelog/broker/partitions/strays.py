@@ -10,11 +10,11 @@ not know is a stray and is set aside.
 from __future__ import annotations
 
 import logging
-from collections.abc import Set
+from collections.abc import Iterable, Iterator, Set
 from typing import NamedTuple
 
 from oncelog.controller.events import RemovedReplica
-from oncelog.controller.image import MetadataImage, PartitionImage
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.core.ids import NO_LEADER_EPOCH, TopicId, TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.log import PartitionLog
@@ -24,6 +24,7 @@ __all__ = [
     "LogReport",
     "confirmable",
     "miss_directories",
+    "not_waited_for",
     "off_line",
     "removals",
     "report_logs",
@@ -178,6 +179,21 @@ def off_line(logs: LogManager, image: MetadataImage, broker_id: int) -> list[Top
             if is_here and logs.get(label) is None and _is_away(logs, label, partition, broker_id):
                 found.append(label)
     return found
+
+
+def not_waited_for(
+    logs: LogManager,
+    image: MetadataImage,
+    broker_id: int,
+    partitions: Iterable[TopicPartition],
+) -> Iterator[tuple[TopicPartition, TopicImage, PartitionImage]]:
+    """Return those partitions off line whose replicas may be made again here, by this image."""
+    for label in partitions:
+        topic, partition = image.topic(label.topic), image.partition(*label)
+        if topic is None or partition is None or broker_id not in partition.replicas:
+            continue
+        if logs.get(label) is None and not _is_away(logs, label, partition, broker_id):
+            yield label, topic, partition
 
 
 def _is_away(
