@@ -279,7 +279,7 @@ def restore_timers(store: GroupStore, event: GroupEvent, group_id: str, now_ms: 
     """Undo what a failed event did to timers: each member has to be waited for as before.
 
     A timer that the event began ends, also that of a member that did not come in. One that it ended
-    begins again. A session that it renewed stays so, as the member was heard.
+    begins again. A session that it renewed stays so, as its heartbeat was received.
     """
     group = store.consumer_groups.get(group_id)
     members = group.members if group is not None else {}
