@@ -13,8 +13,9 @@ from oncelog.simulation.cluster import ClusterControl
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.draw_brokers import SPREAD_TOPIC, drawn_brokers
 from oncelog.simulation.history import BrokerDied, Disagreement, Watermarks
+from oncelog.simulation.history_cluster import UncleanElectionAsked
 from oncelog.simulation.office_watch import OfficeWatch
-from oncelog.simulation.plan import Plan
+from oncelog.simulation.plan import Plan, PlannedFault
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import SimulationRun, execute, undisturbed
 
@@ -64,6 +65,26 @@ def test_a_broker_restarts_while_the_other_goes_on(kind: str) -> None:
         world.run_until(lambda: not any(cluster.report()), 1.0)
         assert list(cluster.report()) == []
         assert [(e.who, e.cause) for e in world.history.of(BrokerDied)] == [("broker-1", kind)]
+
+
+def test_an_operator_gives_up_what_only_a_lost_disk_had() -> None:
+    """Nobody else may lead, by the documents; all is in order again soon after that."""
+    plan = draw_plan(1, "calm", brokers=2)
+    plan = replace(plan, broker={**plan.broker, "min.insync.replicas": "1"})
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, cluster = run.world, run.cluster
+        lone = PlannedFault("f", "disk-loss", 0.0, {"broker": 0})
+        cluster.kill(1)
+        assert world.run_until(lambda: world.store.states[S0].isr == (0,), 10.0)
+        run.injector.strike(lone)
+        assert world.run_until(lambda: all(node.is_serving for node in world.nodes), 20.0)
+        assert world.store.states[S0].leader == -1
+        run.injector.heal()
+        assert world.run_until(lambda: not any(cluster.unsettled()), 10.0)
+        asked = {one.topic_partition for one in world.history.of(UncleanElectionAsked)}
+        assert asked >= {S0}
 
 
 def test_a_broker_that_is_paused_or_killed_is_the_one_that_is_named() -> None:

@@ -5,7 +5,7 @@ Scenarios and checkers are written against `ClusterControl`. Its brokers here ar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import pairwise
 from typing import Protocol
 
@@ -149,6 +149,21 @@ class SimulatedCluster:
             ends = {broker: self._ends(broker, label) for broker in state.replicas}
             if len(set(ends.values())) > 1 or None in ends.values():
                 yield f"{label} has replicas with other ends: {ends}"
+
+    def waiting_for(self, lost: Collection[int]) -> Iterator[TopicPartition]:
+        """Return the partitions that wait for a lost disk of one of these brokers, and no more.
+
+        Their records are for an operator to give up: all brokers that may have them are off line.
+        """
+        for broker_id, image in self._serving().values():
+            if image.controller_id == broker_id:
+                for label in self._world.store.states:
+                    state = image.partition(*label)
+                    if state is not None and state.leader < 0:
+                        away = {*state.offline_replicas} & {*lost}
+                        have_all = {*state.isr, *state.eligible}
+                        if have_all <= away and away & {*have_all, *state.suspects}:
+                            yield label
 
     def noted(self) -> Iterator[str]:
         """See `ClusterControl`. Brokers look once a minute."""

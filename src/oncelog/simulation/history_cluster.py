@@ -20,6 +20,7 @@ __all__ = [
     "PartitionChanged",
     "ReassignmentAnswered",
     "ReassignmentAsked",
+    "UncleanElectionAsked",
     "broker_name",
 ]
 
@@ -94,6 +95,13 @@ class PartitionChanged(Event):
     def sure_before(self, after: PartitionChanged) -> frozenset[int]:
         """The brokers that had every committed record when the write of `after` was decided."""
         return frozenset((*self.isr, *self.eligible)).difference(after.doubted)
+
+
+@dataclass(frozen=True, slots=True)
+class UncleanElectionAsked(Event):
+    """An operator is about to give up what was on a lost disk alone, and to have others lead."""
+
+    topic_partition: TopicPartition
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ class Injector(ClusterFaults):
             self._note(fault.kind, target, fault.parameters)
 
     def heal(self) -> None:
-        """End all active faults, and start everything that is down."""
+        """End all active faults, start everything that is down, and have an operator look on."""
         self._healed = True
         world = self._world
         world.network.heal()
@@ -64,6 +64,7 @@ class Injector(ClusterFaults):
             process.disarm()
         for node in world.nodes:
             node.start()
+        self._give_up_lost_disks()
 
     def restart(self, kind: str, broker: int) -> None:
         """Restart a broker at the end of a run, by a "stop", "kill" or "power"."""

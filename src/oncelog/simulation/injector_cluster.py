@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Final
 
 from oncelog.broker.broker import Broker
 from oncelog.controller.events import ElectLeaders
 from oncelog.core.errors import OncelogError
 from oncelog.simulation.cluster import SimulatedCluster
-from oncelog.simulation.history_cluster import PartitionChanged
+from oncelog.simulation.history import Fault
+from oncelog.simulation.history_cluster import PartitionChanged, UncleanElectionAsked
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.store import StoreConnection
@@ -23,6 +24,9 @@ from oncelog.simulation.world import World
 __all__ = ["ClusterFaults"]
 
 Parameters = Mapping[str, Any]
+
+OPERATOR_S: Final = 5.0
+"""Between two looks of an operator, in seconds."""
 
 
 class ClusterFaults:
@@ -137,12 +141,33 @@ class ClusterFaults:
 
     def _elect_leaders(self, _: Parameters) -> str | None:
         """Have the preferred replicas lead what they can, as an administrator does."""
+        return self._elect(ElectLeaders(None, is_unclean=False))
+
+    def _give_up_lost_disks(self) -> None:
+        """Once all faults are over, give up again and again what was on lost disks alone.
+
+        That is what docs/cluster.md tells operators, for such a disk does not come back.
+        """
+        world = self._world
+        lost = [one.target for one in world.history.of(Fault) if one.kind == "disk-loss"]
+        if not lost or world.is_over:
+            return
+        if all(node.is_serving for node in world.nodes):
+            indexes = [index for index, node in enumerate(world.nodes) if node.name in lost]
+            labels = tuple(self._cluster.waiting_for(indexes))
+            for label in labels:
+                world.record(UncleanElectionAsked(world.now_s, "", label))
+            if labels:
+                self._elect(ElectLeaders(labels, is_unclean=True))
+        world.scheduler.call_after(OPERATOR_S, None, self._give_up_lost_disks)
+
+    def _elect(self, event: ElectLeaders) -> str | None:
         index = self._cluster.controller()
         broker = None if index is None else self._of(index).broker
         process = None if index is None else self._of(index).living
         if index is None or broker is None or process is None:
             return None
-        process.spawn(_elect(broker))
+        process.spawn(_submit(broker, event))
         return self._of(index).name
 
     # --- the store
@@ -217,6 +242,6 @@ class ClusterFaults:
         return self._world.nodes[index]
 
 
-async def _elect(broker: Broker) -> None:
+async def _submit(broker: Broker, event: ElectLeaders) -> None:
     with suppress(OncelogError):
-        await broker.controller.submit(ElectLeaders(None, is_unclean=False))
+        await broker.controller.submit(event)

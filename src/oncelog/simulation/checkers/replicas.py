@@ -14,7 +14,12 @@ from oncelog.simulation.checkers.evidence import Evidence
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.checkers.replicated import is_unclean
 from oncelog.simulation.history import Logged, Watermarks
-from oncelog.simulation.history_cluster import TRUNCATED, LogDiffers, PartitionChanged
+from oncelog.simulation.history_cluster import (
+    TRUNCATED,
+    LogDiffers,
+    PartitionChanged,
+    UncleanElectionAsked,
+)
 
 __all__ = ["elections", "leaders", "replicas"]
 
@@ -113,9 +118,10 @@ def elections(evidence: Evidence) -> Iterator[Anomaly]:
             epochs = f"{before.leader_epoch}.{before.partition_epoch}"
             now = f"{after.leader_epoch}.{after.partition_epoch}"
             is_elected = after.leader != before.leader and after.leader >= 0
+            excuse = allowed or _asked_for(evidence, after)
             if is_unclean(before, after):
-                yield _state("a leader was elected outside the ISR", before, after, allowed)
-            yield from _of_suspects(before, after, allowed or _damaged(evidence, after.at_s))
+                yield _state("a leader was elected outside the ISR", before, after, excuse)
+            yield from _of_suspects(before, after, excuse or _damaged(evidence, after.at_s))
             if after.partition_epoch <= before.partition_epoch:
                 yield _state(f"the partition epoch does not rise: {epochs} to {now}", before, after)
             if after.leader_epoch < before.leader_epoch or (
@@ -132,6 +138,13 @@ def elections(evidence: Evidence) -> Iterator[Anomaly]:
                 yield _state("a leader is not in its ISR", before, after)
             if strangers := set(after.isr) - set(after.replicas):
                 yield _state(f"an ISR holds no replica: {sorted(strangers)}", before, after)
+
+
+def _asked_for(evidence: Evidence, after: PartitionChanged) -> str:
+    for asked in evidence.of(UncleanElectionAsked):
+        if asked.topic_partition == after.topic_partition and asked.at_s <= after.at_s:
+            return f"an operator has given up what was on a lost disk at {asked.at_s:.3f} s"
+    return ""
 
 
 def _of_suspects(

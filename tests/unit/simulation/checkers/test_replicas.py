@@ -6,12 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from oncelog.core.ids import TopicPartition
 from oncelog.simulation.history import Acked, BrokerStarted, Fault, Logged, Sent, Value, Watermarks
 from oncelog.simulation.history_cluster import (
     LACKING,
     TRUNCATED,
     LogDiffers,
     PartitionChanged,
+    UncleanElectionAsked,
 )
 from tests.unit.simulation.checkers.model import T0, Model
 
@@ -131,6 +133,22 @@ def test_an_unclean_election_excuses_it_where_it_is_allowed() -> None:
     cluster.lacks()
     assert cluster.signatures() == {"elections: a leader was elected outside the ISR"}
     assert cluster.kinds(unclean_elections=True) == set()
+
+
+def test_an_unclean_election_that_an_operator_asks_for_is_allowed() -> None:
+    cluster = Cluster()
+    cluster.write(isr=(0,))
+    cluster.write(leader=-1, leader_epoch=1)
+    cluster.model.record(UncleanElectionAsked, "", TopicPartition("other", 0))
+    cluster.write(leader=2, leader_epoch=2, isr=(2,))
+    assert cluster.kinds() == {"elections"}
+    asked = Cluster()
+    asked.write(isr=(0,))
+    asked.write(leader=-1, leader_epoch=1)
+    asked.model.record(UncleanElectionAsked, "", T0)
+    asked.write(leader=2, leader_epoch=2, isr=(2,))
+    asked.lacks()
+    assert asked.kinds() == set()
 
 
 def test_an_old_leader_may_go_on_alone_until_it_hears_of_an_unclean_election() -> None:
