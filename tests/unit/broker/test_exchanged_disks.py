@@ -1,4 +1,4 @@
-"""The disk of a broker that alone was in sync is exchanged, and others are elected uncleanly."""
+"""The disk of a broker is exchanged for an empty one, with records that no other broker may have."""
 
 from __future__ import annotations
 
@@ -78,3 +78,40 @@ async def test_a_disk_that_comes_back_after_that_is_cut_to_its_leader(tmp_path: 
         await cluster.start(2)
         await all_agree(cluster, b"e")
         assert {one.log_end_offset for one in logs(cluster)} == {4}  # Without `b`.
+
+
+async def test_an_empty_broker_counts_in_no_isr_that_it_was_in() -> None:
+    """Also where it is the first that is back: it waits for one that has the records."""
+    async with members(3, {"min.insync.replicas": 2}) as cluster:
+        await create(cluster, "t", (3, 1, 2))
+        await send(cluster, b"a", b"b")
+        for broker_id in (1, 2, 3):
+            await cluster.kill(broker_id)
+            cluster.expire(broker_id)
+        shutil.rmtree(cluster[3].folder)
+        await cluster.start(3)
+        await cluster.until(lambda: 3 not in isr_of(cluster, "t"))
+        await cluster.until(lambda: [log.log_end_offset for log in logs(cluster)] == [0])
+        assert cluster.leader_of("t", 0) == -1
+        await cluster.start(2)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 2)
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {2, 3})
+        assert [log.log_end_offset for log in logs(cluster)] == [2, 2]
+
+
+async def test_an_empty_broker_leads_again_with_all_that_was_acknowledged() -> None:
+    async with members(3, {"min.insync.replicas": 2}) as cluster:
+        await create(cluster, "t", (3, 1, 2))
+        await send(cluster, b"a")
+        await cluster.kill(3)
+        shutil.rmtree(cluster[3].folder)
+        cluster.expire(3)
+        await send(cluster, b"b")
+        await cluster.start(3)
+        await send(cluster, b"c")
+        await cluster.until(lambda: set(isr_of(cluster, "t")) == {1, 2, 3})
+        for broker_id in (1, 2):
+            await cluster.kill(broker_id)
+            cluster.expire(broker_id)
+        await cluster.until(lambda: cluster.leader_of("t", 0) == 3)
+        assert [log.log_end_offset for log in logs(cluster)] == [3]
