@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID, uuid5
 
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.consumer_protocol import (
+    MemberSubscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
 from oncelog.protocol.messages import consumer_group_heartbeat as consumer
 from oncelog.protocol.messages import join_group, offset_fetch, sync_group
-from tests.scenarios.wire.stage import Command, Identity, Scene, Stage, told
+from tests.scenarios.wire.stage import Command, Identity, Scene, Stage, partition_of, told
 from tests.unit.broker.apis.producing import GROUP, ID
 
 TOPIC = "t"
+PROTOCOL = "cooperative-sticky"
 SESSION_MS = 6_000
 LEAVES_STATIC = -2
 """The member epoch of a static member that leaves, and may return."""
@@ -28,6 +36,8 @@ class Membership:
     member_id: str = ""
     generation: int = 0
     instance: str | None = None
+    owned: tuple[TopicPartition, ...] = ()
+    """Under the classic protocol."""
     assigned: tuple[consumer.ConsumerGroupHeartbeatTopicPartitions, ...] = ()
 
     def forget_if(self, error: ErrorCode) -> None:
@@ -46,6 +56,12 @@ class GroupVerbs(Stage):
     async def carry_out(self, identity: Identity, command: Command) -> list[str]:
         """What comes of one command of a client."""
         member = self._members.setdefault(command.name, Membership())
+        if "member" in command.options:
+            named = self._members[command.options["member"]]
+            known = {"member": named.member_id, "generation": str(named.generation)}
+            command = replace(
+                command, options={**known, **command.options, "member": named.member_id}
+            )
         match command.verb:
             case "join":
                 line = await self._join(identity.client, member, command)
@@ -66,6 +82,10 @@ class GroupVerbs(Stage):
     async def _join(self, client: Any, member: Membership, command: Command) -> str:
         """JoinGroup; again with the id that the coordinator gives, where it asks for that."""
         member.instance = command.options.get("as", member.instance)
+        subscription = MemberSubscription((TOPIC,), member.owned, member.generation)
+        protocol = join_group.JoinGroupRequestProtocol(
+            name=PROTOCOL, metadata=encode_subscription(subscription)
+        )
         while True:
             answer = await client.ask(
                 ApiKey.JOIN_GROUP,
@@ -75,7 +95,7 @@ class GroupVerbs(Stage):
                 member_id=member.member_id,
                 group_instance_id=member.instance,
                 protocol_type="consumer",
-                protocols=(join_group.JoinGroupRequestProtocol(name="range"),),
+                protocols=(protocol,),
             )
             member.member_id = answer.member_id or member.member_id
             if answer.error_code is not ErrorCode.member_id_required:
@@ -95,17 +115,19 @@ class GroupVerbs(Stage):
             member_id=member.member_id,
             group_instance_id=member.instance,
             protocol_type="consumer",
-            protocol_name="range",
+            protocol_name=PROTOCOL,
             assignments=tuple(
                 sync_group.SyncGroupRequestAssignment(
-                    member_id=self._members[name].member_id, assignment=what.encode()
+                    member_id=self._members[name].member_id,
+                    assignment=encode_assignment(map(partition_of, what.split(","))),
                 )
                 for name, what in command.options.items()
                 if name in self._members
             ),
         )
         member.forget_if(answer.error_code)
-        return told(answer.error_code, bytes(answer.assignment).decode())
+        member.owned = decode_assignment(answer.assignment).partitions
+        return told(answer.error_code, " ".join(map(str, member.owned)))
 
     async def _beat(self, client: Any, member: Membership) -> str:
         answer = await client.ask(

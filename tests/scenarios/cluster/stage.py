@@ -27,7 +27,7 @@ from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process
 from oncelog.simulation.scheduler import ProcessDied
 from oncelog.simulation.world import World
-from oncelog.testing.moments import TransactionWriteKind, steps_of_write
+from oncelog.testing.moments import steps_of_write
 from tests.scenarios.cluster.groups import GroupVerbs
 from tests.scenarios.cluster.routing import Route
 from tests.scenarios.wire.stage import Command, Identity
@@ -59,9 +59,8 @@ class Stage:
         self.world = World(Plan(1, "scenario", 0.0, SETTINGS, (), (), (), brokers=len(BROKERS)))
         self._cluster = SimulatedCluster(self.world)
         self._told: list[str] = []
-        self._deaths: list[tuple[int, TransactionWriteKind, int]] = []
-        self._held: list[tuple[tuple[int, ...], int]] = []
-        self._writers: dict[tuple[TransactionWriteKind, TopicPartition], set[int]] = {}
+        self._deaths: list[tuple[int, str, int]] = []
+        self._writers: dict[tuple[str, object], set[int]] = {}
         self._later: dict[str, list[list[list[str]]]] = defaultdict(list)
         self._processes: dict[str, Process] = {}
         self._clients = _Clients(self.world)
@@ -117,8 +116,7 @@ class Stage:
         elif words[2:] == ["dies"]:
             self._kill(int(words[1]))
         else:
-            kind = TransactionWriteKind[words[4]]
-            self._deaths.append((int(words[1]), kind, int(words[7])))
+            self._deaths.append((int(words[1]), words[4], int(words[7])))
             self._writers.clear()
 
     def _kill(self, victim: int, because: str = "") -> None:
@@ -132,16 +130,16 @@ class Stage:
     def _written(
         self, index: int, process: Process, path: str, data: bytes, is_coming: bool
     ) -> None:
-        for step in steps_of_write(path, data) if self._deaths else ():
-            writers = self._writers.setdefault((step.kind, step.partition), set())
+        for step, at in _steps(path, data) if self._deaths else ():
+            writers = self._writers.setdefault((step, at), set())
             if not is_coming:
                 writers.add(index)
             for death in list(self._deaths):
                 victim, kind, count = death
                 # Before the first copy is written, or after the last one that is waited for.
-                if kind is step.kind and len(writers) == count and is_coming is (count == 0):
+                if kind == step and len(writers) == count and is_coming is (count == 0):
                     self._deaths.remove(death)
-                    self._kill(victim, f": {kind.name} is in {count} logs")
+                    self._kill(victim, f": {kind} is in {count} logs")
         if not process.alive:
             raise ProcessDied(f"{process.name} died")
 
@@ -241,6 +239,14 @@ class _Clients(GroupVerbs):
     ) -> ProducePartitionResponse:
         at = TopicPartition(options.pop("topic"), options.pop("partition"))
         return await client.send_records(version, records, at, **options)
+
+
+def _steps(path: str, data: bytes) -> Iterator[tuple[str, object]]:
+    """What is written to a log, and to which: a step of a transaction, or what a group has."""
+    if f"/{CONSUMER_OFFSETS_TOPIC}-" in path and path.endswith(".log"):
+        yield "GROUP", path
+    for step in steps_of_write(path, data):
+        yield step.kind.name, step.partition
 
 
 def _is_frozen(process: Process | None) -> bool:

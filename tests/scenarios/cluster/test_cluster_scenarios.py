@@ -10,10 +10,10 @@ describe, its transaction. A client asks the next coordinator where one is lost,
 `NAME answer` tells.
 
 Beside these: NAME dies, a client; broker N dies, and is started again within 3 s; broker N dies
-once KIND is in K logs (KIND is PREPARE, MARKER or COMPLETE; 0: just before it is written); brokers
-N ... pause S, for so many seconds; coordinators KEY ..., where a key that begins with "group" is a
-group; open, the partitions in which a transaction is open; logs, the same in all replicas once all
-brokers serve; wait S.
+once KIND is in K logs (KIND is PREPARE, MARKER, COMPLETE or GROUP, which is any write of a group;
+0: just before it is written); brokers N ... pause S, for so many seconds; coordinators KEY ...,
+where a key that begins with "group" is a group; open, the partitions in which a transaction is
+open; logs, the same in all replicas once all brokers serve; wait S.
 """
 
 from pathlib import Path

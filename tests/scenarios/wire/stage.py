@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from oncelog.client.machines.fetching import Aborted, visible_batches
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages import txn_offset_commit
@@ -286,6 +287,6 @@ def told(error: int, and_then: str = "") -> str:
     return f"{name} {and_then}".strip() if error == ErrorCode.none else name
 
 
-def partition_of(name: str) -> tuple[str, int]:
+def partition_of(name: str) -> TopicPartition:
     topic, _, index = name.rpartition("-")
-    return topic, int(index)
+    return TopicPartition(topic, int(index))
