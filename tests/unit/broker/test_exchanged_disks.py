@@ -1,4 +1,4 @@
-"""The disk of a broker is exchanged for an empty one, with records that no other broker may have."""
+"""The disk of a broker is exchanged for an empty one, with records that no other may have."""
 
 from __future__ import annotations
 
