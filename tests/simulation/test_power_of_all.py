@@ -18,7 +18,7 @@ SAID = "are led by the longest log that is left"
 
 def played(*, flushes: bool) -> RunResult:
     """A run of three brokers, in which each partition has three replicas and each loses power."""
-    drawn = draw_plan(23, "power-flushed" if flushes else "power", 1.0, brokers=3)
+    drawn = draw_plan(21, "power-flushed" if flushes else "power", 1.0, brokers=3)
     plan = drawn.without(drawn.parts)
     writers = [each for each in drawn.clients if each.role in ("idempotent", "consume")]
     settings = {

@@ -130,6 +130,12 @@ KINDS: dict[type[Event], EventLook] = dict(
         ),
         _row(h.HeartbeatAsked, "caret", "quiet", lambda e: f"{e.group_id} epoch {e.epoch}?"),
         _row(h.HeartbeatAnswered, "square", "group", _heartbeat),
+        _row(
+            h.ClassicHeartbeat,
+            "square",
+            "quiet",
+            lambda e: f"{e.group_id} gen {e.generation} {e.error}".rstrip(),
+        ),
         _row(h.GroupDescribed, "square", "quiet", lambda e: f"{e.group_id} is {e.state}"),
         _row(h.TopicChanging, "plus", "quiet", lambda e: f"{_topic(e)}?"),
         _row(h.TopicChanged, "plus", "ack", _topic),

@@ -41,7 +41,8 @@ def roles(cluster: ControlledCluster) -> tuple[int, int, int]:
 
 
 def led(cluster: ControlledCluster) -> dict[int, int]:
-    """The partition of each leader: there is one for each broker."""
+    """The partition of each leader, once all replicas are in sync: there is one for each broker."""
+    cluster.wait_until(lambda: all(cluster.in_sync("t", number) == IDS for number in range(3)))
     found = {cluster.leader_of("t", number) or 0: number for number in range(len(IDS))}
     assert set(found) == set(IDS)
     return found

@@ -167,7 +167,7 @@ def test_a_folder_keeps_plans_and_names_for_the_next_search(tmp_path: Path) -> N
     corpus = Corpus(tmp_path / "corpus")
     assert corpus.reached == first.corpus.reached
     assert sorted(map(to_json, corpus.plans)) == sorted(map(to_json, first.corpus.plans))
-    second, runs = Search(1, corpus=corpus), Runs(new_each_time)
+    second, runs = Search(2, corpus=corpus), Runs(new_each_time)
     list(second.run(20, runs.start))
     assert second.curve == [21] * 20
     assert not all(is_fresh(plan, second) for plan in runs.plans[:LAG_RUNS])
