@@ -144,7 +144,7 @@ class GroupVerbs(Stage):
         member.instance = command.options.get("as", member.instance)
         if not member.member_id:
             member.member_id = str(uuid5(NAMES, command.name))
-        joins = member.generation == 0
+        joins, keeps = member.generation == 0, "keeps" in command.words
         if "leaves" in command.words:
             member.generation = LEAVES_STATIC
         answer = await client.ask(
@@ -155,7 +155,7 @@ class GroupVerbs(Stage):
             instance_id=member.instance,
             rebalance_timeout_ms=60_000 if joins else -1,
             subscribed_topic_names=(TOPIC,) if joins else None,
-            topic_partitions=() if joins else member.assigned,
+            topic_partitions=None if keeps else () if joins else member.assigned,
         )
         if answer.error_code is not ErrorCode.none:
             return told(answer.error_code)

@@ -3,11 +3,11 @@
 They run under virtual time. `tests.scenarios.steps` tells how a file is read. The brokers are 0, 1
 and 2, and t-N is led by broker N. A client's commands are those of `tests.scenarios.wire`, where
 `produce` takes several partitions, and of groups: NAME join [as=INSTANCE]; NAME sync [NAME=t-0,t-1
-...], with what the leader assigns; NAME beat; NAME consume [as=INSTANCE] [leaves], a heartbeat of
-the consumer protocol by who owns what it was assigned last; NAME offset, with require_stable; NAME
-describe, its transaction. A client asks the next coordinator where one is lost, and says so. With
-`at=N` it asks that broker alone, once. `NAME VERB ... later` does not wait for the answer, which
-`NAME answer` tells.
+...], with what the leader assigns; NAME beat; NAME consume [as=INSTANCE] [leaves] [keeps], a
+heartbeat of the consumer protocol by who owns what it was assigned last, or does not say what it
+owns; NAME offset, with require_stable; NAME describe, its transaction. A client asks the next
+coordinator where one is lost, and says so. With `at=N` it asks that broker alone, once. `NAME VERB
+... later` does not wait for the answer, which `NAME answer` tells.
 
 Beside these: NAME dies, a client; broker N dies, and is started again within 3 s; broker N dies
 once KIND is in K logs (KIND is PREPARE, MARKER, COMPLETE or GROUP, which is any write of a group;
