@@ -36,6 +36,9 @@ __all__ = ["Copier", "copy_once", "run"]
 LAST_ATTEMPTS_COUNT: Final = 10
 """Attempts to start a new producer for the remaining records when it is time to settle."""
 
+LAST_WAITS_S: Final = (0.1, 0.2, 0.5, 1.0)
+"""Mean waits after the first transactions that fail once it is time to settle; then the last."""
+
 
 async def run(context: ClientContext) -> None:
     """Copy until it is time to settle, then to the end."""
@@ -45,7 +48,7 @@ async def run(context: ClientContext) -> None:
 async def _work(journal: Journal) -> None:
     group_id = journal.text("group_id", f"{journal.who}-group")
     copier = Copier(journal, Reader(journal, "read_committed", group_id), lambda: group_id)
-    rounds = idle = 0
+    rounds = idle = failed = 0
     while rounds < DRAIN_ROUNDS_COUNT and idle < IDLE_ROUNDS_COUNT:
         rounds += journal.stopping
         idle += journal.stopping
@@ -57,6 +60,10 @@ async def _work(journal: Journal) -> None:
             return
         if not journal.stopping:
             await journal.think()
+        elif rows and not copier.is_positioned:
+            # Perhaps another copier has the same id: without a wait they could fence for ever.
+            await journal.think(LAST_WAITS_S[min(failed, len(LAST_WAITS_S) - 1)])
+            failed += 1
     lag = await copier.reader.lag()
     raise StuckError(f"lag of a copier: {lag}" if lag else "nothing was copied")
 
