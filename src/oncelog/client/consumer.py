@@ -151,6 +151,7 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
             if self._session is not None:
                 await self._session.leave()
         finally:
+            await self._reading.close()
             await self._cluster.close()
 
     async def __aenter__(self) -> "Consumer":

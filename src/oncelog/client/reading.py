@@ -1,7 +1,9 @@
 """Where a consumer stands in its partitions, and what it fetches from there.
 
 `machines.fetching` decides which records are visible (INV-3); the state here is each partition's
-position, and what was fetched beyond it. Nothing happens between calls.
+position, and what was fetched beyond it. Each broker has at most one fetch in flight. A call does
+not wait for those that have nothing, or do not answer, once another has given records: later calls
+take their answers. Nothing else happens between calls.
 """
 
 import asyncio
@@ -29,7 +31,7 @@ from oncelog.client.validation import truncation, validate_each
 from oncelog.client.values import ConsumerRecord, OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
+from oncelog.protocol.fetch import FetchPartitionResponse
 
 __all__ = ["AssignedReader"]
 
@@ -53,6 +55,14 @@ class _Fetched:
     """Bytes in memory; they count until the last of the records was returned."""
 
 
+@dataclass(slots=True)
+class _FetchAsked:
+    """A fetch that a broker has not answered, or whose answer is not taken yet."""
+
+    positions: dict[TopicPartition, Position]
+    answer: asyncio.Future[list[tuple[TopicPartition, FetchPartitionResponse]]]
+
+
 class AssignedReader:
     """The partitions that one consumer reads.
 
@@ -73,6 +83,8 @@ class AssignedReader:
         self._positions: dict[TopicPartition, Position | None] = {}
         # A partition is fetched again only when all its fetched records were returned.
         self._fetched: dict[TopicPartition, _Fetched] = {}
+        self._asked: dict[int, _FetchAsked] = {}
+        """By broker."""
         self._paused: set[TopicPartition] = set()
         self._failures = ReadFailures(options.retry_timeout_ms)
         self._room = FetchRoom(options.queued_kbytes * 1024)
@@ -246,7 +258,8 @@ class AssignedReader:
         now_ms = self._cluster.clock.monotonic_ms()
         for tp in self._positions:
             if tp not in failed:
-                self._failures.succeeded(tp)
+                if not any(tp in asked.positions for asked in self._asked.values()):
+                    self._failures.succeeded(tp)
             elif self._failures.failed(tp, failed[tp], now_ms):
                 log.warning("%s cannot be read: %s; trying again", tp, failed[tp])
         errors += failed.values()
@@ -279,36 +292,72 @@ class AssignedReader:
                 failed[tp] = error
         leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
         failed |= without
-        by_node: dict[int, dict[TopicPartition, FetchPartition]] = {}
-        for tp, leader in leaders.items():
-            if position := self._positions.get(tp):
-                node_id = self.batches.source(tp, leader)
-                wanted = wanted_at(tp, position, self._partition_bytes)
-                by_node.setdefault(node_id, {})[tp] = wanted
-        max_bytes = min(self._fetch_bytes, self._room.share(len(by_node)))
-        answers = await asyncio.gather(
-            *(
-                fetch_from(
-                    self._cluster,
-                    node_id,
-                    wanted,
-                    self._isolation,
-                    wait_ms,
-                    max_bytes,
-                    self._rack_id,
-                )
-                for node_id, wanted in by_node.items()
-            ),
-            return_exceptions=True,
-        )
-        for asked, answer in zip(by_node.values(), answers, strict=True):
-            if isinstance(answer, ClientError):
-                failed |= {tp: answer for tp in asked if not self._nearest.forget(tp)}
-            elif isinstance(answer, BaseException):
-                raise answer
-            else:
-                failed |= await self._accept(answer)
+        sources = {tp: self.batches.source(tp, leader) for tp, leader in leaders.items()}
+        first_wait_ms = None if self._ask(sources, wait_ms) else wait_ms
+        return failed | await self._answers(first_wait_ms, wait_ms)
+
+    def _ask(self, sources: dict[TopicPartition, int], wait_ms: int) -> bool:
+        """Send a fetch to each broker that has none in flight; return whether there is one."""
+        by_node: dict[int, dict[TopicPartition, Position]] = {}
+        for tp, node_id in sources.items():
+            position = self._positions.get(tp)
+            if position is not None and node_id not in self._asked:
+                by_node.setdefault(node_id, {})[tp] = position
+        max_bytes = min(self._fetch_bytes, self._room.share(len(by_node) + len(self._asked)))
+        for node_id, positions in by_node.items():
+            fetch = fetch_from(
+                self._cluster,
+                node_id,
+                {tp: wanted_at(tp, at, self._partition_bytes) for tp, at in positions.items()},
+                self._isolation,
+                wait_ms,
+                max_bytes,
+                self._rack_id,
+            )
+            self._asked[node_id] = _FetchAsked(positions, asyncio.ensure_future(fetch))
+        return bool(by_node)
+
+    async def _answers(
+        self, first_wait_ms: int | None, wait_ms: int
+    ) -> dict[TopicPartition, ClientError]:
+        """Wait for an answer (None: as long as it takes), and for more while none gives records."""
+        failed: dict[TopicPartition, ClientError] = {}
+        clock = self._cluster.clock
+        left_ms: float | None = first_wait_ms
+        end_ms = clock.monotonic_ms() + wait_ms
+        while self._asked and not self._has_records:
+            answers = [asked.answer for asked in self._asked.values()]
+            timeout_s = None if left_ms is None else left_ms / 1000
+            await asyncio.wait(answers, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            for node_id, asked in list(self._asked.items()):
+                if asked.answer.done():
+                    del self._asked[node_id]
+                    failed |= await self._take_answer(asked)
+            left_ms = end_ms - clock.monotonic_ms()
+            if left_ms <= 0:
+                break
         return failed
+
+    async def _take_answer(self, asked: _FetchAsked) -> dict[TopicPartition, ClientError]:
+        """Accept what a broker answered about partitions that still stand where it was asked."""
+        there = {tp for tp, at in asked.positions.items() if self._is_at(tp, at)}
+        try:
+            answers = asked.answer.result()
+        except ClientError as error:
+            return {tp: error for tp in there if not self._nearest.forget(tp)}
+        return await self._accept([answer for answer in answers if answer[0] in there])
+
+    def _is_at(self, topic_partition: TopicPartition, position: Position) -> bool:
+        is_fetched = topic_partition in self._fetched
+        return self._positions.get(topic_partition) == position and not is_fetched
+
+    async def close(self) -> None:
+        """Wait for no answer any more."""
+        answers = [asked.answer for asked in self._asked.values()]
+        self._asked.clear()
+        for answer in answers:
+            answer.cancel()
+        await asyncio.gather(*answers, return_exceptions=True)
 
     def _make_room(self) -> None:
         """Forget records of paused partitions that leave no room; `resume` fetches them again."""

@@ -1,33 +1,36 @@
-"""A producer whose batches go to several brokers, one of which does not answer."""
+"""Clients that write to and read from several brokers, one of which does not answer."""
 
 import asyncio
 
 import pytest
 
-from oncelog.client import ClientError, Producer
+from oncelog.client import ClientError, Consumer, Producer, TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import metadata
 from oncelog.runtime.network import ProtocolFactory
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
+from tests.unit.client.test_consumer import batch
 from tests.unit.runtime.memory_network import MemoryNetwork
 
 HUNG = "hung"
+HELD, READ = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class HungNetwork(MemoryNetwork):
-    """Connections to one host never come about."""
+    """Connections to one host come about only once it `goes_on`."""
 
     def __init__(self, network: MemoryNetwork) -> None:
         super().__init__(network.on_frame)
+        self.goes_on = asyncio.Event()
 
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         if host == HUNG:
-            await asyncio.Event().wait()
+            await self.goes_on.wait()
         await super().connect(host, port, protocol_factory)
 
 
-async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> None:
-    broker = ScriptedBroker()
+def held_up(broker: ScriptedBroker) -> HungNetwork:
+    """Partition 0 is led by a broker that hangs, partition 1 by one that answers."""
     places = tuple(
         metadata.MetadataResponsePartition(partition_index=i, leader_id=leader, leader_epoch=0)
         for i, leader in enumerate((2, 1))
@@ -38,8 +41,12 @@ async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() 
         metadata.MetadataResponseBroker(node_id=2, host=HUNG, port=2),
     )
     broker.on(ApiKey.METADATA, metadata.MetadataResponse(brokers=nodes, topics=(topic,)))
-    network = HungNetwork(broker.network)
-    client = Producer("b:1", network=network)
+    return HungNetwork(broker.network)
+
+
+async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> None:
+    broker = ScriptedBroker()
+    client = Producer("b:1", network=held_up(broker))
     await client.start()
     held = client.send("t", b"held up", partition=0)
     sent = client.send("t", b"sent", partition=1)
@@ -49,3 +56,50 @@ async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() 
     await client.close()
     with pytest.raises(ClientError):
         await held
+
+
+def reader(broker: ScriptedBroker, network: HungNetwork) -> Consumer:
+    """A consumer of both partitions, whose logs have one record at each of three offsets."""
+    broker.records = {offset: batch(offset, b"x") for offset in range(3)}
+    broker.end_offset = 3
+    consumer = Consumer("b:1", network=network)
+    consumer.assign([HELD, READ])
+    consumer.seek(HELD, 0)
+    consumer.seek(READ, 0)
+    return consumer
+
+
+async def read(consumer: Consumer, count: int) -> list[tuple[int, int]]:
+    """The partitions and offsets of that many records."""
+    found: list[tuple[int, int]] = []
+    while len(found) < count:
+        found += [(record.partition, record.offset) for record in await consumer.poll(1_000)]
+    return sorted(found)
+
+
+async def test_a_leader_that_does_not_answer_does_not_keep_others_from_being_read() -> None:
+    broker = ScriptedBroker()
+    consumer = reader(broker, held_up(broker))
+    async with asyncio.timeout(5), consumer:
+        for offset in range(3):
+            (record,) = await consumer.poll(1_000)
+            assert (record.partition, record.offset) == (1, offset)
+
+
+async def test_what_a_slow_leader_answers_is_returned_by_a_later_poll() -> None:
+    broker = ScriptedBroker()
+    network = held_up(broker)
+    async with asyncio.timeout(5), reader(broker, network) as consumer:
+        assert [record.partition for record in await consumer.poll(1_000)] == [1]
+        network.goes_on.set()
+        assert await read(consumer, 5) == [(0, 0), (0, 1), (0, 2), (1, 1), (1, 2)]
+
+
+async def test_what_was_fetched_before_a_seek_is_not_returned_after_it() -> None:
+    broker = ScriptedBroker()
+    network = held_up(broker)
+    async with asyncio.timeout(5), reader(broker, network) as consumer:
+        assert [record.partition for record in await consumer.poll(1_000)] == [1]
+        consumer.seek(HELD, 2)
+        network.goes_on.set()
+        assert await read(consumer, 3) == [(0, 2), (1, 1), (1, 2)]
