@@ -14,7 +14,7 @@ from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import KafkaPeer, PeerUnavailable, jars, kafka_peers
 from tests.support.rolling import LIBRARIES, SETTINGS, Report, roll
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.alone]
+pytestmark = [pytest.mark.interop, pytest.mark.soak]
 
 FEW_READ = 20
 
@@ -30,7 +30,6 @@ def test_librdkafka_sees_no_error_in_a_rolling_restart(tmp_path: Path) -> None:
         check(roll(cluster, tmp_path, ["confluent-kafka"]))
 
 
-@pytest.mark.soak
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("is_kafka", [False, True], ids=["oncelog", "kafka"])
 def test_four_clients_see_no_error_in_a_rolling_restart(tmp_path: Path, is_kafka: bool) -> None:

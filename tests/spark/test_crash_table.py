@@ -123,7 +123,7 @@ QUICK = (
 @pytest.mark.parametrize(
     ("is_kafka", "cases"),
     [
-        pytest.param(False, QUICK, id="oncelog, a row for each"),
+        pytest.param(False, QUICK, id="oncelog, a row for each", marks=pytest.mark.soak),
         pytest.param(False, BROKER_CASES, id="oncelog", marks=pytest.mark.soak),
         pytest.param(True, BROKER_CASES, id="kafka", marks=pytest.mark.soak),
     ],

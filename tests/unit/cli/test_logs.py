@@ -65,6 +65,6 @@ def test_a_terminal_that_is_gone_is_no_error(monkeypatch: pytest.MonkeyPatch) ->
 def test_every_command_explains_itself_with_h(name: str) -> None:
     short = CliRunner().invoke(main, [name, "-h"])
     long = CliRunner().invoke(main, [name, "--help"])
-    assert short.exit_code == 0
+    assert short.exit_code == 0, short.output
     assert "-h, --help" in short.stdout
     assert short.stdout == long.stdout

@@ -31,7 +31,7 @@ CONTROLLER, COORDINATOR, NEXT = 1, 2, 3
 GROUP, TOPIC = "g", "t"
 PARTITIONS = 4
 HEARTBEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
-SESSION_MS = 400
+SESSION_MS = 1_200
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "replica.fetch.wait.max.ms": 50,

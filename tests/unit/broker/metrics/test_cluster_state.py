@@ -110,6 +110,7 @@ async def test_a_replica_that_is_being_added_is_not_missed() -> None:
         sums = await check(cluster)
         assert sums[f"{REPLICAS}reassigningpartitions"] == 1
         assert sums[f"{REPLICAS}underreplicatedpartitions"] == 0
+        cluster.expire(3)
 
 
 async def test_members_that_wait_for_a_rebalance_are_counted() -> None:

@@ -183,7 +183,9 @@ HINTS = (
 
 def walked(line: str) -> tuple[click.Context, list[str], list[str]]:
     """The last command of a line, its words, and its arguments."""
-    ctx, args = click.Context(main, info_name="oncelog"), shlex.split(line)
+    # Click keeps the help option of a command as the first context makes it.
+    ctx = click.Context(main, info_name="oncelog", **main.context_settings)
+    args = shlex.split(line)
     path: list[str] = []
     while isinstance(ctx.command, click.Group):
         args = to_command(ctx, args)
