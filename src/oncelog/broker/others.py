@@ -39,14 +39,10 @@ class OtherBrokers:
     ) -> None:
         clock = transactions.wall_clock
 
-        def address_of(other: int) -> PeerAddress | None:
-            broker = feed.known.stored.brokers.get(other)
-            return None if broker is None else PeerAddress(broker.host, broker.port)
-
         self._verifying = Peers(
             network,
             f"broker-{membership.broker_id}-verification",
-            address_of,
+            lambda other: PeerAddress.of(feed.known.stored, other),
             PEER_ANSWER_MS_MAX,
             clock,
             rng,

@@ -54,7 +54,7 @@ class Forwarding:
         self._peers = Peers(
             network,
             f"broker-{membership.broker_id}",
-            self._address_of,
+            lambda other: PeerAddress.of(feed.known.stored, other),
             config.get_int("controller.socket.timeout.ms"),
             clock,
             rng,
@@ -63,10 +63,6 @@ class Forwarding:
     async def close(self) -> None:
         """Close the connections."""
         await self._peers.close()
-
-    def _address_of(self, broker_id: int) -> PeerAddress | None:
-        broker = self._feed.known.stored.brokers.get(broker_id)
-        return None if broker is None else PeerAddress(broker.host, broker.port)
 
     async def send(
         self, controller_id: int, event: ControllerEvent[ReplyT]

@@ -52,7 +52,12 @@ class ReachWatch:
         self._round_ms = session_timeout_ms / ROUNDS_PER_SESSION_COUNT
         self._reach = ReachJudge()
         self._peers = Peers(
-            network, f"broker-{broker_id}-reach", self._address_of, self._round_ms, clock, rng
+            network,
+            f"broker-{broker_id}-reach",
+            lambda other: PeerAddress.of(feed.known.stored, other),
+            self._round_ms,
+            clock,
+            rng,
         )
 
     async def run(self) -> None:
@@ -107,7 +112,3 @@ class ReachWatch:
 
     def _others(self) -> list[int]:
         return [each for each in self._feed.known.stored.brokers if each != self._broker_id]
-
-    def _address_of(self, broker_id: int) -> PeerAddress | None:
-        broker = self._feed.known.stored.brokers.get(broker_id)
-        return None if broker is None else PeerAddress(broker.host, broker.port)

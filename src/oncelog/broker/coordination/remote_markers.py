@@ -93,17 +93,20 @@ def make_cluster_leaders(
 ) -> ClusterLeaders:
     """Make those of a broker. Leaders are sought in the metadata that it knows, applied or not."""
 
-    def address_of(broker_id: int) -> PeerAddress | None:
-        broker = feed.known.image.brokers.get(broker_id)
-        return None if broker is None else PeerAddress(broker.host, broker.port)
-
     async def read_store() -> MetadataImage:
         await feed.read()
         return feed.known.stored
 
     def peers() -> Peers:
         client_id = f"broker-{membership.broker_id}-markers"
-        return Peers(network, client_id, address_of, MARKERS_ANSWER_MS_MAX, clock, rng)
+        return Peers(
+            network,
+            client_id,
+            lambda other: PeerAddress.of(feed.known.image, other),
+            MARKERS_ANSWER_MS_MAX,
+            clock,
+            rng,
+        )
 
     return ClusterLeaders(
         local,

@@ -14,6 +14,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
+from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import OncelogError
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
@@ -34,6 +35,12 @@ class PeerAddress(NamedTuple):
 
     host: str
     port: int
+
+    @classmethod
+    def of(cls, image: MetadataImage, broker_id: int) -> PeerAddress | None:
+        """Return the address that an image has of a broker; None if it is not registered."""
+        broker = image.brokers.get(broker_id)
+        return None if broker is None else cls(broker.host, broker.port)
 
 
 class PeerUnreachable(OncelogError):  # noqa: N818 - names what was found
