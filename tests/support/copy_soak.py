@@ -238,12 +238,16 @@ def fill(servers: str, topics: list[str], count: int) -> dict[int, list[bytes]]:
 
 
 def kill_brokers(
-    cluster: BrokerCluster[BrokerProcess], rng: random.Random, stop: threading.Event, folder: Path
+    cluster: BrokerCluster[BrokerProcess],
+    rng: random.Random,
+    stop: threading.Event,
+    folder: Path,
+    every_s: tuple[float, float],
 ) -> int:
     """SIGKILL one after the other and start it again until told to stop; returns how often."""
     kills = 0
     brokers = cycle(cluster.brokers.values())
-    while not stop.wait(rng.uniform(*BROKER_KILL_EVERY_S)):
+    while not stop.wait(rng.uniform(*every_s)):
         told, deadline_s = told_bytes(folder), time.monotonic() + COMES_ON_S
         while told_bytes(folder) == told and time.monotonic() < deadline_s and not stop.wait(0.2):
             pass
@@ -297,6 +301,7 @@ def run(
     brokers_count: int = 1,
     *,
     spares_clients: bool = False,
+    kill_every_s: tuple[float, float] = BROKER_KILL_EVERY_S,
 ) -> tuple[int, dict[str, dict[str, int]], list[str]]:
     """Everything; returns how often a broker was killed, each client's counts, what is wrong."""
     rng = random.Random(seed)
@@ -316,7 +321,7 @@ def run(
         following = Following(servers, topics)
         following.thread.start()
         murder = threading.Thread(
-            target=lambda: kills.append(kill_brokers(cluster, rng, stop, folder))
+            target=lambda: kills.append(kill_brokers(cluster, rng, stop, folder, kill_every_s))
         )
         for thread in (*threads, murder):
             thread.start()

@@ -518,7 +518,8 @@ public class Checks {
         }
         get(admin.createPartitions(Map.of(name, NewPartitions.increaseTo(5))).all());
         until(() -> partitions(name).size() == 5, "five partitions");
-        require(get(admin.listTopics().names()).contains(name), "not listed");
+        // Of several brokers another one may be asked, which hears of the topic a little later.
+        until(() -> get(admin.listTopics().names()).contains(name), "the topic to be listed");
         get(admin.deleteTopics(List.of(name)).all());
         until(() -> !get(admin.listTopics().names()).contains(name), "the topic to go");
     }
