@@ -67,7 +67,6 @@ class Stage:
         self._peers[name] = (connection, transport)
 
     def send(self, name: str, api: ApiKey) -> None:
-        self.open(name)
         self._count += 1
         number = str(self._count)
         by_api: dict[ApiKey, dict[str, Any]] = {
@@ -77,7 +76,11 @@ class Stage:
         }
         request = codec.request_class(api)(**by_api[api])
         frame = codec.encode_request(api, VERSIONS[api], self._count, "test", request)
-        data = len(frame).to_bytes(4, "big") + frame
+        self.feed(name, len(frame).to_bytes(4, "big") + frame)
+
+    def feed(self, name: str, data: bytes) -> None:
+        """Bytes that arrive on the connection."""
+        self.open(name)
         connection = self._peers[name][0]
         buffer = connection.get_buffer(-1)
         buffer[: len(data)] = data
@@ -108,6 +111,9 @@ class Stage:
                 size = int.from_bytes(data[:4], "big")
                 found.append(f"{name} is answered #{int.from_bytes(data[4:8], 'big')}")
                 data = data[4 + size :]
+            if transport.closed:
+                transport.closed = False
+                found.append(f"{name} is closed by the broker")
         return found
 
 

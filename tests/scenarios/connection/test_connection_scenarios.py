@@ -3,7 +3,8 @@
 `tests.scenarios.steps` tells how a file is read.
 
 Commands: end-txn NAME, join-group NAME, find-coordinator NAME (a request on the connection of that
-name); settle N; close NAME.
+name); malformed NAME, bad-size NAME (a frame that cannot be parsed, one that has no possible size);
+settle N; close NAME.
 """
 
 import asyncio
@@ -21,6 +22,10 @@ APIS = {
     "join-group": ApiKey.JOIN_GROUP,
     "find-coordinator": ApiKey.FIND_COORDINATOR,
 }
+BAD_FRAMES = {
+    "malformed": (2).to_bytes(4, "big") + bytes(2),
+    "bad-size": (-5).to_bytes(4, "big", signed=True) + bytes(20),
+}
 TURNS_COUNT = 6
 """Enough turns of the loop for everything that one command sets off."""
 
@@ -33,6 +38,8 @@ async def perform(stage: Stage, command: str) -> list[str]:
             stage.settle(int(word))
         case "close":
             stage.close(word)
+        case "malformed" | "bad-size":
+            stage.feed(word, BAD_FRAMES[verb])
         case _:
             stage.send(word, APIS[verb])
     for _ in range(TURNS_COUNT):

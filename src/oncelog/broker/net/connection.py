@@ -3,7 +3,8 @@
 Frames are received into the memory of `oncelog.broker.net.frames`, and passed to the dispatcher.
 Replies of one turn of the event loop are sent by one write. A request that cannot be answered at
 once retains its place in the order; behind one that holds others back (`Pending.holds_back`) later
-frames queue until it is answered.
+frames queue until it is answered. A bad frame closes the connection after the requests ahead of it
+are answered: Apache Kafka does not even read it before.
 
 Back-pressure: reading stops while too many requests or bytes wait here, or while the peer does not
 read its replies; in the latter case no further request of it is started either. So one peer's
@@ -81,6 +82,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.client_software = ""
         self.closed = False
         self.last_active_s = 0.0
+        self._ending = False
+        """Whether no further frame is taken: it is closed after the last reply."""
         self._acceptor = acceptor
         self._starter = starter
         self._loop = acceptor.loop
@@ -93,9 +96,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._frame_filled = 0
         self._frame_size = 0
         self._size_prefix = b""
-        # Frames whose requests are not started yet.
+        # Frames whose requests are not started yet, each with the time of its arrival.
         self._queue: deque[tuple[bytearray, float]] = deque()
-        """Each with the time of its arrival."""
         self._queued_bytes = 0
         self.queued_s = 0.0
         """How long the frame that is being started was queued."""
@@ -181,7 +183,7 @@ class ServerConnection(asyncio.BufferedProtocol):
                 size = nbytes - _SIZE_BYTES
                 if (
                     0 <= size <= self._frame_bytes_max
-                    and not (self._size_prefix or self.closed)
+                    and not (self._size_prefix or self._ending)
                     and _unpack_size(self._scratch)[0] == size
                 ):
                     # One whole frame, as a client sends that waits for each reply.
@@ -217,7 +219,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             size = int.from_bytes(self._size_prefix, "big", signed=True)
             self._size_prefix = b""
             position = self._cut_one(size, position, nbytes)
-        while not self.closed and (rest := nbytes - position) > 0:
+        while not self._ending and (rest := nbytes - position) > 0:
             if rest < _SIZE_BYTES:
                 self._size_prefix = bytes(scratch[position:nbytes])
                 return
@@ -227,7 +229,9 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _cut_one(self, size: int, position: int, end: int) -> int:
         """Take one frame of `size` bytes from `position`; returns where the next one begins."""
         if size < 0 or size > self._frame_bytes_max:
-            self.fail(f"a frame of {size} bytes (socket.request.max.bytes={self._frame_bytes_max})")
+            reason = f"a frame of {size} bytes (socket.request.max.bytes={self._frame_bytes_max})"
+            log.warning("closing connection %s: %s", self, reason)
+            self._take_no_more()
             return end
         if position + size <= end:
             self._take(bytearray(self._scratch[position : position + size]))
@@ -282,6 +286,8 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._in_turn = False
         if self._out:
             self._flush()
+        if self._ending and not (self._waiting or self._queue):
+            self.close()
         self._regulate()
 
     # --- replies
@@ -302,7 +308,7 @@ class ServerConnection(asyncio.BufferedProtocol):
 
         The first call for a request reserves its place in the order.
         """
-        if self.closed:
+        if self.closed or request.reply is not None:
             pending.drop()
             return
         if request.pending is None and request is not self._held_by:
@@ -434,11 +440,28 @@ class ServerConnection(asyncio.BufferedProtocol):
         socket = None if transport is None else transport.get_extra_info("socket")
         return -1 if socket is None else int(socket.fileno())
 
-    def fail(self, reason: str) -> None:
-        """Close because of what the peer did, with one log line."""
-        if not self.closed:
+    def fail(self, reason: str, request: Request[object] | None = None) -> None:
+        """Close because of what the peer did, with one log line; see `end`."""
+        if not self._ending:
             log.warning("closing connection %s: %s", self, reason)
-        self.close()
+        self.end(request)
+
+    def end(self, request: Request[object] | None = None) -> None:
+        """Start no more requests; close once those ahead of `request`, or all, are answered."""
+        self._queue.clear()
+        self._queued_bytes = 0
+        if request is not None and request in self._waiting:
+            self._drop(self._waiting.index(request))
+        self._take_no_more()
+
+    def _take_no_more(self) -> None:
+        """Ignore what else arrives; close once all frames that were taken are answered."""
+        self._ending = True
+        self._frame, self._size_prefix = None, b""
+        if self._waiting or self._queue:
+            self._flush_soon()
+        else:
+            self.close()
 
     def close(self) -> None:
         """Close once the written replies are sent. No later request is started."""
@@ -456,15 +479,22 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _finish(self) -> None:
         if self.closed:
             return
-        self.closed = True
+        self.closed = self._ending = True
         self._queue.clear()
         self._queued_bytes = 0
         self._frame = None
-        waiting, self._waiting = self._waiting, deque()
-        for request in waiting:
+        self._drop(0)
+
+    def _drop(self, position: int) -> None:
+        """Give up the waiting requests from `position` on: they get no reply."""
+        while len(self._waiting) > position:
+            request = self._waiting[position]
+            del self._waiting[position]
+            request.reply = ()
             if request.pending is not None:
                 request.pending.drop()
-        task = self._task
-        if task is not None and task is not asyncio.current_task(self._loop):
-            # Not at once: a task that never started would leave its handler's coroutine un-awaited.
-            self._loop.call_soon(task.cancel)
+            if request is self._held_by:
+                self._held_by = None
+                if (task := self._task) and task is not asyncio.current_task(self._loop):
+                    # Not at once: a task that never started would leave a coroutine un-awaited.
+                    self._loop.call_soon(task.cancel)

@@ -160,7 +160,7 @@ class Dispatcher:
         self, connection: ServerConnection, request: Request[object], error: Exception
     ) -> None:
         if isinstance(error, ProtocolError):
-            connection.fail(f"{request.api.name} request: {error.message}")
+            connection.fail(f"{request.api.name} request: {error.message}", request)
             return
         if isinstance(error, InvariantViolation):
             connection.abort()
@@ -169,7 +169,7 @@ class Dispatcher:
         log.error(
             "%s v%d from %s failed", request.api.name, request.version, connection, exc_info=error
         )
-        connection.close()
+        connection.end(request)
 
 
 def _encode(request: Request[object], value: object) -> Buffers:

@@ -138,6 +138,9 @@ class Peer:
             self.connection.buffer_updated(len(piece))
             position += len(piece)
 
+    def is_closed(self) -> bool:
+        return self.transport.closed
+
     def is_reading(self) -> bool:
         return self.transport.reading
 
@@ -389,3 +392,101 @@ async def test_large_frames_take_turns_in_the_same_memory_and_arrive_as_sent() -
     assert shared._spare is None
     grow(frame, 200_000)
     assert len(frame) <= 200_000
+
+
+NEGATIVE_SIZE = b"\xff" * 4
+
+
+@pytest.mark.parametrize("holds_back", [False, True])
+@pytest.mark.parametrize("pieces", [1, READ_BUFFER_BYTES])
+async def test_requests_ahead_of_a_bad_size_are_answered_before_the_end(
+    holds_back: bool, pieces: int
+) -> None:
+    """One that waits, and one that is queued behind it or waits for its turn to be answered."""
+    peer = Peer()
+    parked = promise(holds_back=holds_back)
+    peer.hold(b"slow", parked)
+    peer.send(framed(b"slow", b"next") + NEGATIVE_SIZE + framed(b"never"), pieces)
+    assert not peer.is_closed()
+    peer.send(framed(b"never"), pieces)
+    parked.complete(b"slow")
+    await asyncio.sleep(0)
+    assert peer.replies() == [b"slow", b"next"]
+    assert peer.is_closed()
+    assert peer.dispatcher.frames == [b"slow", b"next"]
+
+
+@pytest.mark.parametrize("holds_back", [False, True])
+async def test_requests_ahead_of_a_malformed_one_are_answered_before_the_end(
+    holds_back: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    peer = Peer()
+    parked = promise(holds_back=holds_back)
+
+    def answer(frame: bytes, request: Request[Any]) -> None:
+        if frame == b"slow":
+            peer.connection.hold(request, parked)
+        else:
+            peer.connection.fail(f"malformed request: {frame!r}")
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(b"slow", b"bad", b"never"))
+    assert not peer.is_closed()
+    parked.complete(b"slow")
+    await asyncio.sleep(0)
+    assert peer.replies() == [b"slow"]
+    assert peer.is_closed()
+    assert peer.dispatcher.frames == [b"slow", b"bad"]
+    assert len(said_by(caplog)) == 1
+
+
+async def test_a_request_that_fails_ends_those_behind_it_and_none_ahead() -> None:
+    peer = Peer()
+    parked = {name: promise(holds_back=False) for name in (b"ahead", b"fails", b"behind")}
+    peer.dispatcher.answer = lambda frame, request: peer.connection.hold(request, parked[frame])
+    peer.send(framed(*parked))
+    peer.connection.end(peer.dispatcher.requests[1])
+    assert [pending.dropped for pending in parked.values()] == [False, True, True]
+    later = promise(holds_back=False)
+    peer.connection.hold(peer.dispatcher.requests[2], later)
+    assert later.dropped, "it has left the order"
+    parked[b"ahead"].complete(b"ahead")
+    await asyncio.sleep(0)
+    assert peer.replies() == [b"ahead"]
+    assert peer.is_closed()
+
+
+async def test_a_handler_behind_a_request_that_fails_is_cancelled() -> None:
+    peer = Peer()
+    parked = {name: promise(holds_back=False) for name in (b"ahead", b"fails")}
+
+    def answer(frame: bytes, request: Request[Any]) -> None:
+        if frame in parked:
+            peer.connection.hold(request, parked[frame])
+        else:
+            peer.connection.run(request, work())
+
+    async def work() -> None:
+        await asyncio.Event().wait()
+
+    peer.dispatcher.answer = answer
+    peer.send(framed(*parked, b"runs"))
+    task = peer.connection._task
+    assert task is not None
+    peer.connection.end(peer.dispatcher.requests[1])
+    parked[b"ahead"].complete(b"ahead")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert task.cancelled()
+    assert peer.replies() == [b"ahead"]
+    assert peer.is_closed()
+
+
+async def test_a_peer_that_hangs_up_is_not_waited_for_after_a_bad_frame() -> None:
+    peer = Peer()
+    parked = promise(holds_back=True)
+    peer.hold(b"slow", parked)
+    peer.send(framed(b"slow", b"next") + NEGATIVE_SIZE)
+    peer.connection.connection_lost(None)
+    assert parked.dropped
+    assert peer.connection.closed

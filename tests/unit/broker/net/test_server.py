@@ -115,7 +115,10 @@ async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
         assert await client.receive() is None
 
 
-async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
+@pytest.mark.parametrize("bad", [b"", b"\xff" * 4, (4).to_bytes(4, "big") + b"\x03\xe7\x00\x00"])
+async def test_pipelined_requests_are_answered_in_order_also_before_a_bad_frame(
+    tmp_path: Path, bad: bytes
+) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()
         cls = codec.request_class(ApiKey.METADATA)
@@ -128,12 +131,15 @@ async def test_pipelined_requests_are_answered_in_order(tmp_path: Path) -> None:
             await client.send(
                 codec.encode_request(ApiKey.METADATA, 12, correlation_id, "t", request)
             )
+        client.writer.write(bad)
         order = []
         for _ in range(4):
             frame = await client.receive()
             assert frame is not None
             order.append(int.from_bytes(frame[:4], "big"))
         assert order == [0, 1, 2, 3]
+        if bad:
+            assert await client.receive() is None
 
 
 async def test_a_connection_lost_in_mid_frame_leaves_nothing_behind(tmp_path: Path) -> None:
