@@ -5,24 +5,29 @@
 it still is so.
 """
 
+import asyncio
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from oncelog.controller.topics import TopicToCreate
 from tests.interop.cluster_view import (
     JAVA_VIEWS,
     PYTHON_VIEWS,
     RECORD,
     SETTINGS,
+    Story,
     View,
     seen_of,
     seen_of_kafka,
     with_racks,
 )
 from tests.support.broker import broker_processes
+from tests.support.members import members
 from tests.support.peer.cluster import BrokerCluster
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.timeout(300)]
@@ -69,6 +74,20 @@ def check(seen: View) -> None:
 
 def test_clients_see_what_they_see_of_apache_kafka(cluster: BrokerCluster[Any]) -> None:
     check(seen_of(cluster, PYTHON_VIEWS))
+
+
+async def test_each_broker_is_waited_for_itself() -> None:
+    """One that lags behind is not taken for one of the others: clients ask whichever they know."""
+    async with members(3) as three:
+        cluster: Any = SimpleNamespace(brokers=three)
+        story = Story(cluster, {})
+        three[3].link.is_open.clear()
+        created = [TopicToCreate("two", assignment={0: (1, 2)})]
+        await three[1].broker.controller.create_topics(created)
+        await three.until(lambda: "two" in three[2].broker.image.topics)
+        for _ in range(20):
+            told = [await asyncio.to_thread(story.isr, "two", each) for each in (1, 2, 3)]
+            assert told == [[[1, 2]], [[1, 2]], []]
 
 
 @pytest.mark.soak

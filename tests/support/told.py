@@ -36,7 +36,8 @@ class Told(NamedTuple):
 
 def ask(port: int, topic: str) -> Told | None:
     """Ask one broker on loopback; None if it does not answer, or does not know the topic."""
-    request = MetadataRequest(topics=(MetadataRequestTopic(name=topic),))
+    asked = (MetadataRequestTopic(name=topic),)
+    request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
     frame = encode_request(ApiKey.METADATA, VERSION, 1, "told", request)
     try:
         with socket.create_connection(("127.0.0.1", port), TIMEOUT_S) as connection:
