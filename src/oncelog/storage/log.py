@@ -36,11 +36,7 @@ from oncelog.storage.placement import PlacedBatch, assign_offsets, keep_offsets
 from oncelog.storage.producer_state import Origin, ProducerStates, Rejection
 from oncelog.storage.recovery import Recovered, RecoveryReport, recover
 from oncelog.storage.results import AppendResult, OffsetOutOfRange, answer_to
-from oncelog.storage.validation import (
-    LOG_APPEND_TIME,
-    apply_log_append_time,
-    check_batches,
-)
+from oncelog.storage.validation import LOG_APPEND_TIME, apply_log_append_time, check_batches
 
 __all__ = ["AppendResult", "OffsetOutOfRange", "PartitionLog"]
 
@@ -92,12 +88,14 @@ class PartitionLog:
         *,
         recovery_point: int = 0,
         log_start_offset: int = 0,
+        high_watermark: int | None = None,
         rescan: bool = False,
     ) -> "PartitionLog":
         """Open or create the log in `directory` (INV-9). Blocking: call it in the executor.
 
         `clean`: the log was closed cleanly. `recovery_point`: all below it was flushed; a lower one
-        is safe, as is `clean` being false. `rescan`: read all of it. Raises `StorageFailure`.
+        is safe, as is `clean` being false. `high_watermark`: the lowest that the last stable offset
+        is asked for; None for the log's end. `rescan`: read all of it. Raises `StorageFailure`.
         """
         name = str(topic_partition)
         is_new = not (recovery_point or log_start_offset or disk.exists(directory))
@@ -114,6 +112,7 @@ class PartitionLog:
                 clean=clean,
                 recovery_point=recovery_point,
                 log_start_offset=log_start_offset,
+                high_watermark=high_watermark,
                 rescan=rescan,
             )
         log = cls(disk, directory, topic_partition, config, recovered)

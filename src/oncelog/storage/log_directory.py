@@ -168,6 +168,7 @@ class LogDirectory:
                     self.was_clean,
                     recovery_point=points.get(partition, 0),
                     log_start_offset=starts.get(partition, 0),
+                    high_watermark=high_watermarks.get(partition, 0),
                 )
             except UnknownFormat as found:
                 self.unread[partition] = found

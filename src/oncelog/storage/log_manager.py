@@ -383,10 +383,11 @@ class LogManager:
             folder.write_high_watermarks(here)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks last written; empty when there are none."""
+        """Return those last written; of another folder only where a log was moved from there."""
         found: dict[TopicPartition, int] = {}
         for folder in self.online:
-            found |= folder.offsets.read_high_watermarks()
+            noted = folder.offsets.read_high_watermarks()
+            found |= {p: at for p, at in noted.items() if p in folder or p not in found}
         return found
 
     def read_times(self, name: str) -> dict[TopicPartition, int]:

@@ -167,6 +167,9 @@ class LogMove:
         self._disk.rename(self.path, self.target.path_of(partition))
         self.target.sync_names()
         self.target.adopt(partition, self.topic_id, self._held.config, self._now_ms, start)
+        moved = self.target.get(partition)
+        if moved is not None:
+            moved.producers.take_unreplicated(self._held.producers, moved.log_end_offset)
         self.target.checkpoint()
         self.source.checkpoint()
         self._disk.remove(f"{self.target.path_of(partition)}/{MOVE_NOTE_NAME}")

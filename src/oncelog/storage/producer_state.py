@@ -417,7 +417,7 @@ class ProducerStates:
         return len(expired)
 
     def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace all state by a snapshot's."""
+        """Replace all state by a snapshot's, which names no transaction that has ended."""
         self._producers = {entry.producer_id: entry for entry in entries}
         self.unreplicated = {}
         self.undecided = dict(
@@ -427,6 +427,14 @@ class ProducerStates:
                 if entry.transaction_first_offset != NO_OFFSET
             )
         )
+
+    def take_unreplicated(self, other: "ProducerStates", end_offset: int) -> None:
+        """Take over from another state of this log what has ended below `end_offset`.
+
+        The markers that are below the high watermark are forgotten when that is known.
+        """
+        ended = other.unreplicated.copy()  # At once: the event loop may forget some meanwhile.
+        self.unreplicated |= {first: last for first, last in ended.items() if last < end_offset}
 
 
 def _stale_epoch(producer_id: int, epoch: int, current: int) -> Rejection:

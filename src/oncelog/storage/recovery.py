@@ -33,7 +33,7 @@ from oncelog.storage.recovery_files import (
     set_segment_aside,
 )
 from oncelog.storage.recovery_report import RecoveryReport
-from oncelog.storage.replay import DerivedState, replay_headers
+from oncelog.storage.replay import DerivedState, may_hold_marker, replay_headers
 from oncelog.storage.results import CorruptBatch
 from oncelog.storage.segment import Segment
 from oncelog.storage.segment_register import SealedSegment
@@ -72,14 +72,16 @@ def recover(
     clean: bool,
     recovery_point: int,
     log_start_offset: int,
+    high_watermark: int | None = None,
     rescan: bool = False,
 ) -> Recovered:
     """Open the folder. `clean`: the log was closed cleanly and not written since.
 
-    With `rescan` every segment is read, and all files that follow from it are written. Raises
-    `StorageFailure`; of these `UnknownFormat` means that no `.log` file has changed.
+    With `rescan` every segment is read, and all files that follow from it are written. For
+    `high_watermark` see `PartitionLog.open`. Raises `StorageFailure`; of these `UnknownFormat`
+    means that no `.log` file has changed.
     """
-    recovery = _Recovery(disk, directory, config, now_ms, partition)
+    recovery = _Recovery(disk, directory, config, now_ms, partition, high_watermark)
     try:
         return recovery.run(clean, recovery_point, log_start_offset, rescan)
     except StorageFailure as failure:
@@ -91,12 +93,19 @@ def recover(
 
 class _Recovery:
     def __init__(
-        self, disk: Disk, directory: str, config: LogConfig, now_ms: int, partition: str
+        self,
+        disk: Disk,
+        directory: str,
+        config: LogConfig,
+        now_ms: int,
+        partition: str,
+        high_watermark: int | None,
     ) -> None:
         self._disk = disk
         self._directory = directory
         self._config = config
         self._now_ms = now_ms
+        self._high_watermark = high_watermark
         self._report = RecoveryReport(partition)
         self.files = StateFiles(disk, directory)
         refuse_other_formats(disk, directory, self.files.register)
@@ -289,17 +298,22 @@ class _Recovery:
 
     def _state_before(self, slot: int) -> DerivedState:
         """Return the producer state at the start of a segment."""
-        segments = self.segments
+        at = self.segments[slot].base_offset
+        state, loaded = self._replayed(self.segments[:slot], at)
+        if loaded != at:
+            self._snapshots.write(state.producers, at, sync=False)
+        return state
+
+    def _replayed(
+        self, segments: list[Segment], snapshot_at_most: int
+    ) -> tuple[DerivedState, int | None]:
+        """Return the producer state behind some segments, and the snapshot it was replayed from."""
         while True:
             state = DerivedState()
-            loaded = self._snapshots.load_newest(segments[slot].base_offset, state.producers)
-            from_offset = segments[0].base_offset if loaded is None else loaded
-            damage = self._replay_into(state, segments[:slot], from_offset)
-            if damage is None:
-                break
-        if loaded != segments[slot].base_offset:
-            self._snapshots.write(state.producers, segments[slot].base_offset, sync=False)
-        return state
+            loaded = self._snapshots.load_newest(snapshot_at_most, state.producers)
+            from_offset = self.segments[0].base_offset if loaded is None else loaded
+            if self._replay_into(state, segments, from_offset) is None:
+                return state, loaded
 
     def _replay_into(
         self, state: DerivedState, segments: list[Segment], from_offset: int
@@ -340,8 +354,22 @@ class _Recovery:
             # Headers only: these segments are sound, but no snapshot has their producer state.
             if self._replay_into(self._state, segments[:first], from_offset) is None:
                 break
+        if loaded is not None:
+            self._find_unreplicated(segments[:first], loaded)
         if loaded != at_most and at_most > segments[0].base_offset:
             self._snapshots.write(self._state.producers, at_most, sync=False)
+
+    def _find_unreplicated(self, segments: list[Segment], loaded: int) -> None:
+        """Find the transactions that have ended below a snapshot and above the high watermark.
+
+        They are undecided until the marker is replicated (INV-7). The snapshot does not name them;
+        an older one has them open.
+        """
+        known = self._high_watermark
+        if known is None or known >= loaded or not may_hold_marker(segments, known):
+            return
+        state, _ = self._replayed(segments, max(known, self.segments[0].base_offset))
+        self._state.producers.take_unreplicated(state.producers, loaded)
 
     # ---- scanning ----
 

@@ -18,7 +18,7 @@ from oncelog.storage.segment import Segment
 from oncelog.storage.segment_list import SegmentList
 from oncelog.storage.snapshots import Snapshots
 
-__all__ = ["DerivedState", "end_marker_of", "replay_headers", "state_before"]
+__all__ = ["DerivedState", "end_marker_of", "may_hold_marker", "replay_headers", "state_before"]
 
 Buffer = bytes | bytearray | memoryview
 
@@ -218,6 +218,18 @@ def replay_headers(
     return count
 
 
+def may_hold_marker(segments: Iterable[Segment], from_offset: int) -> bool:
+    """Whether a control batch ends at `from_offset` or later, or a damaged header hides one."""
+    try:
+        for segment in segments:
+            found = segment.find(from_offset) if segment.end_offset > from_offset else None
+            if found and any(header.is_control for _, header in segment.walk(found[0])):
+                return True
+    except CorruptBatch:
+        return True
+    return False
+
+
 def state_before(
     end_offset: int,
     state: DerivedState,
@@ -227,7 +239,8 @@ def state_before(
 ) -> DerivedState:
     """Return the state at `end_offset`, where the log was just truncated; `state` is consumed.
 
-    Producer state cannot be undone: it is rebuilt from the newest remaining snapshot.
+    Producer state cannot be undone: it is rebuilt from the newest remaining snapshot. That one may
+    be above the high watermark, so what ended below it is taken over.
     """
     cut = DerivedState(state.epochs)
     cut.producers.producer_limit = state.producers.producer_limit
@@ -237,4 +250,5 @@ def state_before(
     loaded = snapshots.load_newest(end_offset, cut.producers)
     start = segments.first_base_offset if loaded is None else loaded
     replay_headers(segments, start, cut, now_ms)
+    cut.producers.take_unreplicated(state.producers, end_offset)
     return cut

@@ -54,7 +54,9 @@ class LogContext:
         self.leader_epoch = 0
         self.log = self.open(recovery_point=recovery_point)
 
-    def open(self, *, clean: bool = False, recovery_point: int = 0) -> PartitionLog:
+    def open(
+        self, *, clean: bool = False, recovery_point: int = 0, high_watermark: int | None = None
+    ) -> PartitionLog:
         self.log = PartitionLog.open(
             self.disk,
             str(self.folder),
@@ -63,16 +65,17 @@ class LogContext:
             self.now_ms,
             clean,
             recovery_point=recovery_point,
+            high_watermark=high_watermark,
         )
         return self.log
 
-    def kill(self) -> PartitionLog:
+    def kill(self, *, high_watermark: int | None = None) -> PartitionLog:
         """End without closing anything, and start again: what a killed process leaves."""
-        return self.open()
+        return self.open(high_watermark=high_watermark)
 
-    def restart(self) -> PartitionLog:
+    def restart(self, *, high_watermark: int | None = None) -> PartitionLog:
         self.log.close()
-        return self.open(clean=True)
+        return self.open(clean=True, high_watermark=high_watermark)
 
     def copy(self, target: Path) -> "LogContext":
         """The folder as a crash at this moment leaves it, opened elsewhere."""

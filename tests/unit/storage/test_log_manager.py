@@ -165,6 +165,21 @@ def test_a_new_partition_goes_to_the_folder_with_the_fewest(tmp_path: Path) -> N
     again.close()
 
 
+@pytest.mark.damages
+def test_the_high_watermark_counts_that_the_folder_of_the_log_has(tmp_path: Path) -> None:
+    """A crash may leave an older one in the folder that the log was moved from."""
+    manager = open_logs(tmp_path / "a", tmp_path / "b")
+    partitions = [TopicPartition("t", index) for index in range(2)]
+    for partition in partitions:
+        manager.create(partition, FIRST, LogConfig(), NOW_MS)
+    for folder in manager.folders:
+        own = {partition: 7 for partition in partitions if partition in folder}
+        folder.write_high_watermarks(dict.fromkeys([*partitions, PARTITION], 3) | own)
+    held = dict.fromkeys(partitions, 7)
+    assert manager.read_high_watermarks() == {**held, PARTITION: 3}
+    manager.close()
+
+
 def test_folders_of_one_broker_share_the_cluster_and_differ_in_their_ids(tmp_path: Path) -> None:
     open_logs(tmp_path / "a").close()
     manager = open_logs(tmp_path / "b", tmp_path / "a")

@@ -123,6 +123,22 @@ def test_what_is_appended_and_deleted_meanwhile_is_moved_too(tmp_path: Path) -> 
     manager.close()
 
 
+def test_a_move_holds_readers_of_what_ended_above_the_high_watermark(tmp_path: Path) -> None:
+    """INV-7: the marker of producer 1 at offset 8 may not be replicated yet."""
+    manager = open_logs(tmp_path / "a", tmp_path / "b", config=CONFIG)
+    fill(manager)
+    held = manager.get(T0)
+    assert held is not None
+    held.append_marker(2, 0, 0, True, leader_epoch=5, now_ms=NOW_MS, transaction_version=0)
+    move = begin(manager)
+    move.finish()
+    move.swap()
+    moved = manager.get(T0)
+    assert moved is not None
+    assert [moved.last_stable_offset(at) for at in (8, 9, 10)] == [3, 3, 10]
+    manager.close()
+
+
 def test_an_abandoned_copy_leaves_nothing(tmp_path: Path) -> None:
     manager = open_logs(tmp_path / "a", tmp_path / "b", config=CONFIG)
     records = fill(manager)

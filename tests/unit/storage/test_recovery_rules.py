@@ -438,7 +438,8 @@ def test_a_transaction_stays_aborted_though_damage_took_a_marker(
     path.write_bytes(data[: at + 20] + data[at + 25 :])
     ctx.open(clean=True)
     end = ctx.log.log_end_offset
-    for again in (ctx.restart, lambda: ctx.open(recovery_point=end), ctx.restart):
+    starts: list[Callable[[], object]] = [ctx.restart, lambda: ctx.open(recovery_point=end)]
+    for again in (*starts, ctx.restart):
         found = aborted(ctx)
         assert [(e.producer_id, e.last_offset) for e in found] == [
             (e.producer_id, e.last_offset) for e in expected

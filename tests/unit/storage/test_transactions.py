@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.protocol.record import control_batch
-from oncelog.storage import AbortedTxn, Origin
+from oncelog.storage import AbortedTxn, Origin, PartitionLog
 from tests.support.examples import examples
 from tests.support.scratch import scratch_folder
 from tests.unit.storage.cleaner.context import CompactedLog
@@ -30,15 +30,12 @@ class Model:
     """Transactions that are open, by producer, and those that are done."""
 
     def __init__(self) -> None:
-        self.reopened_at = 0
         self.open: dict[int, int] = {}
         self.done: list[tuple[int, int, int, bool]] = []  # producer, first, marker, committed
 
-    def stable(self, high_watermark: int, *, forgetful: bool = False) -> int:
-        """With `forgetful`, transactions ended before the last start count as replicated."""
-        start = max(high_watermark, self.reopened_at if forgetful else 0)
+    def stable(self, high_watermark: int) -> int:
         undecided = [*self.open.values()]
-        undecided += [first for _, first, marker, _ in self.done if marker >= start]
+        undecided += [first for _, first, marker, _ in self.done if marker >= high_watermark]
         return min([*undecided, high_watermark])
 
     def aborted(self, start: int, end: int) -> set[tuple[int, int, int]]:
@@ -64,21 +61,16 @@ def test_readers_are_stopped_and_told_as_the_whole_log_says(
         check_aborted(ctx, model, data)
         watermark = data.draw(st.integers(0, end))
         for high_watermark in (watermark, end):
-            found = ctx.log.last_stable_offset(high_watermark)
-            # Snapshots, like Kafka's, do not keep ended transactions until they are replicated.
-            assert model.stable(high_watermark) <= found
-            assert found <= model.stable(high_watermark, forgetful=True)
+            assert ctx.log.last_stable_offset(high_watermark) == model.stable(high_watermark)
 
 
 def take(
     ctx: LogContext, model: Model, sequences: dict[int, int], kind: str, producer: int
 ) -> None:
-    if kind in ("kill", "restart"):
-        model.reopened_at = ctx.log.log_end_offset
     if kind == "kill":
-        ctx.kill()
+        ctx.kill(high_watermark=0)
     elif kind == "restart":
-        ctx.restart()
+        ctx.restart(high_watermark=0)
     elif kind == "plain":
         ctx.append_well(batch(2))
     elif kind == "write":
@@ -138,6 +130,43 @@ def test_a_finished_transaction_holds_readers_until_its_marker_is_replicated(
     marker = ctx.end(1, 0).base_offset
     assert ctx.log.last_stable_offset(marker) == 3
     assert ctx.log.last_stable_offset(marker + 1) == marker + 1
+
+
+@pytest.mark.parametrize("high_watermark", range(8))
+@pytest.mark.parametrize("again", [LogContext.kill, LogContext.restart])
+@pytest.mark.parametrize("segment_bytes", [170, 100_000])
+def test_a_start_holds_readers_of_what_ended_above_the_high_watermark(
+    make_log: Callable[..., LogContext],
+    segment_bytes: int,
+    again: Callable[..., PartitionLog],
+    high_watermark: int,
+) -> None:
+    """INV-7: no snapshot names a transaction that has ended, but its marker may be truncated."""
+    ctx, model = make_log(segment_bytes=segment_bytes), Model()
+    sequences = dict.fromkeys((1, 2), 0)
+    steps = "write 1, plain 0, write 2, commit 2, commit 1, write 2, abort 2"
+    for step in steps.split(", "):
+        kind, producer = step.split()
+        take(ctx, model, sequences, kind, int(producer))
+    log = again(ctx, high_watermark=high_watermark)
+    assert (len(log.segment_base_offsets) > 3) is (segment_bytes < 200)
+    for offset in range(high_watermark, 9):
+        assert log.last_stable_offset(offset) == model.stable(offset)
+
+
+def test_a_truncation_holds_readers_of_what_ended_above_the_high_watermark(
+    make_log: Callable[..., LogContext],
+) -> None:
+    """INV-7: the newest snapshot that remains may be above the high watermark too."""
+    ctx = make_log(segment_bytes=100)
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+    ctx.end(1, 0)
+    ctx.append_well(batch(1))
+    ctx.append_well(batch(1))
+    assert ctx.log.segment_base_offsets == [0, 1, 2, 3]
+    ctx.log.truncate_to(3)
+    assert ctx.log.last_stable_offset(1) == 0
+    assert ctx.log.last_stable_offset(2) == 2
 
 
 def test_the_open_transaction_survives_a_kill(ctx: LogContext) -> None:

@@ -121,6 +121,7 @@ class LogFolders:
         self._truths = {each: Truth(TopicId(int=next(self._topic_ids))) for each in self._names}
         self._raw: dict[TopicPartition, RawLog] = {}
         self._watermarks: dict[TopicPartition, int] = {}
+        """The highest that each log was asked for; from a checkpoint after a start."""
         self._manager: LogManager | None = None
 
     @property
@@ -164,7 +165,9 @@ class LogFolders:
         manager.open_logs(lambda topic: self._configs[topic], self._time_ms)
         self._manager = manager
         self._raw.clear()
-        self._watermarks.clear()
+        self._watermarks = dict.fromkeys(self._names, 0) | manager.read_high_watermarks()
+        known = self._watermarks[COMPACTED], self._truths[COMPACTED].committed_end
+        self._watermarks[COMPACTED] = max(known)  # Below it the cleaner may have thinned the log.
         for partition, truth in self._truths.items():
             config = self._configs[partition.topic]
             if manager.topic_id(partition) not in (None, truth.topic_id):
@@ -241,11 +244,15 @@ class LogFolders:
 
     def _next_watermarks(self, partition: TopicPartition, end: int) -> list[int]:
         """Some high watermarks that follow the log's end at a distance; they never go back."""
-        log = self._log(partition)
-        known = max(min(self._watermarks.get(partition, end), end), log.log_start_offset)
+        known = self._watermark(partition)
         last = self._rng.randint(known, end)
         self._watermarks[partition] = last
         return sorted({known, *self._some(range(known, last + 1), 3), last})
+
+    def _watermark(self, partition: TopicPartition) -> int:
+        log = self._log(partition)
+        known = self._watermarks.get(partition, log.log_end_offset)
+        return max(min(known, log.log_end_offset), log.log_start_offset)
 
     def _look_at_files(self, partition: TopicPartition, *, was_closed: bool) -> None:
         path, truth = self._where(partition), self._truths[partition]

@@ -107,7 +107,7 @@ class LogLife(LogFolders):
 
     def _checkpoint(self, _: TopicPartition) -> None:
         """Write the checkpoints of all logs: where each is synced, and begins."""
-        self._logs.write_high_watermarks({each: self._truths[each].start for each in self._truths})
+        self._write_high_watermarks()
         self._logs.checkpoint()
         for folder in FOLDERS:
             here = [each for each in self._truths if self._path(each).startswith(f"{folder}/")]
@@ -120,6 +120,9 @@ class LogLife(LogFolders):
                 if held != wanted:
                     self.wrong.append(f"{folder}: the {name}s are {held}, not {wanted}")
         self._same(PLAIN, "watermarks", self._logs.read_high_watermarks().keys(), set(self._truths))
+
+    def _write_high_watermarks(self) -> None:
+        self._logs.write_high_watermarks({each: self._watermark(each) for each in self._truths})
 
     def _noted(self, folder: str, name: str) -> dict[TopicPartition, int]:
         lines = (self._disk.peek(f"{folder}/{name}") or b"").decode().split("\n")[2:]
@@ -172,7 +175,6 @@ class LogLife(LogFolders):
         truth.start = truth.start_max = min(truth.start, log.log_end_offset)
         truth.durable_end = log.recovery_point = min(truth.durable_end, log.log_end_offset)
         truth.forgotten_below = max(truth.forgotten_below, log.log_end_offset)
-        self._watermarks.pop(partition, None)
 
     def _clean(self, partition: TopicPartition) -> None:
         """Compact all that may be; what is left is known by the bytes of before."""
@@ -210,7 +212,9 @@ class LogLife(LogFolders):
             left = {b.base_offset for b in after if b.is_control and b.record_count}
             due = (offset for offset in markers - left if offset >= truth.passed_over_below)
             self._same(COMPACTED, "the markers that it lost", sorted(due), [])
-        truth.batches = after
+        # A loss of power may bring back what retention took before.
+        taken = [each for each in truth.batches if each.last_offset < raw.first_offset]
+        truth.batches = [*taken, *after]
         folder = self._path(COMPACTED).rpartition("/")[0]
         write_clean_offsets(self._view, folder, {COMPACTED: end})
         truth.clean_offset = end
@@ -237,7 +241,7 @@ class LogLife(LogFolders):
         return (
             log.log_start_offset,
             end,
-            log.last_stable_offset(end),
+            log.last_stable_offset(self._watermark(partition)),
             sorted(producers, key=lambda each: each[0]),
             log.aborted_transactions(0, end),
             [log.end_offset_for_epoch(epoch) for epoch in range(written + 1)],
@@ -255,7 +259,10 @@ class LogLife(LogFolders):
             self._same(each, "after a clean stop it", self._shown(each), shown)
             report = log.recovery
             counts = report.to_scan_bytes, report.rebuilt_segments_count
-            work = (*counts, report.replayed_batches_count, report.reasons)
+            # What ended above the high watermark is read again.
+            is_behind = self._watermark(each) < log.log_end_offset
+            replayed_count = 0 if is_behind else report.replayed_batches_count
+            work = (*counts, replayed_count, report.reasons)
             self._same(each, "the work of a start after a clean stop", work, (0, 0, 0, []))
             self._note_opened(each)
 
@@ -264,6 +271,7 @@ class LogLife(LogFolders):
         for each, truth in self._truths.items():
             before[each] = self._shown(each)
             truth.restarts_at.add(self._log(each).log_end_offset)
+        self._write_high_watermarks()
         self._logs.close()
         for each in self._truths:
             self._look_at_files(each, was_closed=True)
@@ -427,7 +435,6 @@ class LogLife(LogFolders):
         self._same(partition, "its folder", manager.folder_of(partition), target)
         self._where(partition)
         self._raw.pop(partition, None)
-        self._watermarks.pop(partition, None)
         truth.start = truth.start_max = self._log(partition).log_start_offset
         first = self._read(partition).first_offset
         truth.batches = [batch for batch in truth.batches if batch.last_offset >= first]

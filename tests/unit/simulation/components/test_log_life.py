@@ -45,12 +45,23 @@ def _order_by_markers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ProducerStates, "first_unstable_offset", first)
 
 
+def _forget_the_unreplicated(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ProducerStates, "take_unreplicated", lambda *_: None)
+
+
 def _never_roll(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(segment.Segment, "fits", lambda *_: True)
 
 
 @pytest.mark.parametrize(
-    "slip", [_forget_the_start, _write_no_snapshot, _order_by_markers, _never_roll]
+    "slip",
+    [
+        _forget_the_start,
+        _write_no_snapshot,
+        _order_by_markers,
+        _forget_the_unreplicated,
+        _never_roll,
+    ],
 )
 def test_a_slip_is_seen(
     slip: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
