@@ -1,11 +1,13 @@
 """Three brokers of one cluster, of which the one that has a role is killed under a query.
 
 A fault names the role (`Victim.LEADER`, `COORDINATOR`, `CONTROLLER`); who has it is asked when the
-fault strikes. The broker stays away until the query has committed a micro-batch without it, and no
-fault strikes before all replicas are in sync again.
+fault strikes. The broker stays away until the query has committed a micro-batch without it, or for
+`AWAY_S_MAX`, and no fault strikes before all replicas are in sync again: two brokers away at once
+would be one too many for `min.insync.replicas`.
 """
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -13,7 +15,8 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +31,8 @@ from tests.support.peer.cluster import BrokerCluster
 
 BROKERS_COUNT = 3
 SYNC_TIMEOUT_S = 120
+AWAY_S_MAX = 10.0
+"""A fault of the next batch may wait for the broker, and hold that batch up."""
 LOOK_S = 0.05
 KAFKA_SETTINGS = {
     "default.replication.factor": "3",
@@ -65,46 +70,77 @@ class Roles:
     def kill(self, target: KillTarget, send: Callable[[int, int], None] = os.kill) -> None:
         """Wait until all replicas are in sync, and send SIGKILL to the one that is the target.
 
-        In a thread, as a loop may run in the caller's.
+        In a thread, as a loop may run in the caller's. It returns when the signal is sent.
         """
-        thread = threading.Thread(target=self._kill, args=(target, send))
-        thread.start()
-        thread.join()
+        sent = Future[None]()
+        threading.Thread(target=self._kill, args=(target, send, sent), daemon=True).start()
+        sent.result()
 
-    def _kill(self, target: KillTarget, send: Callable[[int, int], None]) -> None:
-        self.wait_whole()
+    def _kill(
+        self, target: KillTarget, send: Callable[[int, int], None], sent: Future[None]
+    ) -> None:
+        with Path(self.pids).with_suffix(".lock").open("w") as lock:
+            # The fault between two batches strikes beside the query, and that of the next batch
+            # may have come by then.
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            try:
+                self.wait_whole()
+                send(self._holder(target), signal.SIGKILL)
+            except BaseException as error:  # noqa: BLE001 - the caller raises it
+                sent.set_exception(error)
+                return
+            sent.set_result(None)
+            # The others learn of the death by and by; until then all looks whole.
+            self.wait_whole(is_whole=False)
+
+    def _holder(self, target: KillTarget) -> int:
+        """The process of the broker that has the role now."""
         if self.is_kafka and target is KillTarget.CONTROLLER:
             broker_id = quorum_leader(self.bootstrap_servers)
         else:
-            asked = holder_of(self.bootstrap_servers, target, self.output, self.transactional_id)
+            servers = self.bootstrap_servers
+            asked = holder_of(servers, target, self.output, self.transactional_id)
             broker_id = asyncio.run(asked)
-        send(json.loads(Path(self.pids).read_text())[str(broker_id)], signal.SIGKILL)
+        return int(json.loads(Path(self.pids).read_text())[str(broker_id)])
 
-    def wait_whole(self) -> None:
-        """Return once all replicas of all partitions are in sync. Raises `TimeoutError`."""
+    def wait_whole(self, *, is_whole: bool = True) -> None:
+        """Return once all replicas of all partitions are in sync, or no longer are.
+
+        Raises `TimeoutError`.
+        """
         deadline_s = time.monotonic() + SYNC_TIMEOUT_S
-        while not asyncio.run(all_in_sync(self.bootstrap_servers)):
+        while asyncio.run(all_in_sync(self.bootstrap_servers)) != is_whole:
             if time.monotonic() > deadline_s:
                 raise TimeoutError(f"not all replicas are in sync after {SYNC_TIMEOUT_S} s")
             time.sleep(LOOK_S)
 
 
 def quorum_leader(bootstrap_servers: str) -> int:
-    """Return the node that is Apache Kafka's active controller now."""
-    for server in bootstrap_servers.split(","):
-        host, port = server.split(":")
-        with socket.create_connection((host, int(port)), timeout=5) as connection:
-            connection.sendall(len(DESCRIBE_QUORUM).to_bytes(4, "big") + DESCRIBE_QUORUM)
-            stream = connection.makefile("rb")
-            answer = stream.read(int.from_bytes(stream.read(4), "big"))
-        leader = int.from_bytes(answer[QUORUM_LEADER_AT : QUORUM_LEADER_AT + 4], "big", signed=True)
-        if leader >= 0:
-            return leader
-    raise RuntimeError("no node is the active controller")
+    """Return the node that is Apache Kafka's active controller now. Raises `TimeoutError`."""
+    deadline_s = time.monotonic() + SYNC_TIMEOUT_S
+    while time.monotonic() < deadline_s:
+        for server in bootstrap_servers.split(","):
+            with suppress(OSError):
+                leader = _quorum_leader_by(server)
+                if leader >= 0:
+                    return leader
+    raise TimeoutError(f"no node is the active controller after {SYNC_TIMEOUT_S} s")
+
+
+def _quorum_leader_by(server: str) -> int:
+    host, port = server.split(":")
+    with socket.create_connection((host, int(port)), timeout=5) as connection:
+        connection.sendall(len(DESCRIBE_QUORUM).to_bytes(4, "big") + DESCRIBE_QUORUM)
+        stream = connection.makefile("rb")
+        answer = stream.read(int.from_bytes(stream.read(4), "big"))
+    return int.from_bytes(answer[QUORUM_LEADER_AT : QUORUM_LEADER_AT + 4], "big", signed=True)
 
 
 class ClusterKeeper:
-    """Starts a broker again that a fault has killed, once a batch was committed without it."""
+    """Starts a broker again that a fault has killed, once a batch was committed without it.
+
+    Or after `AWAY_S_MAX`.
+    """
 
     def __init__(self, cluster: BrokerCluster[Any], folder: Path) -> None:
         self.cluster = cluster
@@ -112,7 +148,8 @@ class ClusterKeeper:
         self.killed: list[int] = []
         """Brokers that were started again, in order."""
         self._progress: Path | None = None
-        self._down: dict[int, int] = {}
+        self._down: dict[int, tuple[int, float]] = {}
+        """How many batches were committed when it died, and the monotonic time of that."""
         self._is_over = threading.Event()
         self._write()
         self._thread = threading.Thread(target=self._keep, daemon=True)
@@ -141,8 +178,9 @@ class ClusterKeeper:
             for broker_id, broker in self.cluster.brokers.items():
                 if broker.child.poll() is None:
                     continue
-                begun_at = self._down.setdefault(broker_id, self._committed_count())
-                if self._committed_count() > begun_at:
+                now = (self._committed_count(), time.monotonic())
+                count, at_s = self._down.setdefault(broker_id, now)
+                if now[0] > count or now[1] - at_s > AWAY_S_MAX:
                     broker.start()
                     self.killed.append(broker_id)
                     del self._down[broker_id]

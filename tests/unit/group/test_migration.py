@@ -102,6 +102,18 @@ def test_classic_members_stay_in_their_consumer_group_or_do_not_come(
     assert "g" not in c.shard.store.groups
 
 
+def test_a_classic_member_shares_a_protocol_with_all_other_classic_ones_or_does_not_come() -> None:
+    """As in a classic group: INCONSISTENT_GROUP_PROTOCOL (KIP-848)."""
+    c = context()
+    assert beat(c).error is ErrorCode.none
+    assert c.joined(c.join(version=3, protocols=("range", "sticky"))).error is ErrorCode.none
+    assert c.joined(c.join(version=3, protocols=("sticky", "own"))).error is ErrorCode.none
+    members = set(c.consumer_group().members)
+    refused = c.joined(c.join(version=3, protocols=("range", "own")))
+    assert refused.error is ErrorCode.inconsistent_group_protocol
+    assert set(c.consumer_group().members) == members
+
+
 def test_a_downgraded_group_waits_no_more_for_what_its_classic_members_were_called_for() -> None:
     c = context()
     assert beat(c, "new").error is ErrorCode.none

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import random
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
 from oncelog.core.ids import TopicPartition
-from oncelog.runtime import SystemDisk
+from oncelog.runtime import StorageFailure, SystemDisk
+from oncelog.simulation.disk import FaultKind
 from oncelog.storage import LogConfig, LogManager
 from tests.support.folders import open_logs
 from tests.support.logged import said_by
@@ -102,3 +104,16 @@ def test_an_emptied_log_is_not_taken_for_one_that_was_never_written_to(tmp_path:
     assert not again.is_whole(LABELS[0])
     assert again.is_whole(LABELS[1])
     again.close()
+
+
+def test_a_partition_whose_topic_id_cannot_be_written_is_not_there_and_can_be_made_again() -> None:
+    machine = Machine()
+    manager = open_logs("/data", disk=machine.disk)
+    machine.whole.faults.fail(
+        FaultKind.WRITE, random.Random(1), matches=lambda path: "partition.metadata" in path
+    )
+    with pytest.raises(StorageFailure):
+        manager.folders[0].create(LABELS[0], TOPIC_ID, LogConfig(), NOW_MS)
+    assert manager.folder_of(LABELS[0]) is None
+    assert "t-0" not in machine.disk.list("/data")
+    assert manager.create(LABELS[0], TOPIC_ID, LogConfig(), NOW_MS).log_end_offset == 0
