@@ -377,6 +377,14 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--clients", nargs="+", choices=[*CLIENTS, JAVA])
     parser.add_argument("--brokers", type=int, default=1)
+    parser.add_argument(
+        "--kill-every",
+        type=float,
+        nargs=2,
+        default=BROKER_KILL_EVERY_S,
+        metavar="SECONDS",
+        help="bounds of the time from a broker's return to the death of the next one",
+    )
     arguments = parser.parse_args()
     console = Console()
     kinds = arguments.clients or kinds_here()
@@ -390,12 +398,13 @@ def main() -> int:
             folder,
             status.update,
             arguments.brokers,
+            kill_every_s=(arguments.kill_every[0], arguments.kill_every[1]),
         )
     verdict = verdict_of(findings, counts)
     for finding in findings[:FINDINGS_SHOWN_MAX]:
         console.print(f"[red]{finding}[/red]")
     console.print(verdict, kills, counts)
-    killed = sum(client["killed"] for client in counts.values())
+    killed = sum(client.get("killed", 0) for client in counts.values())
     count = f"{arguments.records:,} records by each of {len(counts)} clients, {killed} kills of "
     count += f"clients and {kills} of {brokers_said(arguments.brokers)}"
     how = f"python -m tests.support.copy_soak --records {arguments.records} "
@@ -404,6 +413,8 @@ def main() -> int:
     if arguments.brokers > 1:
         how += f" --brokers {arguments.brokers}"
         campaign += f", {brokers_said(arguments.brokers)}"
+    if arguments.kill_every != BROKER_KILL_EVERY_S:
+        how += " --kill-every {:g} {:g}".format(*arguments.kill_every)
     evidence.note(campaign, verdict, count, how, seed=arguments.seed)
     return 0 if verdict == "exact" else 1
 
