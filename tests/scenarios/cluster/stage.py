@@ -8,9 +8,10 @@ and groups of one partition of each internal topic. What a client is told is tol
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from oncelog.broker.partitions.partition import Partition
@@ -55,8 +56,9 @@ BOUND_S = 60.0
 class Stage:
     """Performs a scenario's commands on the brokers."""
 
-    def __init__(self) -> None:
-        self.world = World(Plan(1, "scenario", 0.0, SETTINGS, (), (), (), brokers=len(BROKERS)))
+    def __init__(self, settings: Mapping[str, str] = MappingProxyType({})) -> None:
+        plan = Plan(1, "scenario", 0.0, {**SETTINGS, **settings}, (), (), (), brokers=len(BROKERS))
+        self.world = World(plan)
         self._cluster = SimulatedCluster(self.world)
         self._told: list[str] = []
         self._deaths: list[tuple[int, str, int]] = []

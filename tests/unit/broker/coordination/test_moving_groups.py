@@ -1,12 +1,13 @@
 """Groups whose coordinator moves to another broker: no member is expelled, no offset lost.
 
-A generation, and a member's epoch, go on with the next coordinator; its sessions begin anew there.
+A generation, and a member's epoch, go on with the next coordinator; its sessions begin anew there
+(`tests/simulation/test_group_sessions.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import Any
@@ -31,14 +32,11 @@ CONTROLLER, COORDINATOR, NEXT = 1, 2, 3
 GROUP, TOPIC = "g", "t"
 PARTITIONS = 4
 HEARTBEATS = (ApiKey.HEARTBEAT, ApiKey.CONSUMER_GROUP_HEARTBEAT)
-SESSION_MS = 1_200
 SETTINGS = {
     "auto.leader.rebalance.enable": "false",
     "replica.fetch.wait.max.ms": 50,
-    "group.min.session.timeout.ms": 100,
     "group.consumer.min.heartbeat.interval.ms": 50,
     "group.consumer.heartbeat.interval.ms": 50,
-    "group.consumer.min.session.timeout.ms": 100,
 }
 
 
@@ -67,7 +65,6 @@ class World:
         self.told: list[Told] = []
         self._exits = exits
         self._polls: dict[Consumer, asyncio.Task[None]] = {}
-        self.polls_count = 0
 
     async def create_topics(self) -> None:
         config = self.cluster[CONTROLLER].broker.config
@@ -98,7 +95,6 @@ class World:
     async def _poll(self, consumer: Consumer) -> None:
         while True:
             await consumer.poll(20)
-            self.polls_count += 1
 
     async def leave_alone(self, consumer: Consumer) -> None:
         """Poll no more; its heartbeats go on."""
@@ -109,14 +105,6 @@ class World:
     def go_on(self, consumer: Consumer) -> None:
         """Poll again."""
         self._polls[consumer] = asyncio.create_task(self._poll(consumer))
-
-    def fall_silent(self, consumer: Consumer) -> None:
-        """Send no heartbeat any more: the process of the member has died."""
-        session = consumer._session
-        assert session is not None
-        assert session._membership is not None
-        for task in session._membership._tasks:
-            task.cancel()
 
     def joins_waiting(self, broker_id: int) -> int:
         """How many members of the group a coordinator keeps waiting for others to join."""
@@ -175,18 +163,13 @@ class World:
 
 
 @asynccontextmanager
-async def world(settings: Mapping[str, object] | None = None) -> AsyncIterator[World]:
-    async with members(3, {**SETTINGS, **(settings or {})}) as cluster, AsyncExitStack() as exits:
+async def world() -> AsyncIterator[World]:
+    async with members(3, SETTINGS) as cluster, AsyncExitStack() as exits:
         made = World(cluster, exits)
         exits.push_async_callback(made.close)
         await made.create_topics()
         yield made
         await made.close()
-
-
-def _session(protocol: GroupProtocol) -> dict[str, int]:
-    """The member's own session timeout; under the consumer protocol it is the group's."""
-    return {"session_timeout_ms": SESSION_MS} if protocol == "classic" else {}
 
 
 async def kill(on: World) -> None:
@@ -242,44 +225,6 @@ async def test_a_group_goes_on_with_the_next_coordinator(
         assert await on.offsets() == [2] * PARTITIONS
         assert [consumer.group_metadata() for consumer in on.consumers] == before
         assert [each.changes for each in on.told] == told
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_no_member_is_expelled_for_the_time_without_a_coordinator(
-    protocol: GroupProtocol,
-) -> None:
-    """It lasts longer than a session: that begins anew with the next coordinator."""
-    settings = {"group.consumer.session.timeout.ms": SESSION_MS}
-    async with world(settings) as on:
-        for _ in range(2):
-            await on.join(protocol, **_session(protocol))
-        await on.shared()
-        await on.heartbeats()
-        before = [consumer.group_metadata() for consumer in on.consumers]
-        await on.cluster.kill(COORDINATOR)
-        begun, loop = on.polls_count, asyncio.get_running_loop()
-        until_s = loop.time() + 2 * SESSION_MS / 1000
-        await on.until(lambda: loop.time() > until_s and on.polls_count > begun)
-        on.cluster.expire(COORDINATOR)
-        await on.until(lambda: on.cluster.leader_of(CONSUMER_OFFSETS_TOPIC, 0) == NEXT)
-        await on.heartbeats()
-        assert [consumer.group_metadata() for consumer in on.consumers] == before
-
-
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-async def test_a_member_that_is_gone_is_expelled_by_the_next_coordinator(
-    protocol: GroupProtocol,
-) -> None:
-    settings = {"group.consumer.session.timeout.ms": SESSION_MS}
-    async with world(settings) as on:
-        for _ in range(2):
-            await on.join(protocol, **_session(protocol))
-        await on.shared()
-        gone = on.consumers[1]
-        await on.leave_alone(gone)
-        on.fall_silent(gone)
-        await kill(on)
-        await on.until(lambda: len(on.consumers[0].assignment()) == PARTITIONS)
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
