@@ -8,8 +8,10 @@ a new beginning, or a pause. Its phases:
 - ERRED: its answer was an error. It asks again after a backoff, or by a newer state.
 
 A leader counts on what a fetch says, so what it says is not given up afterwards. Whether the log
-lacks deletions is decided before the first fetch of a leader epoch. An answer has the log cut only
-where the leader did not count the fetch: it diverges, or is outside of the leader's log.
+lacks deletions is decided before the first fetch of a leader epoch. Where it does, a fetch says
+where it starts instead of where it ends, and its records are dropped when the leader has answered:
+if that one is gone, they may be all that is left. Another answer has the log cut only where the
+leader did not count the fetch: it diverges, or is outside of the leader's log.
 
 An answer to what it would not ask any more (another leader epoch, or another end of the log) says
 nothing. The log is cut where it disagrees with the leader's (`divergence`), never by a high
@@ -125,10 +127,14 @@ class Pause:
     reason: str
 
 
+_LED = (ErrorCode.none, ErrorCode.offset_out_of_range)
+"""What only a leader of the epoch that was asked answers."""
+
+
 class FollowerState(ReplicaState):
     """Follows the leader of one leader epoch."""
 
-    __slots__ = ("has_all_compacted", "phase", "retry_ms", "told_high_watermark")
+    __slots__ = ("begins_anew", "has_all_compacted", "phase", "retry_ms", "told_high_watermark")
 
     def __init__(self, before: ReplicaState | Replica, given: Assignment) -> None:
         super().__init__(before, given)
@@ -138,7 +144,10 @@ class FollowerState(ReplicaState):
         self.has_all_compacted = self.broker_id in given.isr or self.broker_id in given.eligible
         """Whether it has all below the high watermark, above which no leader compacts."""
         self.told_high_watermark = -1
+        self.begins_anew = False
+        """Whether it lacks deletions, and drops its records once the leader has answered."""
         if isinstance(before, FollowerState) and before.leader_epoch == given.leader_epoch:
+            self.begins_anew = before.begins_anew
             self.told_high_watermark = before.told_high_watermark
             if before.partition_epoch == given.partition_epoch:
                 self.phase, self.retry_ms = before.phase, before.retry_ms
@@ -161,14 +170,18 @@ class FollowerState(ReplicaState):
             return None
         # One that led may have begun an epoch at its end, and appended nothing in it.
         begun = [epoch for epoch, start in held.epochs if start < held.end_offset]
-        last_epoch = begun[-1] if begun and not held.is_empty else -1
+        has_records = begun and not held.is_empty and not self.begins_anew
         return FetchPosition(
             self.leader_epoch,
-            held.end_offset,
-            last_epoch,
+            self._told_offset(held),
+            begun[-1] if has_records else -1,
             held.start_offset,
             self.high_watermark,
         )
+
+    def _told_offset(self, held: HeldLog) -> int:
+        """Return up to where it says that it has all records."""
+        return held.start_offset if self.begins_anew else held.end_offset
 
     def has_told(self, broker_epoch: int) -> bool:
         """Whether a leader may count on the end of its log, in this life of its broker.
@@ -181,19 +194,17 @@ class FollowerState(ReplicaState):
         """Record that a fetch is sent which says the end of its log."""
         self.told_in = self.leader_epoch, broker_epoch
 
-    def begins_anew(self, held: HeldLog, absence: Absence | None) -> RestartAt | None:
-        """Return how it begins without the records that deletions may have passed by.
+    def judge_absence(self, held: HeldLog, absence: Absence | None) -> None:
+        """Decide whether deletions may have passed its records by, so that it begins again.
 
-        Ask it when there is something to ask, before that is told. `absence` is there for a
-        compacted partition. A later start of the leader's log is found by OFFSET_OUT_OF_RANGE.
+        Call it when there is something to ask, before that is told. `absence` is there for a
+        compacted partition.
         """
         if absence is None or held.is_empty or self.has_all_compacted:
-            return None
-        if absence.away_ms is not None and absence.away_ms <= absence.delete_retention_ms:
-            return None
-        self.phase = Phase.TRUNCATING
-        why = "it was away for longer than its leader keeps deletions"
-        return RestartAt(held.start_offset, why)
+            self.begins_anew = False
+        else:
+            away_ms = absence.away_ms
+            self.begins_anew = away_ms is None or away_ms > absence.delete_retention_ms
 
     # ---- what an answer means ----
 
@@ -207,9 +218,15 @@ class FollowerState(ReplicaState):
 
         The caller does what is returned, and tells how it went: `truncated`, `paused`.
         """
-        is_late = asked.leader_epoch != self.leader_epoch or asked.offset != held.end_offset
+        told = self._told_offset(held)
+        is_late = asked.leader_epoch != self.leader_epoch or asked.offset != told
         if is_late or self.phase is not Phase.FETCHING:
             return None
+        if self.begins_anew and answer.error in _LED:
+            self.begins_anew = False
+            self.phase = Phase.TRUNCATING
+            why = "it was away for longer than its leader keeps deletions"
+            return RestartAt(max(held.start_offset, answer.log_start_offset), why)
         if answer.error is ErrorCode.offset_out_of_range:
             return self._out_of_range(answer, held)
         if answer.error is not ErrorCode.none:

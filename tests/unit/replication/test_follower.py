@@ -303,10 +303,43 @@ def begun(
 def test_one_away_for_longer_than_deletions_are_kept_starts_anew(away_ms: int | None) -> None:
     """A key whose deletion it missed would come back once it leads."""
     state = begun(HELD)
-    step = state.begins_anew(HELD, Absence(away_ms, DAY_MS))
+    state.judge_absence(HELD, Absence(away_ms, DAY_MS))
+    asked = asks(state, HELD)
+    assert (asked.offset, asked.last_fetched_epoch) == (HELD.start_offset, -1)
+    step = state.answered(asked, answer(), HELD)
     assert isinstance(step, RestartAt)
     assert step.offset == HELD.start_offset
-    assert state.position(HELD, 0) is None, "before it has told its leader where it ends"
+    assert state.position(HELD, 0) is None
+    state.truncated(HELD.start_offset, HELD.start_offset)
+    empty = HeldLog(HELD.start_offset, HELD.start_offset)
+    assert asks(state, empty).offset == HELD.start_offset
+
+
+def test_one_that_starts_anew_starts_where_its_leader_does() -> None:
+    state = begun(HELD)
+    state.judge_absence(HELD, Absence(None, DAY_MS))
+    asked = asks(state, HELD)
+    beyond = answer(ErrorCode.offset_out_of_range, start=HELD.start_offset + 2)
+    step = state.answered(asked, beyond, HELD)
+    assert isinstance(step, RestartAt)
+    assert step.offset == HELD.start_offset + 2
+
+
+def test_one_that_starts_anew_keeps_its_records_until_a_leader_answers() -> None:
+    """They may be all that is left, if that leader is gone."""
+    state = begun(HELD)
+    state.judge_absence(HELD, Absence(None, DAY_MS))
+    asked = asks(state, HELD)
+    step = state.answered(asked, answer(ErrorCode.not_leader_or_follower), HELD)
+    assert isinstance(step, Pause)
+    state.paused(5)
+    same = given((2,), replicas=(2, ME), leader=2, epoch=6)
+    later = take(state, replace(same, partition_epoch=state.partition_epoch + 1))
+    assert isinstance(later, FollowerState)
+    assert asks(later, HELD) == asked, "it has told this leader no end"
+    next_one = take(later, given((2,), replicas=(2, ME), leader=2, epoch=7))
+    assert isinstance(next_one, FollowerState)
+    assert asks(next_one, HELD).offset == HELD.end_offset, "it is judged again"
 
 
 @pytest.mark.parametrize(
@@ -323,7 +356,7 @@ def test_one_that_missed_no_deletion_fetches_on(
     absence: Absence | None, isr: tuple[int, ...], eligible: tuple[int, ...], held: HeldLog
 ) -> None:
     state = begun(held, isr, eligible)
-    assert state.begins_anew(held, absence) is None
+    state.judge_absence(held, absence)
     assert asks(state, held).offset == held.end_offset
 
 

@@ -214,19 +214,17 @@ class ReplicaFetcher:
         state = partition.state
         if not isinstance(state, FollowerState):
             return None
-        position = state.position(held_log(partition), now_ms)
+        held = held_log(partition)
+        position = state.position(held, now_ms)
+        if position is not None and not state.has_told(self._broker_epoch):
+            state.judge_absence(held, self._parts.following.absence_of(partition))
+            position = state.position(held, now_ms)
         if position is None:
             if state.phase is Phase.ERRED:
                 self._loop.call_later((state.retry_ms - now_ms) / 1000, self.touch, key)
             elif state.log_end_offset < partition.log.log_end_offset:
                 self._await_sync(key, partition)
             return None
-        following = self._parts.following
-        if not state.has_told(self._broker_epoch):
-            restart = state.begins_anew(held_log(partition), following.absence_of(partition))
-            if restart is not None:
-                self._cut(key, partition, restart)
-                return None
         return FetchPartition(
             key[1],
             position.offset,
