@@ -240,7 +240,7 @@ class Consumer(_Blocking[consumer.Consumer], role=Role.CONSUMER):
     def close(self) -> None:
         """Leave the group and close, as `oncelog.Consumer.close`; a second call does nothing."""
         try:
-            if self._loop.refusal is None:
+            if self._loop.refusal is None and not self._loop.is_waited_for:
                 self._wait(self._client.close())
         finally:
             super().close()

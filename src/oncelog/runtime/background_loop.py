@@ -32,6 +32,8 @@ Calls = queue.SimpleQueue[Callable[[], None] | None]
 CLOSED = "it is closed already: make another one"
 CLOSED_MEANWHILE = "it was closed while this call waited"
 FORKED = "it was made before this process was forked: make another one in the child"
+SIGNAL_DELAY_S_MAX = 1.0
+"""After this time a thread that waits looks whether a signal has come."""
 OWN_THREAD = "a call from its own thread would wait for itself: call it from another thread"
 
 
@@ -39,15 +41,20 @@ async def called(calls: Calls, function: Callable[[], object]) -> None:
     """Have the thread that waits in `BackgroundLoop.run` call a function, and await its end."""
     outcome: Future[None] = Future()
 
+    def settle(error: Exception | None) -> None:
+        # It is cancelled where the loop was closed meanwhile, which the function may do.
+        with contextlib.suppress(InvalidStateError):
+            outcome.set_exception(error) if error is not None else outcome.set_result(None)
+
     def call() -> None:
         try:
             function()
         except BaseException as error:
-            outcome.set_exception(error if isinstance(error, Exception) else RuntimeError(error))
+            settle(error if isinstance(error, Exception) else RuntimeError(error))
             if not isinstance(error, Exception):
                 raise
         else:
-            outcome.set_result(None)
+            settle(None)
 
     calls.put(call)
     await asyncio.wrap_future(outcome)
@@ -120,11 +127,12 @@ class BackgroundLoop:
         Raises as `start`, and `RuntimeError` when it is closed meanwhile.
         """
         call = self.start(awaitable)
+        # A thread that waits in `Future.result` may be interrupted while it has the future's lock.
+        wishes = Calls() if calls is None else calls
         try:
-            if calls is not None:
-                call.add_done_callback(lambda _: calls.put(None))
-                while (wanted := calls.get()) is not None:
-                    wanted()
+            call.add_done_callback(lambda _: wishes.put(None))
+            while (wanted := _next(wishes)) is not None:
+                wanted()
             return call.result()
         except CancelledError:
             if self._is_ending:
@@ -143,13 +151,14 @@ class BackgroundLoop:
         """Run the last work, cancel the tasks that still run in the loop, and end the thread.
 
         Raises what the last work raised. A second call does nothing, and nor does one in a forked
-        child. In the loop's own thread it returns at once, and the thread ends afterwards. It waits
-        for at most `BACKGROUND_CLOSE_MS_MAX` of tasks that do not let themselves be cancelled.
+        child. In the loop's own thread, and where `is_waited_for`, it returns at once, and the
+        thread ends afterwards. It waits for at most `BACKGROUND_CLOSE_MS_MAX` of tasks that do not
+        let themselves be cancelled.
         """
         if self.is_closed:
             return
         self.request_close()
-        if threading.current_thread() is not self._thread:
+        if threading.current_thread() is not self._thread and not self.is_waited_for:
             self._thread.join(BACKGROUND_CLOSE_MS_MAX / 1000)
         error, self._last_error = self._last_error, None
         if error is not None:
@@ -160,6 +169,14 @@ class BackgroundLoop:
         # Its loop may be closed by now.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._stop)
+
+    @property
+    def is_waited_for(self) -> bool:
+        """Whether the loop's thread may wait for this one, which has the lock of a call.
+
+        So it is in a signal handler that came while this thread looked at a future.
+        """
+        return any(call._condition._is_owned() for call in list(self._calls))  # type: ignore[attr-defined]  # noqa: SLF001
 
     @property
     def refusal(self) -> str | None:
@@ -228,6 +245,17 @@ class BackgroundLoop:
             task.cancel()
         await asyncio.gather(*others, return_exceptions=True)
         await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+def _next(calls: Calls) -> Callable[[], None] | None:
+    """Wait for what comes next, and let signal handlers run meanwhile.
+
+    A signal that comes just before a wait does not interrupt it: Python would run the handler after
+    the wait.
+    """
+    while True:
+        with contextlib.suppress(queue.Empty):
+            return calls.get(timeout=SIGNAL_DELAY_S_MAX)
 
 
 def require_threads(modules: Mapping[str, Any] = sys.modules) -> None:

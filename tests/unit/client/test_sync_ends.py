@@ -50,15 +50,23 @@ def test_a_forked_child_is_told_to_make_its_own_client(tmp_path: Path, leave: st
     assert sent in (FORKED, "done")
 
 
+SIGNALS = {
+    "that interrupts the wait": "os.kill(os.getpid(), signal.SIGUSR1)",
+    "that does not": "signal.pthread_kill(threading.get_ident(), signal.SIGUSR1)",
+}
+
+
 @pytest.mark.slow
-def test_a_signal_handler_may_close_a_client_whose_call_waits(tmp_path: Path) -> None:
-    script = """
-import asyncio
+@pytest.mark.parametrize("send", SIGNALS.values(), ids=SIGNALS)
+def test_a_signal_handler_may_close_a_client_whose_call_waits(tmp_path: Path, send: str) -> None:
+    """Also where the signal came just before the wait, and has interrupted nothing."""
+    script = f"""
+import asyncio, threading
 from oncelog import sync
 admin = sync.Admin("127.0.0.1:1")
 signal.signal(signal.SIGUSR1, lambda *_: admin.close())
 async def wait():
-    os.kill(os.getpid(), signal.SIGUSR1)
+    {send}
     await asyncio.get_running_loop().create_future()
 try:
     admin._loop.run(wait())

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 import threading
+import time
 from collections.abc import AsyncIterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
 
-from oncelog.runtime.background_loop import BackgroundLoop, require_threads
+from oncelog.core.limits import BACKGROUND_CLOSE_MS_MAX
+from oncelog.runtime.background_loop import BackgroundLoop, Calls, called, require_threads
 
 WAIT_S = 30
 
@@ -138,6 +140,38 @@ def test_a_call_that_waits_fails_when_another_thread_closes_the_loop() -> None:
         loop.close()
         with pytest.raises(RuntimeError, match="closed while this call waited"):
             call.result(WAIT_S)
+
+
+async def stay() -> None:
+    await asyncio.get_running_loop().create_future()
+
+
+def test_a_signal_handler_may_close_it_in_the_middle_of_a_look_at_a_future() -> None:
+    """The thread of the loop cannot end before: it settles the future, whose lock is taken."""
+    loop = BackgroundLoop()
+    call = loop.start(stay())
+    begun_s = time.monotonic()
+    with call._condition:
+        loop.close()
+    assert time.monotonic() - begun_s < BACKGROUND_CLOSE_MS_MAX / 2000
+    with pytest.raises(CancelledError):
+        call.result(WAIT_S)
+    loop.close()
+    assert loop.is_closed
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_what_the_loop_asks_its_caller_to_call_may_close_it(error: type[BaseException]) -> None:
+    loop, calls = BackgroundLoop(), Calls()
+
+    def close() -> None:
+        loop.close()
+        if error is SystemExit:
+            sys.exit(7)
+
+    with pytest.raises(error, match=r"closed while this call waited|7"):
+        loop.run(called(calls, close), calls)
+    assert loop.is_closed
 
 
 def test_closing_raises_what_the_last_work_raised_and_ends_the_thread() -> None:
