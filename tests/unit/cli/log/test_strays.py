@@ -110,6 +110,8 @@ def test_a_stray_is_put_back_where_the_partition_is_in_another_folder_by_now(
     assert "name all log directories" in error_line(log("strays", a, "--restore"))
     assert (a / NAME).exists()
     assert log("strays", a, b, "--restore").exit_code == 0
+    # The partition has changed in both: neither is as it was when it was closed.
+    assert not any((each / ".kafka_cleanshutdown").exists() for each in (a, b))
     manager = open_logs(a, b)
     assert [len(folder) for folder in manager.folders] == [1, 0]
     manager.close()
