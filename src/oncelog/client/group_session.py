@@ -56,6 +56,7 @@ _REFUSED = frozenset(
     {
         ErrorCode.illegal_generation,
         ErrorCode.unknown_member_id,
+        ErrorCode.group_id_not_found,
         ErrorCode.rebalance_in_progress,
         ErrorCode.fenced_instance_id,
         ErrorCode.fenced_member_epoch,

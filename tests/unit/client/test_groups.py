@@ -18,7 +18,10 @@ from oncelog.client import (
     PartitionAssignor,
     RebalanceListener,
 )
+from oncelog.client.cluster import GROUP
 from oncelog.client.machines.assignors import Assigned, SubscribedMember, range_assignor
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.leave_group import LeaveGroupRequest, MemberIdentity
 
 SETTINGS = {
     "group.initial.rebalance.delay.ms": "0",
@@ -185,6 +188,23 @@ async def test_paused_partitions_stay_and_return_nothing(servers: str) -> None:
         consumer.resume([zero])
         assert {record.partition for record in await consumer.poll(5_000)} == {0}
         assert one in consumer.assignment()
+
+
+async def test_a_member_of_a_group_that_is_gone_cannot_commit_and_comes_back(servers: str) -> None:
+    topic = await filled(servers)
+    options = {"enable_auto_commit": False, "heartbeat_interval_ms": 2_000}
+    async with member(servers, topic, **options) as consumer:
+        consumer.subscribe([topic])
+        await read(consumer, 6)
+        leaving = (MemberIdentity(member_id=consumer.group_metadata().member_id),)
+        request = LeaveGroupRequest(group_id=topic, members=leaving)
+        async with Admin(servers) as admin:
+            await admin._cluster.ask_coordinator(GROUP, topic, ApiKey.LEAVE_GROUP, request)
+            await admin.delete_group(topic)
+        with pytest.raises(CommitFailedError, match="poll again"):
+            await consumer.commit()
+        assert await read(consumer, 6) == list(range(6))
+        await consumer.commit()
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

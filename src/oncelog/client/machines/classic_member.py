@@ -72,7 +72,10 @@ PROTOCOL_TYPE = "consumer"
 JOIN_GRACE_MS = 5_000
 """The coordinator answers JoinGroup after up to a rebalance timeout; then comes the way back."""
 
-_EXPELLED = frozenset({ErrorCode.unknown_member_id, ErrorCode.illegal_generation})
+_EXPELLED = frozenset(
+    {ErrorCode.unknown_member_id, ErrorCode.illegal_generation, ErrorCode.group_id_not_found}
+)
+"""The last one is answered to a commit, from version 9 on, where the whole group is gone."""
 
 
 class Stage(Enum):
@@ -430,7 +433,7 @@ class ClassicMember:
         self._generation = NO_GENERATION
         self._last_generation = NO_GENERATION
         self._last_owned = ()
-        if code is ErrorCode.unknown_member_id:
+        if code is not ErrorCode.illegal_generation:
             self._member_id = ""
         self._counts = None
         self._prepare()

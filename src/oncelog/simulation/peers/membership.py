@@ -36,6 +36,12 @@ _JOIN_GRACE_MS: Final = 5_000
 _SUBSCRIPTION_VERSION: Final = 2
 _ASSIGNMENT_VERSION: Final = 1
 _OLD_JOIN_MAX: Final = 2
+_EXPELLED: Final = (
+    ErrorCode.unknown_member_id,
+    ErrorCode.illegal_generation,
+    # Of a commit: the whole group is gone, with its records or its offsets.
+    ErrorCode.group_id_not_found,
+)
 
 
 class Member(GroupClient):
@@ -283,11 +289,11 @@ class Member(GroupClient):
         super()._refused(api, code)
         if code is ErrorCode.rebalance_in_progress:
             self._must_join = True
-        elif code in (ErrorCode.unknown_member_id, ErrorCode.illegal_generation):
+        elif code in _EXPELLED:
             self._revoke(self.assigned)
             self._must_join = True
             self.generation = -1
-            if code is ErrorCode.unknown_member_id:
+            if code is not ErrorCode.illegal_generation:
                 self.member_id = ""
         elif code is ErrorCode.fenced_instance_id:
             self._revoke(self.assigned)

@@ -315,6 +315,13 @@ def test_a_refused_commit_of_this_generation_expels_and_an_older_one_does_not() 
     assert driven.poll() == [lost(T0, T1)]
 
 
+def test_a_member_whose_group_is_gone_joins_as_a_new_one() -> None:
+    driven = stable()
+    driven.member.commit_refused(ErrorCode.group_id_not_found, driven.member.identity)
+    assert driven.poll() == [lost(T0, T1)]
+    assert driven.joined().member_id == ""
+
+
 def test_a_fenced_static_member_ends_and_has_lost_its_partitions() -> None:
     driven = Driven(settings=SETTINGS._replace(group_instance_id="one"))
     driven.poll()

@@ -113,6 +113,15 @@ async def test_static_members_and_the_dead_do_not_say_good_bye() -> None:
         await stage.close()
 
 
+async def test_a_member_whose_group_is_gone_joins_as_a_new_one() -> None:
+    stage = Stage()
+    it = member(stage)
+    it._refused(ApiKey.OFFSET_COMMIT, ErrorCode.group_id_not_found)
+    assert (it.generation, it.member_id, it.must_join) == (-1, "", True)
+    assert stage.stuck() == []
+    await stage.close()
+
+
 async def test_a_commit_without_an_answer_is_neither_accepted_nor_refused() -> None:
     stage = Stage()
     it = member(stage)
