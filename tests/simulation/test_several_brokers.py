@@ -12,11 +12,12 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.cluster import ClusterControl
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.draw_brokers import SPREAD_TOPIC, drawn_brokers
-from oncelog.simulation.history import BrokerDied, Disagreement, Watermarks
+from oncelog.simulation.history import BrokerDied, Disagreement, Fault, Watermarks
 from oncelog.simulation.history_cluster import UncleanElectionAsked
 from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.plan import Plan, PlannedFault
 from oncelog.simulation.roles import ROLES
+from oncelog.simulation.rolling import HARMLESS, LEADERLESS_S_MAX, ROLLED, RollingRestart
 from oncelog.simulation.run import SimulationRun, execute, undisturbed
 
 S0, S1 = TopicPartition(SPREAD_TOPIC, 0), TopicPartition(SPREAD_TOPIC, 1)
@@ -142,6 +143,43 @@ def test_an_office_is_demanded_only_when_it_is_held_too_long(
         world.scheduler.run_until(world.now_s + 8.0)
         found = [one.what for one in world.history.of(Disagreement)]
         assert found == ["the controller's office"] * found_count
+
+
+@pytest.mark.parametrize(
+    ("leaderless_s_max", "kind", "found_count"),
+    [(LEADERLESS_S_MAX, "", 0), (-1.0, "drop", 1), (-1.0, "slow-disk", 0)],
+)
+def test_leaders_are_demanded_in_a_rolling_restart_that_nothing_disturbs(
+    leaderless_s_max: float, kind: str, found_count: int
+) -> None:
+    """With a bound that nothing keeps, each change of a leader takes too long."""
+    plan = draw_plan(1, "calm", brokers=3)
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, stopped = run.world, list[str]()
+        if kind:
+            world.record(Fault(world.now_s, "", kind, "c0"))
+        RollingRestart(
+            *(world, run.cluster, 0.1, lambda: False, lambda node: stopped.append(node.name)),
+            leaderless_s_max,
+        )
+        counts = world.coverage.counts
+        assert world.run_until(lambda: f"fault/{ROLLED}" in counts, 20.0)
+        assert stopped == ["broker-0", "broker-1", "broker-2"]
+        assert {(one.who, one.cause) for one in world.history.of(BrokerDied)} == {
+            (name, "stop") for name in stopped
+        }
+        assert [one.what for one in world.history.of(Disagreement)] == [
+            "a leader in a rolling restart"
+        ] * found_count
+
+
+def test_some_plans_have_a_rolling_restart_and_nothing_else_that_meets_brokers() -> None:
+    plans = [draw_plan(seed, brokers=3) for seed in range(60)]
+    rolls = [plan for plan in plans if any(fault.id == "w0" for fault in plan.faults)]
+    assert 3 < len(rolls) < 20
+    assert all(fault.kind in HARMLESS for plan in rolls for fault in plan.faults)
 
 
 def drawn(seed: int) -> Plan:

@@ -137,6 +137,13 @@ class SimulatedCluster:
                 if (ours := _named(one, name)) != (theirs := _named(other, name)):
                     yield f"{name} is {ours} to broker {one_id}, {theirs} to broker {other_id}"
 
+    def is_whole(self) -> bool:
+        """Return whether all brokers serve, and every partition has a leader and its whole ISR."""
+        return all(node.is_serving for node in self._world.nodes) and all(
+            state.leader >= 0 and set(state.isr) == set(state.replicas)
+            for state in self._world.store.states.values()
+        )
+
     def unsettled(self) -> Iterator[str]:
         """See `ClusterControl`."""
         for label, state in self._world.store.states.items():

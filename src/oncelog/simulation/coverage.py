@@ -87,6 +87,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "zombie-client",
         "zombie-broker",
         "rolling-restart",
+        "rolled-to-the-end",
         "kill-controller",
         "elect-leaders",
     ),
@@ -98,8 +99,9 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
 }
 """The names of faults, by target. `Fault.kind` in a history is one of them.
 
-Three are not planned: "torn-write" and "lost-name" are parts of a loss of power
-(`Coverage.add_losses`), and "drift" counts processes with a drifting clock.
+Four are not planned: "torn-write" and "lost-name" are parts of a loss of power
+(`Coverage.add_losses`), "drift" counts processes with a drifting clock, and "rolled-to-the-end"
+rolling restarts that came to all brokers.
 """
 
 AREAS = ("fault", "transaction", "group", "consumer-group", "member", "crash", "compaction")

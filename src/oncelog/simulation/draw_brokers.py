@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from oncelog.simulation.draw_operations import with_operations
+from oncelog.simulation.draw_operations import with_a_roll, with_operations
 from oncelog.simulation.faults import OF_A_BROKER
 from oncelog.simulation.faults_cluster import draw_cluster_faults
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, PlannedTopic, part_rng
@@ -72,7 +72,7 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         clients=tuple(clients),
         faults=tuple(faults),
     )
-    return with_operations(plan, fewest=fewest, most=REPLICAS_COUNT_MAX)
+    return with_a_roll(with_operations(plan, fewest=fewest, most=REPLICAS_COUNT_MAX))
 
 
 def _replicas(seed: int, topic: str, fewest: int, count: int) -> int:

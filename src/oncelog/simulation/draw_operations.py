@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from oncelog.simulation.faults import times
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, part_rng
+from oncelog.simulation.rolling import HARMLESS
 
-__all__ = ["with_operations"]
+__all__ = ["ROLL_CHANCE", "with_a_roll", "with_operations"]
 
 OPERATOR_CHANCE: Final = 0.5
 """The share of runs of several brokers with an operator."""
@@ -22,6 +23,23 @@ _QUIET: Final = frozenset({"calm"})
 """Profiles without any fault."""
 _STEPS_RATE: Final = 2.0
 """How often a broker dies at a step of a reassignment, per six seconds, where it does."""
+
+ROLL_CHANCE: Final = 0.15
+"""The share of runs of several brokers with a rolling restart and no fault that meets brokers."""
+
+
+def with_a_roll(plan: Plan) -> Plan:
+    """Return the plan with a rolling restart in some runs, instead of what meets brokers.
+
+    Only there leaders are demanded meanwhile; in others it meets other faults.
+    """
+    rng = part_rng(plan.seed, "roll")
+    if rng.random() >= ROLL_CHANCE or plan.profile in _QUIET:
+        return plan
+    parameters = {"pause_s": rng.choice((0.05, 0.3))}
+    roll = PlannedFault("w0", "rolling-restart", rng.uniform(0.3, 1.0), parameters)
+    others = (f for f in plan.faults if f.kind in HARMLESS and f.kind != roll.kind)
+    return replace(plan, faults=(*others, roll))
 
 
 def with_operations(plan: Plan, *, fewest: int, most: int) -> Plan:

@@ -90,7 +90,7 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
     elif kind in ("cut-from-store", "store-lags", "disk-put-back"):
         parameters["for_s"] = rng.uniform(0.2, 4.0)
     elif kind == "rolling-restart":
-        parameters["pause_s"] = rng.choice((0.2, 1.0, 2.0))
+        parameters["pause_s"] = rng.choice((0.05, 0.3, 1.0))
     elif kind == "power-loss-of-minority":
         count = rng.randint(1, max(1, (brokers - 1) // 2))
         parameters["brokers"] = sorted(rng.sample(range(brokers), count))

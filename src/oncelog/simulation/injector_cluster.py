@@ -6,7 +6,7 @@ brokers notes each of them itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from oncelog.simulation.history import Fault
 from oncelog.simulation.history_cluster import PartitionChanged, UncleanElectionAsked
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.office_watch import OfficeWatch
+from oncelog.simulation.rolling import RollingRestart
 from oncelog.simulation.store import StoreConnection
 from oncelog.simulation.world import World
 
@@ -83,19 +84,13 @@ class ClusterFaults:
         return node.name
 
     def _rolling_restart(self, parameters: Parameters) -> None:
-        """Stop one broker after the other in order, each once the one before serves again."""
-        pause_s = float(parameters["pause_s"])
+        """Restart one broker after the other in order, each once every ISR is whole."""
 
-        def stop_next(left: Sequence[BrokerNode]) -> None:
-            if self._healed or not left:
-                return
-            node, *others = left
-            if node.is_serving:
-                self._note("rolling-restart", node.name, parameters)
-                node.request_stop()
-            self._world.scheduler.call_after(pause_s, None, stop_next, others)
+        def note(node: BrokerNode) -> None:
+            self._note("rolling-restart", node.name, parameters)
 
-        stop_next(self._world.nodes)
+        away_s = float(parameters["pause_s"])
+        RollingRestart(self._world, self._cluster, away_s, lambda: self._healed, note)
 
     def _kill_controller(self, _: Parameters) -> str | None:
         index = self._cluster.controller()
