@@ -175,6 +175,48 @@ def test_leaders_are_demanded_in_a_rolling_restart_that_nothing_disturbs(
         ] * found_count
 
 
+def with_operator(kind: str) -> tuple[SimulationRun, int]:
+    """A run of three brokers with an operator and one fault of this kind; who is met by it."""
+    for seed in range(60):
+        plan = draw_plan(seed, "calm", brokers=3)
+        faults = [fault for fault in plan.faults if fault.kind == kind]
+        if faults and len(plan.faults) == 1:
+            operators = {each.id for each in plan.clients if each.role == "peer-operator"}
+            left_out = set(plan.parts) - operators - {faults[0].id}
+            run = SimulationRun(plan.without(left_out), ROLES)
+            run.begin()
+            return run, faults[0].parameters["broker"]
+    raise AssertionError(kind)
+
+
+def test_a_broker_that_comes_late_is_given_partitions() -> None:
+    run, late = with_operator("add-broker")
+    with undisturbed(run.world):
+        world = run.world
+        assert [node.index for node in world.members] == [0, 1]
+        assert world.run_until(lambda: len(world.members) == 3, 3.0)
+        states = world.store.states
+        assert world.run_until(lambda: any(late in one.isr for one in states.values()), 20.0)
+        assert world.run_until(lambda: run.cluster.leader_of(S0) is not None, 5.0)
+        assert list(world.history.of(Disagreement)) == []
+
+
+def test_a_broker_that_is_drained_is_taken_away_and_forgotten() -> None:
+    run, gone = with_operator("retire-broker")
+    with undisturbed(run.world):
+        world, node = run.world, run.world.nodes[gone]
+        assert world.store.has_replicas(gone)
+        assert world.run_until(lambda: node.is_gone, 20.0)
+        assert [one.target for one in world.history.of(Fault)] == [node.name]
+        # Nothing waits for it to say that it has no replica.
+        states = world.store.states
+        assert world.run_until(lambda: not any(gone in s.removed for s in states.values()), 10.0)
+        run.injector.heal()
+        assert world.run_until(lambda: not any(run.cluster.unsettled()), 10.0)
+        assert node.living is None
+        assert list(world.history.of(Disagreement)) == []
+
+
 def test_some_plans_have_a_rolling_restart_and_nothing_else_that_meets_brokers() -> None:
     plans = [draw_plan(seed, brokers=3) for seed in range(60)]
     rolls = [plan for plan in plans if any(fault.id == "w0" for fault in plan.faults)]

@@ -139,7 +139,7 @@ class SimulatedCluster:
 
     def is_whole(self) -> bool:
         """Return whether all brokers serve, and every partition has a leader and its whole ISR."""
-        return all(node.is_serving for node in self._world.nodes) and all(
+        return all(node.is_serving for node in self._world.members) and all(
             state.leader >= 0 and set(state.isr) == set(state.replicas)
             for state in self._world.store.states.values()
         )

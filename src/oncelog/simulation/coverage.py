@@ -88,6 +88,8 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "zombie-broker",
         "rolling-restart",
         "rolled-to-the-end",
+        "add-broker",
+        "retire-broker",
         "kill-controller",
         "elect-leaders",
     ),

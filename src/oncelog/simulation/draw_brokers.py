@@ -7,10 +7,11 @@ own.
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.simulation.draw_members import drawn_changes, with_changes
 from oncelog.simulation.draw_operations import with_a_roll, with_operations
 from oncelog.simulation.faults import OF_A_BROKER
 from oncelog.simulation.faults_cluster import draw_cluster_faults
@@ -46,21 +47,23 @@ def drawn_brokers(seed: int) -> int:
 def several_brokers(plan: Plan, count: int) -> Plan:
     """Return the plan with so many brokers, and topics that are spread over them."""
     rng = part_rng(plan.seed, "several brokers")
+    changes = drawn_changes(plan.seed, count)
+    most = min(count - 1 if changes.any else count, REPLICAS_COUNT_MAX)
     fewest = min(2, REPLICAS_COUNT_MAX) if rng.random() < _REPLICATED_CHANCE else 1
     spread = PlannedTopic(SPREAD_TOPIC, rng.choice((2, 3, 4)))
     topics = [
-        replace(topic, replicas=_replicas(plan.seed, topic.name, fewest, count))
+        replace(topic, replicas=_replicas(plan.seed, topic.name, fewest, most))
         for topic in (*plan.topics, spread)
     ]
     clients = [
-        _patient(_at_home(plan.seed, _with_spread(client, topics[-1]), count), count)
+        _patient(_at_home(plan.seed, _with_spread(client, topics[-1]), changes.homes), count)
         for client in plan.clients
         if client.role not in _LEFT_OUT
     ]
-    settings = _settings(rng, fewest, count)
+    settings = _settings(rng, fewest, most, count)
     observer = _observer(plan, topics, settings)
     if observer is not None:
-        clients.append(_at_home(plan.seed, observer, count))
+        clients.append(_at_home(plan.seed, observer, changes.homes))
     faults = [_met(plan.seed, fault, count) for fault in plan.faults]
     faults += draw_cluster_faults(plan, count, is_replicated=fewest > 1)
     plan = replace(
@@ -72,12 +75,13 @@ def several_brokers(plan: Plan, count: int) -> Plan:
         clients=tuple(clients),
         faults=tuple(faults),
     )
-    return with_a_roll(with_operations(plan, fewest=fewest, most=REPLICAS_COUNT_MAX))
+    plan = with_operations(plan, changes, fewest=fewest, most=most)
+    return with_a_roll(with_changes(plan, changes))
 
 
-def _replicas(seed: int, topic: str, fewest: int, count: int) -> int:
+def _replicas(seed: int, topic: str, fewest: int, most: int) -> int:
     drawn = part_rng(seed, f"replicas of {topic}").choice((1, 2, 3, 3, 3))
-    return max(fewest, min(drawn, count, REPLICAS_COUNT_MAX))
+    return max(fewest, min(drawn, most))
 
 
 def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
@@ -88,16 +92,15 @@ def _racks(rng: random.Random, count: int) -> tuple[str, ...]:
     return tuple(names[index % len(names)] for index in range(count))
 
 
-def _settings(rng: random.Random, fewest: int, count: int) -> dict[str, str]:
+def _settings(rng: random.Random, fewest: int, most: int, count: int) -> dict[str, str]:
     """Draw the settings that decide about replicas, with times that fit a short run."""
-    internal = str(min(count, REPLICAS_COUNT_MAX))
+    internal = str(most)
     return {
         "offsets.topic.replication.factor": internal,
         "transaction.state.log.replication.factor": internal,
-        "transaction.state.log.min.isr": "2",
-        "default.replication.factor": str(
-            max(fewest, min(rng.choice((1, 2, 3)), count, REPLICAS_COUNT_MAX))
-        ),
+        # With two replicas each death would hold up all timers of transactions.
+        "transaction.state.log.min.isr": "2" if most > 2 else "1",
+        "default.replication.factor": str(max(fewest, min(rng.choice((1, 2, 3)), most))),
         "min.insync.replicas": rng.choice(("1", "2", "2")),
         "replica.lag.time.max.ms": rng.choice(("400", "1000", "3000")),
         # At most half of the shortest lag: an idle follower would leave the ISR now and then.
@@ -158,9 +161,9 @@ def _patient(client: PlannedClient, count: int) -> PlannedClient:
     return replace(client, parameters={**client.parameters, **longer})
 
 
-def _at_home(seed: int, client: PlannedClient, count: int) -> PlannedClient:
+def _at_home(seed: int, client: PlannedClient, homes: Sequence[int]) -> PlannedClient:
     """Draw the broker that a client asks first."""
-    home = part_rng(seed, f"home of {client.id}").randrange(count)
+    home = part_rng(seed, f"home of {client.id}").choice(homes)
     return replace(client, parameters={**client.parameters, "home": home})
 
 

@@ -9,6 +9,7 @@ import random
 from dataclasses import replace
 from typing import Any, Final
 
+from oncelog.simulation.draw_members import MemberChanges
 from oncelog.simulation.faults import times
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault, part_rng
 from oncelog.simulation.rolling import HARMLESS
@@ -42,24 +43,31 @@ def with_a_roll(plan: Plan) -> Plan:
     return replace(plan, faults=(*others, roll))
 
 
-def with_operations(plan: Plan, *, fewest: int, most: int) -> Plan:
-    """Return the plan with an operator in half of the runs.
+def with_operations(plan: Plan, changes: MemberChanges, *, fewest: int, most: int) -> Plan:
+    """Return the plan with an operator in half of the runs, and where brokers come or go.
 
     No partition gets fewer replicas than `fewest` by it, nor more than `most`.
     """
     rng = part_rng(plan.seed, "operations")
-    if rng.random() >= OPERATOR_CHANCE:
+    if rng.random() >= OPERATOR_CHANCE and not changes.any:
         return plan
     number = 1 + max((int(client.id[1:]) for client in plan.clients), default=-1)
     parameters: dict[str, Any] = {
-        "topics": [topic.name for topic in plan.topics if topic.name != "volatile"],
+        "topics": [
+            topic.name
+            for topic in plan.topics
+            if topic.name != "volatile" or changes.gone is not None
+        ],
         "brokers": plan.brokers,
         "fewest": fewest,
         "most": min(most, plan.brokers),
         "own": list(OWN_TOPICS) if rng.random() < FEATURE_CHANCE else [],
         "unclean": plan.broker.get("unclean.leader.election.enable") == "true",
         "pace_ms": rng.choice((100, 300, 800)),
-        "home": rng.randrange(plan.brokers),
+        "home": rng.choice(changes.homes),
+        "newcomer": changes.late,
+        "gone": changes.gone,
+        "drains_after_s": part_rng(plan.seed, "draining").uniform(0.5, 2.5),
     }
     operator = PlannedClient(f"c{number}", "peer-operator", rng.uniform(0.0, 0.5), parameters)
     plan = replace(plan, clients=(*plan.clients, operator))

@@ -16,6 +16,7 @@ __all__ = [
     "FORGOTTEN",
     "LACKING",
     "TRUNCATED",
+    "BrokerDrained",
     "LogDiffers",
     "PartitionChanged",
     "ReassignmentAnswered",
@@ -95,6 +96,13 @@ class PartitionChanged(Event):
     def sure_before(self, after: PartitionChanged) -> frozenset[int]:
         """The brokers that had every committed record when the write of `after` was decided."""
         return frozenset((*self.isr, *self.eligible)).difference(after.doubted)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerDrained(Event):
+    """An operator was told that a broker has no replica, and it may be stopped for good."""
+
+    broker: int
 
 
 @dataclass(frozen=True, slots=True)

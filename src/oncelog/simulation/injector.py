@@ -63,7 +63,8 @@ class Injector(ClusterFaults):
             process.thaw()
             process.disarm()
         for node in world.nodes:
-            node.start()
+            if not node.is_gone:
+                node.start()
         self._give_up_lost_disks()
 
     def restart(self, kind: str, broker: int) -> None:

@@ -14,10 +14,15 @@ from oncelog.broker.broker import Broker
 from oncelog.controller.events import ElectLeaders
 from oncelog.core.errors import OncelogError
 from oncelog.simulation.cluster import SimulatedCluster
-from oncelog.simulation.history import Fault
-from oncelog.simulation.history_cluster import PartitionChanged, UncleanElectionAsked
+from oncelog.simulation.history import Event, Fault
+from oncelog.simulation.history_cluster import (
+    BrokerDrained,
+    PartitionChanged,
+    UncleanElectionAsked,
+)
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.office_watch import OfficeWatch
+from oncelog.simulation.process import Process
 from oncelog.simulation.rolling import RollingRestart
 from oncelog.simulation.store import StoreConnection
 from oncelog.simulation.world import World
@@ -92,6 +97,26 @@ class ClusterFaults:
         away_s = float(parameters["pause_s"])
         RollingRestart(self._world, self._cluster, away_s, lambda: self._healed, note)
 
+    def _add_broker(self, parameters: Parameters) -> str:
+        """Start a broker that the cluster has not had."""
+        node = self._of(parameters["broker"])
+        node.start()
+        return node.name
+
+    def _retire_broker(self, parameters: Parameters) -> None:
+        """Stop a broker for good once an operator has drained it."""
+        node = self._of(parameters["broker"])
+
+        def strike(_: Process, __: Event) -> None:
+            if self._healed or node.is_gone:
+                return
+            self._world.watch(BrokerDrained.__name__, strike)
+            if node.is_serving and not self._world.store.has_replicas(node.index):
+                self._note("retire-broker", node.name, parameters)
+                node.request_leave()
+
+        self._world.watch(BrokerDrained.__name__, strike)
+
     def _kill_controller(self, _: Parameters) -> str | None:
         index = self._cluster.controller()
         if index is None:
@@ -147,7 +172,7 @@ class ClusterFaults:
         lost = [one.target for one in world.history.of(Fault) if one.kind == "disk-loss"]
         if not lost or world.is_over:
             return
-        if all(node.is_serving for node in world.nodes):
+        if all(node.is_serving for node in world.members):
             indexes = [index for index, node in enumerate(world.nodes) if node.name in lost]
             labels = tuple(self._cluster.waiting_for(indexes))
             for label in labels:

@@ -57,6 +57,9 @@ class BrokerNode:
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.observed: ObservedBroker | None = None
+        self.is_member = index not in world.plan.late
+        """Whether the cluster has it: it was started, and is not gone for good."""
+        self._is_leaving = False
         self.before_start: list[Callable[[Process], None]] = []
         self.settings = {
             "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
@@ -99,6 +102,7 @@ class BrokerNode:
         """Start the next process, unless one runs."""
         if self.living is not None:
             return
+        self.is_member = True
         self.incarnation += 1
         name = f"{self.name}.{self.incarnation}"
         process = self.world.new_process(name, self.host, clock_rate=self._clock_rate)
@@ -150,6 +154,16 @@ class BrokerNode:
         """Ask for a clean stop."""
         if self.broker is not None:
             self.broker.request_stop()
+
+    def request_leave(self) -> None:
+        """Ask for a clean stop, for good if the store has no replica of it by then."""
+        self._is_leaving = True
+        self.request_stop()
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether it was in the cluster, and will not be again."""
+        return not self.is_member and self.incarnation >= 0
 
     def _has_topic(self, label: TopicPartition, topic_id: str) -> bool:
         """Return whether the store has the partition of a topic with this id."""
@@ -213,7 +227,12 @@ class BrokerNode:
             # first.
             world.network.process_died(process, silent=True)
             world.scheduler.call_at(world.now_s, None, self._lose_unsynced)
-        world.scheduler.call_after(self._rng.uniform(*RESTART_S), None, self.start)
+        after_s = self._rng.uniform(*RESTART_S)
+        if self._is_leaving and cause == "stop" and not world.store.has_replicas(self.index):
+            self.is_member = False
+            return
+        self._is_leaving = False
+        world.scheduler.call_after(after_s, None, self.start)
 
     # --- looking into it
 

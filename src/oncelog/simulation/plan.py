@@ -79,6 +79,8 @@ class Plan:
     """How many brokers there are, of one metadata store."""
     racks: tuple[str, ...] = ()
     """The rack of each broker, if they have one."""
+    late: tuple[int, ...] = ()
+    """Brokers that are not started with the others, but by a fault "add-broker"."""
 
     @property
     def flush_every_message(self) -> bool:
@@ -138,5 +140,6 @@ def from_json(text: str) -> Plan:
             "final_restarts": tuple(table["final_restarts"]),
             "components": tuple(table.get("components", ())),
             "racks": tuple(table.get("racks", ())),
+            "late": tuple(table.get("late", ())),
         }
     )

@@ -64,13 +64,19 @@ class FolderAudit:
                 held[name] = known
 
     def _found(self, name: str, node: BrokerNode) -> tuple[str, int]:
-        """As `_known`; a broker that is behind the store may be about to delete what it makes."""
+        """As `_known`, but for what may be deleted at once.
+
+        That are folders of those who have no replica (any more), and what a broker makes that is
+        behind the store.
+        """
         topic_id, count = self._known(name, node)
         label = parse_folder_name(name)
         state = None if label is None else self._store.states.get(label)
         image = None if node.broker is None else node.broker.image
         seen = None if label is None or image is None else image.partition(*label)
         if state is None or seen is None or seen.partition_epoch != state.partition_epoch:
+            return topic_id, _ANY_COUNT
+        if node.index not in state.replicas:
             return topic_id, _ANY_COUNT
         return topic_id, count
 

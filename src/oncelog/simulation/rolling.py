@@ -23,7 +23,7 @@ LEADERLESS_S_MAX: Final = 0.2
 HARMLESS: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
     | {"zombie-client", "kill-client", "kill-client-at-event", "client-wall-jump"}
-    | {"rolling-restart", "elect-leaders"}
+    | {"rolling-restart", "elect-leaders", "add-broker"}
 )
 """Faults that no broker notices but in its clients."""
 ROLLED: Final = "rolled-to-the-end"
@@ -49,7 +49,7 @@ class RollingRestart:
         self._is_over = is_over
         self._note = note
         self._leaderless_s_max = leaderless_s_max
-        self._left = list(world.nodes)
+        self._left = world.members
         self._stopped: BrokerNode | None = None
         self._died_s: float | None = None
         self._in_sync: dict[TopicPartition, tuple[str, tuple[int, ...]]] = {}
@@ -122,7 +122,7 @@ class RollingRestart:
 
     def _is_disturbed(self) -> bool:
         """Return whether anything else has happened to a broker."""
-        others = [node for node in self._world.nodes if node is not self._stopped]
+        others = [node for node in self._world.members if node is not self._stopped]
         return not all(node.is_serving for node in others) or any(
             fault.kind not in HARMLESS for fault in self._world.history.of(Fault)
         )

@@ -161,7 +161,8 @@ class SimulationRun:
         self._await_replicas()
         self._look_for_leftovers()
         for index, kind in enumerate(self.plan.final_restarts):
-            self._restart(kind, index % len(self.world.nodes))
+            members = self.world.members
+            self._restart(kind, members[index % len(members)].index)
         self._outlive_retention()
         self._await_replicas()
         final = self._take_stock()
@@ -173,9 +174,9 @@ class SimulationRun:
     def begin(self) -> None:
         """Start the brokers, create the topics, and schedule clients and faults."""
         world, plan = self.world, self.plan
-        for node in world.nodes:
+        for node in world.members:
             node.start()
-        world.run_until(lambda: all(node.is_serving for node in world.nodes), START_BOUND_S)
+        world.run_until(lambda: all(node.is_serving for node in world.members), START_BOUND_S)
         home = self.cluster.controller() or 0
         work = _make_topics(self._context("setup", home), plan.topics, internal=plan.brokers > 1)
         self._ask(work, "setup")
@@ -246,7 +247,7 @@ class SimulationRun:
             world.run_until(self._has_no_open_transaction, quiet_s - world.now_s)
 
     def _has_no_open_transaction(self) -> bool:
-        return all(node.has_no_open_transaction() for node in self.world.nodes)
+        return all(node.has_no_open_transaction() for node in self.world.members)
 
     def _outlive_retention(self) -> None:
         """Let retention delete what is due: no log may lose records while it is read."""
@@ -297,9 +298,9 @@ class SimulationRun:
     def _look_a_week_later(self) -> None:
         """Suspend all machines for a week, and see whether all that expires is gone."""
         world = self.world
-        serving = [node for node in world.nodes if node.is_serving]
+        serving = [node for node in world.members if node.is_serving]
         processes = [node.living for node in serving if node.living is not None]
-        if len(processes) < len(world.nodes):
+        if len(processes) < len(world.members):
             return
         world.is_over = True
         unfinished = [unfinished_in(node.disk, DATA_DIR) for node in world.nodes]
@@ -357,7 +358,7 @@ class SimulationRun:
         for node in self.world.nodes:
             node.audit_all(with_files=True)
         # What a broker alone has cannot be read while damage keeps it from starting.
-        if self.promise().damage_s and not all(node.is_serving for node in self.world.nodes):
+        if self.promise().damage_s and not all(node.is_serving for node in self.world.members):
             return None
         found = self._ask(read_final_state(context, topics, groups, *archives), "stock")
         return found if isinstance(found, FinalState) else None

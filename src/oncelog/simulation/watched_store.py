@@ -72,6 +72,11 @@ class WatchedStore(SimulatedStore):
         has_one = state is None or state.topic_id != topic_id or broker in state.replicas
         return self.removals[label, topic_id, broker], has_one
 
+    def has_replicas(self, broker: int) -> bool:
+        """Return whether a broker has a replica of any partition."""
+        states = (*self.states.values(), *self._lone.values())
+        return any(broker in state.replicas for state in states)
+
     def registered(self) -> dict[int, bool]:
         """Return the brokers with a registration, each with whether it may be in an ISR."""
         found = {}

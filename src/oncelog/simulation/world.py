@@ -42,6 +42,11 @@ class World(Machines):
         """The first broker: the only one of most plans."""
         return self.nodes[0]
 
+    @property
+    def members(self) -> list[BrokerNode]:
+        """The brokers that the cluster has: not those that come late or are gone for good."""
+        return [node for node in self.nodes if node.is_member]
+
     def context(
         self,
         process: Process,

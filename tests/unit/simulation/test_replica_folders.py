@@ -24,7 +24,8 @@ class World:
         self.names = ["t-0"]
         self.applied = SimpleNamespace(partition_epoch=3)
         self.store = SimpleNamespace(
-            states={T0: SimpleNamespace(topic_id="id", partition_epoch=3)}, removals=Counter()
+            states={T0: SimpleNamespace(topic_id="id", partition_epoch=3, replicas=(0, 1))},
+            removals=Counter(),
         )
         self.node = SimpleNamespace(
             name="broker-1",
@@ -49,6 +50,16 @@ class World:
     def make_again(self) -> None:
         self.store.states[T0] = SimpleNamespace(topic_id="another")
 
+    def replicate(self) -> None:
+        """The store had not told of a topic of one replica; another broker has that one now."""
+        self.store.states = {}
+        self.lose_disk()
+        assert self.found() == []
+        self.remove()
+        self.store.states[T0] = SimpleNamespace(topic_id="id", partition_epoch=3, replicas=(0,))
+        self.names = [*self.names, "u-0"]
+        assert self.found() == []
+
     def lose_disk(self) -> None:
         self.node.losses_count += 1
 
@@ -63,7 +74,9 @@ def test_a_folder_that_nothing_names_is_found() -> None:
     assert world.found() == []
 
 
-@pytest.mark.parametrize("why", ["remove", "delete", "make_again", "lose_disk", "set_aside"])
+@pytest.mark.parametrize(
+    "why", ["remove", "delete", "make_again", "lose_disk", "set_aside", "replicate"]
+)
 def test_a_folder_goes_by_a_decision(why: str) -> None:
     world = World()
     getattr(world, why)()

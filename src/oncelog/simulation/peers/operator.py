@@ -39,9 +39,14 @@ from oncelog.protocol.messages.elect_leaders import ElectLeadersRequest, TopicPa
 from oncelog.protocol.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
 )
+from oncelog.protocol.messages.unregister_broker import UnregisterBrokerRequest
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import TopicChanged, TopicChanging
-from oncelog.simulation.history_cluster import ReassignmentAnswered, ReassignmentAsked
+from oncelog.simulation.history_cluster import (
+    BrokerDrained,
+    ReassignmentAnswered,
+    ReassignmentAsked,
+)
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import Address, LostError, PeerWire
 
@@ -63,6 +68,10 @@ _FINAL: Final = frozenset(
     }
 )
 """The answers of a controller that has decided; after any other it may still decide."""
+_FORGOTTEN: Final = frozenset(
+    # It has come back.
+    {ErrorCode.none, ErrorCode.invalid_request, ErrorCode.broker_id_not_registered}
+)
 _EXPECTED: Final = {
     ApiKey.ELECT_LEADERS: {
         ErrorCode.election_not_needed,
@@ -90,7 +99,7 @@ async def run(context: ClientContext) -> None:
         await context.pause(0, 2 * float(context.get("pace_ms", 300)))
         await operator.act()
     attempt = 0
-    while not await operator.look():
+    while not (await operator.look() and await operator.forget()):
         await context.back_off(attempt)
         attempt += 1
     operator.close()
@@ -119,6 +128,13 @@ class _Operator:
             (self._grow, 2),
             (self._ask_for_the_impossible, 1),
         ]
+        self._newcomer: int | None = context.parameters.get("newcomer")
+        self._gone: int | None = context.parameters.get("gone")
+        if self._newcomer is not None:
+            self._acts.append((self._fill, 8))
+        self._drains_from_s = context.now_s() + float(context.get("drains_after_s", 0.0))
+        self._is_drained = False
+        """Whether its broker had no replica when it was looked at last."""
 
     def close(self) -> None:
         self._wire.close()
@@ -126,6 +142,9 @@ class _Operator:
     async def act(self) -> None:
         """Look, and do one thing."""
         if not await self.look():
+            return
+        if self._gone is not None and self._context.now_s() >= self._drains_from_s:
+            await self._take_away(self._gone)
             return
         acts, weights = zip(*self._acts, strict=True)
         await self._rng.choices(acts, weights)[0]()
@@ -201,7 +220,9 @@ class _Operator:
 
     async def _drain(self) -> None:
         """Take away all that a broker has, where another one can have it."""
-        gone = self._rng.randrange(int(self._context.get("brokers", 3)))
+        await self._give_away(self._rng.randrange(int(self._context.get("brokers", 3))))
+
+    async def _give_away(self, gone: int) -> None:
         wanted: Wanted = {}
         for label in sorted(self._placed):
             replicas = self._staying(label)
@@ -211,6 +232,41 @@ class _Operator:
                 wanted[label] = tuple(taken if each == gone else each for each in replicas)
         if wanted:
             await self._reassign(wanted)
+
+    async def _fill(self) -> None:
+        """Give partitions to the broker that has come late."""
+        late = self._newcomer
+        if late is None or late not in self._brokers:
+            return
+        labels = [label for label in sorted(self._placed) if late not in self._staying(label)]
+        wanted: Wanted = {}
+        for label in self._rng.sample(labels, min(3, len(labels))):
+            after = [*self._staying(label)]
+            after[self._rng.randrange(len(after))] = late
+            wanted[label] = tuple(after)
+        if wanted:
+            await self._reassign(wanted)
+
+    async def _take_away(self, gone: int) -> None:
+        """Drain a broker; say that it is drained, and have it forgotten once it is away."""
+        has_any = any(gone in replicas for replicas in self._placed.values())
+        if has_any or not self._placed:
+            self._is_drained = False
+            await self._give_away(gone)
+        elif gone in self._brokers:
+            self._is_drained = True
+            self._context.record(BrokerDrained, gone)
+        else:
+            await self.forget()
+
+    async def forget(self) -> bool:
+        """Have the broker that was drained forgotten if it is away; return whether that is done."""
+        gone = self._gone
+        if gone is None or not self._is_drained or gone in self._brokers:
+            return True
+        request = UnregisterBrokerRequest(broker_id=gone)
+        answer = await self._ask(ApiKey.UNREGISTER_BROKER, request)
+        return answer is not None and answer.error_code in _FORGOTTEN
 
     async def _grow_internal(self) -> None:
         """Give the internal topics as many replicas as there may be."""
