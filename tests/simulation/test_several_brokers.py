@@ -8,12 +8,13 @@ from dataclasses import replace
 import pytest
 
 from oncelog.controller.image import ImageDelta
-from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.simulation.cluster import ClusterControl
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.draw_brokers import SPREAD_TOPIC, drawn_brokers
 from oncelog.simulation.history import BrokerDied, Disagreement, Fault, Watermarks
 from oncelog.simulation.history_cluster import UncleanElectionAsked
+from oncelog.simulation.node import DATA_DIR
 from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.plan import Plan, PlannedFault
 from oncelog.simulation.roles import ROLES
@@ -173,6 +174,27 @@ def test_leaders_are_demanded_in_a_rolling_restart_that_nothing_disturbs(
         assert [one.what for one in world.history.of(Disagreement)] == [
             "a leader in a rolling restart"
         ] * found_count
+
+
+@pytest.mark.parametrize("topic", [CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC])
+def test_a_coordinator_comes_back_without_its_folder(topic: str) -> None:
+    plan = draw_plan(1, "calm", brokers=3)
+    producers = {each.id for each in plan.clients if each.role == "peer-transactions"}
+    run = SimulationRun(plan.without(set(plan.parts) - producers), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, cluster, first = run.world, run.cluster, TopicPartition(topic, 0)
+        assert world.run_until(lambda: cluster.leader_of(first) is not None, 5.0)
+        leader = cluster.leader_of(first)
+        assert leader is not None
+        run.injector.strike(PlannedFault("f", "folder-loss", 0.0, {"broker": 0, "of": topic}))
+        assert world.run_until(lambda: bool(list(world.history.of(Fault))), 5.0)
+        node, lost = world.nodes[leader], next(iter(world.history.of(Fault)))
+        assert (lost.kind, lost.target, node.losses_count) == ("folder-loss", node.name, 1)
+        assert node.disk.names(DATA_DIR) == []
+        assert world.run_until(cluster.is_whole, 20.0)
+        assert leader in world.store.states[first].isr
+        assert list(world.history.of(Disagreement)) == []
 
 
 def with_operator(kind: str) -> tuple[SimulationRun, int]:

@@ -64,6 +64,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         "power-loss-of-minority",
         "power-loss-of-all",
         "disk-loss",
+        "folder-loss",
         "disk-put-back",
         "torn-write",
         "lost-name",

@@ -10,6 +10,7 @@ import random
 from collections.abc import Mapping
 from typing import Any, Final
 
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.simulation.faults import times
 from oncelog.simulation.plan import Plan, PlannedFault, part_rng
 
@@ -30,6 +31,7 @@ _POWER: Final[Rates] = {
     "power-loss-of-minority": 0.6,
     "power-loss-of-all": 0.6,
     "disk-loss": 0.3,
+    "folder-loss": 0.3,
     "disk-put-back": 0.3,
 }
 _BY_PROFILE: Final[Mapping[str, Rates]] = {
@@ -42,7 +44,7 @@ _BY_PROFILE: Final[Mapping[str, Rates]] = {
     "everything": {**_NETWORK, **_PROCESSES, **_STORE, **_POWER},
 }
 """How often each kind occurs per six seconds, where it is not left out."""
-_OF_DISKS: Final = ("disk-loss", "disk-put-back")
+_OF_DISKS: Final = ("disk-loss", "folder-loss", "disk-put-back")
 _KEPT_CHANCE: Final = 0.5
 """The share of runs that keep a kind."""
 _EVERYTHING_SHARE: Final = 0.4
@@ -89,6 +91,8 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
         parameters["for_s"] = rng.uniform(0.5, 6.0)
     elif kind in ("cut-from-store", "store-lags", "disk-put-back"):
         parameters["for_s"] = rng.uniform(0.2, 4.0)
+    elif kind == "folder-loss":
+        parameters["of"] = rng.choice((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, ""))
     elif kind == "rolling-restart":
         parameters["pause_s"] = rng.choice((0.05, 0.3, 1.0))
     elif kind == "power-loss-of-minority":

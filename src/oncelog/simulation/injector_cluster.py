@@ -13,6 +13,7 @@ from typing import Any, Final
 from oncelog.broker.broker import Broker
 from oncelog.controller.events import ElectLeaders
 from oncelog.core.errors import OncelogError
+from oncelog.core.ids import TopicPartition
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.history import Event, Fault
 from oncelog.simulation.history_cluster import (
@@ -31,6 +32,7 @@ __all__ = ["ClusterFaults"]
 
 Parameters = Mapping[str, Any]
 
+_LOST: Final = ("disk-loss", "folder-loss")
 OPERATOR_S: Final = 5.0
 """Between two looks of an operator, in seconds."""
 
@@ -169,7 +171,7 @@ class ClusterFaults:
         That is what docs/cluster.md tells operators, for such a disk does not come back.
         """
         world = self._world
-        lost = [one.target for one in world.history.of(Fault) if one.kind == "disk-loss"]
+        lost = [one.target for one in world.history.of(Fault) if one.kind in _LOST]
         if not lost or world.is_over:
             return
         if all(node.is_serving for node in world.members):
@@ -228,6 +230,23 @@ class ClusterFaults:
         node = self._of(parameters["broker"])
         node.lose_disk()
         return node.name
+
+    def _folder_loss(self, parameters: Parameters) -> None:
+        """Stop a broker in order, and have it come back with an empty folder.
+
+        It is the one that leads the first partition of a topic, such as coordinators', or any.
+        """
+        first = TopicPartition(str(parameters["of"]), 0)
+        leader = self._cluster.leader_of(first)
+        node = self._of(parameters["broker"] if leader is None else leader)
+
+        def lose() -> None:
+            if not self._healed:
+                self._note("folder-loss", node.name, parameters)
+                node.lose_disk()
+
+        if node.is_serving:
+            node.request_stop(lose)
 
     def _disk_put_back(self, parameters: Parameters) -> None:
         """Copy a broker's disk, and later put it back as it was."""

@@ -60,6 +60,7 @@ class BrokerNode:
         self.is_member = index not in world.plan.late
         """Whether the cluster has it: it was started, and is not gone for good."""
         self._is_leaving = False
+        self._after_stop: Callable[[], None] | None = None
         self.before_start: list[Callable[[Process], None]] = []
         self.settings = {
             "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
@@ -138,7 +139,7 @@ class BrokerNode:
             self.world.trace.note("lost", line)
 
     def lose_disk(self) -> None:
-        """Kill its process, and give it an empty disk."""
+        """Kill its process if it runs, and give it an empty disk."""
         self.kill()
         self.losses_count += 1
         self.disk.replace(None)
@@ -150,8 +151,9 @@ class BrokerNode:
         self.losses_count += 1
         self.disk.replace(earlier)
 
-    def request_stop(self) -> None:
-        """Ask for a clean stop."""
+    def request_stop(self, then: Callable[[], None] | None = None) -> None:
+        """Ask for a clean stop; call `then` when it has stopped, unless it dies otherwise."""
+        self._after_stop = then
         if self.broker is not None:
             self.broker.request_stop()
 
@@ -227,6 +229,9 @@ class BrokerNode:
             # first.
             world.network.process_died(process, silent=True)
             world.scheduler.call_at(world.now_s, None, self._lose_unsynced)
+        then, self._after_stop = self._after_stop, None
+        if then is not None and cause == "stop":
+            then()
         after_s = self._rng.uniform(*RESTART_S)
         if self._is_leaving and cause == "stop" and not world.store.has_replicas(self.index):
             self.is_member = False

@@ -36,7 +36,7 @@ from oncelog.simulation.history_cluster import PartitionChanged
 
 __all__ = ["Excuses"]
 
-LOST_DISKS = frozenset({"disk-loss", "disk-put-back"})
+LOST_DISKS = frozenset({"disk-loss", "folder-loss", "disk-put-back"})
 _FOLDER = re.compile(r"(?:^|[/\s])([A-Za-z0-9._-]+-\d+)/")
 
 
