@@ -35,7 +35,10 @@ NO_OUTPUT: AnyOutput = Output([], [], [], [])
 
 @dataclass(frozen=True)
 class Do:
-    """Append `writes`, answer `says`, release `effect`; wait while `door` is shut."""
+    """Append `writes`, answer `says`, release `effect`; wait while `door` is shut.
+
+    `others` are the tokens of requests that get the same answer.
+    """
 
     id: str | None
     says: str = ""
@@ -46,6 +49,7 @@ class Do:
     producer: AppendProducer | None = None
     met: str = ""
     exclusive: bool = True
+    others: tuple[int, ...] = ()
 
 
 ToyDecision: TypeAlias = Decision[Do, object, str]
@@ -83,7 +87,10 @@ class Toy(CoordinatorShard[Do, object, str]):
         says = event.says + (f", met {event.met}" if event.met else "")
         return Decision(
             records=tuple(CoordinatorRecord(write, b"") for write in event.writes),
-            replies=replies_to(context.token, says),
+            replies=(
+                *replies_to(context.token, says),
+                *(Reply(other, says) for other in event.others),
+            ),
             effects=(event.effect,) if event.effect else (),
             id=event.id if event.exclusive else None,
             producer=event.producer,
@@ -172,6 +179,11 @@ def test_without_entries_everything_is_released_at_once() -> None:
     context = Context()
     output = context.send(Do("a", "hello", effect="wave"))
     assert output == Output([], [Reply(1, "hello")], ["wave"], [1])
+
+
+def test_each_reply_that_no_append_shows_to_be_committed_is_named() -> None:
+    output = Context().send(Do("a", "all", others=(7, 8)))
+    assert output.unconfirmed == [1, 7, 8]
 
 
 def test_entries_are_applied_and_then_replies_and_effects_leave() -> None:
