@@ -79,7 +79,7 @@ def test_workers_that_died_while_they_were_idle_use_up_no_attempt(
     """Spark keeps more than it would find dead in as many attempts as a batch has."""
     rows = spark.range(0, 2, numPartitions=2)
     for _ in range(8):
-        rows = rows.mapInPandas(lambda frames: frames, rows.schema)
+        rows = rows.mapInArrow(lambda batches: batches, rows.schema)
     rows.collect()
     assert run_case(Case("mid_task", Victim.DAEMON, "copy"), spark, keeper, tmp_path) == []
     steps = [step["step"] for step in read_progress(str(tmp_path / "progress"))]

@@ -1,6 +1,6 @@
 """State lives through kills, and is that of the run whose output is visible (INV-10).
 
-One or two queries here; `python -m tests.spark.matrix` has them all.
+One query here; `python -m tests.spark.matrix` has them all.
 """
 
 import asyncio
@@ -23,7 +23,6 @@ from tests.spark.support import PARTITIONS_COUNT, Job, message_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
-FAST = (("tokens-rocksdb", LARGE),)
 WITH_STATE = tuple(name for name in QUERIES if name not in ("copy", "scatter"))
 
 
@@ -38,13 +37,8 @@ def fail_after_end_txn(spark: SparkSession, job: Job) -> None:
     job.load_orders(2 * job.per_batch, 2 * job.per_batch)
 
 
-@pytest.mark.parametrize(
-    ("query", "per_batch"),
-    [
-        pytest.param(*case, marks=[] if case in FAST else [pytest.mark.soak])
-        for case in product(WITH_STATE, (SMALL, LARGE))
-    ],
-)
+@pytest.mark.soak
+@pytest.mark.parametrize(("query", "per_batch"), [*product(WITH_STATE, (SMALL, LARGE))])
 def test_the_state_stays_that_of_the_run_whose_output_is_visible(
     query: str, per_batch: int, spark: SparkSession, job: Job
 ) -> None:
@@ -59,10 +53,13 @@ def test_the_state_stays_that_of_the_run_whose_output_is_visible(
 def test_a_checkpoints_path_may_have_characters_that_an_address_escapes(
     spark: SparkSession, job: Job
 ) -> None:
-    """Its logs and its state are found, and its commit log is completed."""
+    """Its logs and its state are found, and its commit log is completed.
+
+    The state is random, as in the test above, whose cases are part of `make test-full`.
+    """
     job.folder = job.folder / "run#1" / "what?" / "dt=2026%2D11"
     job.folder.mkdir(parents=True)
-    job.query, job.per_batch = "counts", SMALL
+    job.query, job.per_batch = "tokens-rocksdb", LARGE
     fail_after_end_txn(spark, job)
     job.run_here(spark)
     assert job.findings(4 * job.per_batch) == []

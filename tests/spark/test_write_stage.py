@@ -79,7 +79,12 @@ def failures(job: Job) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "per_batch", [pytest.param(20, id="as rows"), pytest.param(600, id="as Arrow")]
+    "per_batch",
+    [
+        pytest.param(20, id="as rows"),
+        # `test_the_driver_sends_what_the_rows_hold` has a driver that sends Arrow.
+        pytest.param(600, id="as Arrow", marks=pytest.mark.soak),
+    ],
 )
 def test_large_batches_go_through_a_stage_and_small_ones_through_the_driver(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, per_batch: int
@@ -233,7 +238,9 @@ class LosingShareTask(ShareTask):
         lose_shuffle(str(Path(self.progress_path or "").with_name("lost")))
 
 
-@pytest.mark.parametrize("way", ["barriers", "no barriers", "turns"])
+@pytest.mark.parametrize(
+    "way", ["barriers", pytest.param("no barriers", marks=pytest.mark.soak), "turns"]
+)
 def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
