@@ -12,8 +12,8 @@ from oncelog.group.consumer.members import MemberState
 from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer
-from oncelog.group.events import Join, Leave, LeavingMember
-from oncelog.group.replies import LeaveReply
+from oncelog.group.events import Join, Leave, LeavingMember, OffsetFetch
+from oncelog.group.replies import LeaveReply, OffsetFetchReply
 from tests.unit.group.consumer.world import FakeTopics, partitions
 from tests.unit.group.context import Context
 
@@ -241,3 +241,26 @@ def test_a_deadline_of_a_member_that_is_gone_changes_nothing(timer: MemberTimer)
     c.submit(MemberOverdue("g", "b", timer))
     assert len(c.log) == before
     assert list(c.consumer_group().members) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "error"),
+    [
+        (None, -1, ErrorCode.none),
+        ("a", 1, ErrorCode.none),
+        ("a", -1, ErrorCode.stale_member_epoch),
+        ("a", 2, ErrorCode.stale_member_epoch),
+        ("b", -1, ErrorCode.unknown_member_id),
+        (None, 1, ErrorCode.unknown_member_id),
+    ],
+)
+def test_who_names_a_member_fetches_offsets_in_its_epoch(
+    member_id: str | None, epoch: int, error: ErrorCode
+) -> None:
+    """As KIP-848 has it; an administrator names neither."""
+    c = context()
+    assert beat(c, "a").member_epoch == 1
+    event = OffsetFetch("g", None, member_id=member_id, member_epoch=epoch)
+    result = c.replies[c.submit(event)]
+    assert isinstance(result, OffsetFetchReply)
+    assert result.error is error

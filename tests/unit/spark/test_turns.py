@@ -46,6 +46,17 @@ def test_tasks_wait_in_the_order_in_which_they_asked() -> None:
     assert turns.give_back(1, 0, 1) == Turn(0, 0, 2)
 
 
+@pytest.mark.parametrize("task", [0, 1, 2], ids=["has it", "waits", "did not begin"])
+def test_a_task_that_asks_out_of_turn_fails_the_attempt(task: int) -> None:
+    turns = begun(0, 1)
+    turns.ask(0, 7)
+    turns.ask(1, 7)
+    with pytest.raises(WriteStageError, match=f"task {task} asked for target 7 out of turn"):
+        turns.ask(task, 7)
+    with pytest.raises(WriteStageError, match="out of turn"):
+        turns.give_back(0, 7, 1)
+
+
 def test_a_task_that_begins_twice_fails_the_attempt() -> None:
     turns = begun(0, 1)
     turns.end(0)

@@ -167,7 +167,8 @@ class Bench:
             lambda: BROKER_EPOCH,
             made_for,
         )
-        return Fetchers(parts, self.config.get_int("num.replica.fetchers"))
+        self.fetchers = Fetchers(parts, self.config.get_int("num.replica.fetchers"))
+        return self.fetchers
 
     async def run(self, work: Any, lane: Lane = Lane.UPKEEP) -> Any:
         """The disk's executor: work begins when the disk does not hang, and is done at once."""

@@ -261,6 +261,8 @@ async def test_who_leads_now_fetches_no_more(tmp_path: Path) -> None:
         assert broker.asked.empty()
         assert broker.partition().log.log_end_offset == 0
         assert broker.networks.transports[0].closed
+        # Nor would it fetch from itself.
+        assert len(broker.fetchers) == 0
 
 
 async def test_an_epoch_in_which_it_led_and_wrote_nothing_is_not_asked(tmp_path: Path) -> None:
