@@ -137,6 +137,14 @@ class Election(NamedTuple):
     state: PartitionImage
     manner: Manner = Manner.CLEAN
 
+    def then(self, later: Election) -> Election:
+        """Return both in one, where the later one began with this state.
+
+        What the first leader lacks is lost, whichever broker leads after it.
+        """
+        is_clean = later.manner is Manner.CLEAN
+        return Election(later.state, self.manner if is_clean else later.manner)
+
 
 class Life(NamedTuple):
     """What a broker that has begun a life says of its replica of a partition."""

@@ -101,7 +101,9 @@ def alter_reassignments(
         reply.append(outcome)
         before = image.partition(*asked.partition)
         if before is not None and election is not None:
-            changes[asked.partition] = StateChange(asked.partition, before, election)
+            earlier = changes.get(asked.partition)
+            both = earlier.election.then(election) if earlier else election
+            changes[asked.partition] = StateChange(asked.partition, before, both)
     changed = [one for one in changes.values() if one.election.state != one.before]
     notices = []
     if changed:

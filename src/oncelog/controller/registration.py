@@ -97,7 +97,7 @@ def _states(
             return election
         before = election_rules(image.topics[label.topic].config, image.cluster_config)
         other = after_other_rules(election.state, live.including(me), before, rules)
-        return election._replace(state=other.state)
+        return election.then(other)
 
     able = live.including(me)
     return changed_states(image, able, lambda one: is_changed or me in one.replicas, change, config)

@@ -177,11 +177,10 @@ def elected_by(image: MetadataImage, writes: Iterable[Put]) -> Elected:
 def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotice]:
     """Say which partitions may have lost acknowledged records by their election.
 
-    A lone replica that may have lost its end is no election: no other could have had more.
+    Left out is a lone replica that had every record and lost its end: no other has more. One that
+    others left with their records is said.
     """
-    changes = [
-        one for one in changes if len({*one.before.replicas, *one.election.state.replicas}) > 1
-    ]
+    changes = [one for one in changes if not _had_all_alone(one)]
     by_logs = [one for one in changes if one.election.manner is Manner.SUSPECT]
     if by_logs:
         yield ControllerNotice(
@@ -197,6 +196,12 @@ def election_notices(changes: Iterable[StateChange]) -> Iterator[ControllerNotic
             f"every acknowledged record is live: {_led(unclean)}",
             is_warning=True,
         )
+
+
+def _had_all_alone(change: StateChange) -> bool:
+    before, after = change.before, change.election.state
+    is_lone = len({*before.replicas, *after.replicas}) == 1
+    return is_lone and after.leader in {*before.isr, *before.eligible}
 
 
 def listed(things: Sequence[object]) -> str:

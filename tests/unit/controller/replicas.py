@@ -400,7 +400,8 @@ class Replicas:
     def _elected(self, before: PartitionImage, state: PartitionImage) -> None:
         """A leader that may lack records is said; any other has what was acknowledged."""
         leader = self.all[state.leader]
-        is_lone = len(state.replicas) == len(before.replicas) == 1
+        is_lone = {*state.replicas} == {*before.replicas} == {*before.isr, *before.eligible}
+        is_lone = is_lone and len(state.replicas) == 1
         warned = any("acknowledged records" in text for text in self.metadata.warnings())
         self.metadata.notices.clear()
         if warned or is_lone:

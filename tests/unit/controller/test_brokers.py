@@ -160,6 +160,15 @@ def test_a_broker_that_is_left_alone_takes_the_eligible_out_with_its_config() ->
     assert metadata.state.eligible == ()
 
 
+def test_a_suspect_that_leads_by_another_cluster_config_is_said() -> None:
+    below = PartitionImage(-1, 4, (), (1, 2), eligible=(2,), suspects={1: (3, 9)})
+    directories = {1: frozenset({"d"})}
+    metadata = Metadata(below, live=(1,), cluster_config={MIN_ISR: "2"}, directories=directories)
+    metadata.submit(registration(1, cluster_config={MIN_ISR: "1"}))
+    assert metadata.state.leader == 1
+    assert "led by the longest log that is left" in metadata.warnings()[0]
+
+
 # --- brokers that are gone
 
 

@@ -31,7 +31,7 @@ from oncelog.controller.events import (
 from oncelog.controller.image import MetadataImage, PartitionImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from tests.unit.controller.cluster import ID, MIN_ISR, T0, UNCLEAN, Metadata
+from tests.unit.controller.cluster import ID, MIN_ISR, T0, UNCLEAN, Metadata, broker, registration
 
 EPOCH, PARTITION_EPOCH = 4, 9
 ALL = PartitionImage(1, 4, (1, 2, 3), (1, 2, 3))
@@ -203,6 +203,34 @@ def test_a_cancellation_that_would_lose_records_is_refused() -> None:
     assert allowed.submit(to()) == (ReassignmentOutcome(T0),)
     assert (allowed.state.leader, allowed.state.isr, allowed.state.removed) == (1, (1,), (4,))
     assert "unclean election" in allowed.warnings()[0]
+
+
+@pytest.mark.parametrize(
+    ("isr", "suspects", "warning"),
+    [
+        ((4,), {}, "unclean election in 1 partitions"),
+        ((), {1: (3, 7), 4: (3, 9)}, "led by the longest log that is left"),
+    ],
+)
+def test_who_stays_alone_by_a_cancellation_leads_with_a_warning(
+    isr: tuple[int, ...], suspects: dict[int, tuple[int, int] | None], warning: str
+) -> None:
+    moving = PartitionImage(-1, 4, isr, (4, 1), suspects=suspects, adding=(4,), removing=(1,))
+    metadata = cluster(moving, live=(2, 3), unclean="true")
+    assert metadata.submit(to()) == (ReassignmentOutcome(T0),)
+    assert (metadata.state.leader, metadata.state.replicas) == (-1, (1,))
+    metadata.live(broker(1))
+    metadata.submit(registration(1))
+    assert (metadata.state.leader, metadata.state.isr) == (1, (1,))
+    assert any(warning in text for text in metadata.warnings())
+
+
+def test_what_a_cancellation_gives_up_is_said_though_another_wish_follows() -> None:
+    only_new = PartitionImage(4, 4, (4,), (4, 1), adding=(4,), removing=(1,))
+    metadata = cluster(only_new, unclean="true")
+    metadata.submit(AlterReassignments((Reassignment(T0, None), Reassignment(T0, (1, 2)))))
+    assert (metadata.state.leader, metadata.state.adding) == (1, (2,))
+    assert "unclean election in 1 partitions" in metadata.warnings()[0]
 
 
 def test_a_cancellation_that_would_leave_no_leader_is_refused() -> None:

@@ -56,6 +56,8 @@ class ExpectedPartition:
     """Those that may have lost the end of their log, and have not copied it again."""
     lost_alone: set[int] = field(default_factory=set)
     """Those that may have lost it as the only replica: no other has more, when others come."""
+    has_given_up: bool = False
+    """Whether replicas left the assignment that had more than those which stayed, perhaps."""
     told: dict[int, End | None] = field(default_factory=dict)
     """What those said of their logs when they came back; None: a log could not be read."""
     earlier: dict[int, End | None] = field(default_factory=dict)
@@ -93,6 +95,8 @@ class ExpectedPartition:
         """Take the next state; yield what is wrong with it."""
         before, self.state = self.state, after
         gone = {*before.replicas} - {*after.replicas}
+        if self.members & gone and not self.members - self.lost - gone:
+            self.has_given_up = True
         self.members -= gone
         self.lost -= gone
         yield from self._epochs(before, after)
@@ -161,12 +165,14 @@ class ExpectedPartition:
         may_be_unclean = self.allows_unclean or facts.may_be_unclean
         have_all = self.members - self.lost
         if leader in have_all:
+            self.has_given_up = False
             self.members -= self.lost & self.told.keys()  # What they have is of no use any more.
             return
         if not have_all and leader in self.members:
             if not may_be_unclean:
                 yield from self._by_logs(leader)
             is_lone = len(after.replicas) == 1 or leader in self.lost_alone
+            is_lone = is_lone and not self.has_given_up
             word = "the longest log that is left"
         else:
             is_lone = False
@@ -176,6 +182,7 @@ class ExpectedPartition:
         words = {word, "unclean election"} if may_be_unclean else {word}
         if not is_lone and not any(each in facts.warned for each in words):
             yield f"{leader} may lack committed records, which is not said"
+        self.has_given_up = False
         self.members = {leader}
         self.lost.discard(leader)
         self.lost_alone.discard(leader)

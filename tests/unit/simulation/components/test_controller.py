@@ -31,6 +31,10 @@ def test_an_operator_may_have_a_suspect_elected_before_all_are_back() -> None:
     assert list(controllers(random.Random("28300116:controllers"))) == []
 
 
+def test_who_stays_alone_by_a_cancellation_leads_with_a_warning() -> None:
+    assert list(controllers(random.Random("52000103:controllers"))) == []
+
+
 def test_a_controller_that_writes_nothing_for_dead_brokers_is_found() -> None:
     def forgets(image: MetadataImage, event: Any, context: DecisionContext) -> Any:
         decision: ControllerDecision[Any] = decide(image, event, context)
