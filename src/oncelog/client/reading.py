@@ -273,6 +273,8 @@ class AssignedReader:
     async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
         """Fetch what is due, and return the errors of single partitions."""
         self._make_room()
+        # 0, as with less than 1 ms left, would have `poll` call this again and again meanwhile.
+        pause_ms = max(1, wait_ms)
         due = {
             tp: position
             for tp in self._room.in_turn(self._positions)
@@ -282,7 +284,7 @@ class AssignedReader:
         }
         if not due and not self._has_records:
             # Everything is paused, or without a position: a fetch would wait as long.
-            await self._cluster.clock.sleep(max(1, wait_ms))
+            await self._cluster.clock.sleep(pause_ms)
             return {}
         checked, failed = await validate_each(self._cluster, due)
         for tp, found in checked.items():
@@ -293,7 +295,7 @@ class AssignedReader:
         leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
         failed |= without
         sources = {tp: self.batches.source(tp, leader) for tp, leader in leaders.items()}
-        first_wait_ms = None if self._ask(sources, wait_ms) else wait_ms
+        first_wait_ms = None if self._ask(sources, wait_ms) else pause_ms
         return failed | await self._answers(first_wait_ms, wait_ms)
 
     def _ask(self, sources: dict[TopicPartition, int], wait_ms: int) -> bool:

@@ -1,12 +1,14 @@
 """Clients that write to and read from several brokers, one of which does not answer."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from oncelog.client import ClientError, Consumer, Producer, TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import metadata
+from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.network import ProtocolFactory
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
 from tests.unit.client.test_consumer import batch
@@ -58,11 +60,11 @@ async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() 
         await held
 
 
-def reader(broker: ScriptedBroker, network: HungNetwork) -> Consumer:
+def reader(broker: ScriptedBroker, network: HungNetwork, **options: Any) -> Consumer:
     """A consumer of both partitions, whose logs have one record at each of three offsets."""
     broker.records = {offset: batch(offset, b"x") for offset in range(3)}
     broker.end_offset = 3
-    consumer = Consumer("b:1", network=network)
+    consumer = Consumer("b:1", network=network, **options)
     consumer.assign([HELD, READ])
     consumer.seek(HELD, 0)
     consumer.seek(READ, 0)
@@ -103,3 +105,28 @@ async def test_what_was_fetched_before_a_seek_is_not_returned_after_it() -> None
         consumer.seek(HELD, 2)
         network.goes_on.set()
         assert await read(consumer, 3) == [(0, 2), (1, 1), (1, 2)]
+
+
+class WatchedClock(SystemClock):
+    """Real time; it counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.read_count = 0
+
+    def monotonic_ms(self) -> float:
+        self.read_count += 1
+        return super().monotonic_ms()
+
+
+@pytest.mark.parametrize(("fetch_max_wait_ms", "timeout_ms"), [(0, 20), (500, 0.9)])
+async def test_a_poll_for_a_held_up_leader_waits_instead_of_spinning(
+    fetch_max_wait_ms: int, timeout_ms: float
+) -> None:
+    broker, clock = ScriptedBroker(), WatchedClock()
+    options = {"fetch_max_wait_ms": fetch_max_wait_ms, "clock": clock}
+    async with asyncio.timeout(5), reader(broker, held_up(broker), **options) as consumer:
+        assert [record.partition for record in await consumer.poll(1_000)] == [1]
+        consumer.pause([READ])
+        clock.read_count = 0
+        assert await consumer.poll(timeout_ms) == []
+        assert clock.read_count <= 10 + 10 * timeout_ms
