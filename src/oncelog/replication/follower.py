@@ -173,15 +173,11 @@ class FollowerState(ReplicaState):
         has_records = begun and not held.is_empty and not self.begins_anew
         return FetchPosition(
             self.leader_epoch,
-            self._told_offset(held),
+            held.start_offset if self.begins_anew else held.end_offset,
             begun[-1] if has_records else -1,
             held.start_offset,
             self.high_watermark,
         )
-
-    def _told_offset(self, held: HeldLog) -> int:
-        """Return up to where it says that it has all records."""
-        return held.start_offset if self.begins_anew else held.end_offset
 
     def has_told(self, broker_epoch: int) -> bool:
         """Whether a leader may count on the end of its log, in this life of its broker.
@@ -218,7 +214,7 @@ class FollowerState(ReplicaState):
 
         The caller does what is returned, and tells how it went: `truncated`, `paused`.
         """
-        told = self._told_offset(held)
+        told = held.start_offset if self.begins_anew else held.end_offset
         is_late = asked.leader_epoch != self.leader_epoch or asked.offset != told
         if is_late or self.phase is not Phase.FETCHING:
             return None

@@ -21,6 +21,8 @@ from tests.unit.simulation.test_draw_swarm import check
 
 draw = cache(draw_plan)
 SEEDS = st.integers(0, 60)
+OPERATED = ("add-broker", "kill-at-step", "retire-broker")
+"""Of plans of all profiles whose operator has work."""
 
 
 def check_mutated(plan: Plan, origin: Plan) -> None:
@@ -36,7 +38,7 @@ def check_mutated(plan: Plan, origin: Plan) -> None:
     if plan.profile in LOST_TAILS:
         of_the_profile.add("power-loss-at-read")
     if plan.brokers > 1:
-        of_the_profile.update(CLUSTER_FAULTS)
+        of_the_profile |= {*CLUSTER_FAULTS, *OPERATED}
     assert {fault.kind for fault in plan.faults} <= of_the_profile
     assert plan.profile == origin.profile
     BrokerConfig(dict(plan.broker))
