@@ -59,6 +59,8 @@ _UNDECIDED: Final = frozenset(
     {
         ErrorCode.request_timed_out,
         ErrorCode.not_enough_replicas_after_append,
+        # A leader that is replaced answers it for what it has appended, and the next one may have.
+        ErrorCode.not_leader_or_follower,
         ErrorCode.unknown_server_error,
         ErrorCode.kafka_storage_error,
         ErrorCode.network_exception,

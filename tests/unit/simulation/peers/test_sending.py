@@ -15,6 +15,14 @@ from oncelog.simulation.peers.wire import PeerWire
 from tests.unit.client.scripted_broker import DROP, REFUSE
 from tests.unit.simulation.peers.scripted import Stage
 
+AFTER_AN_APPEND = (
+    ErrorCode.not_leader_or_follower,
+    ErrorCode.not_enough_replicas_after_append,
+    ErrorCode.kafka_storage_error,
+    ErrorCode.request_timed_out,
+)
+"""What a broker answers for a batch that waits in its log, if it cannot be acknowledged."""
+
 
 async def idempotent(stage: Stage, flavor: str = "java") -> PeerSender:
     wire = PeerWire(stage.context, FLAVORS[flavor])
@@ -82,10 +90,13 @@ async def test_after_a_gap_a_producer_goes_on_under_a_new_epoch(
     await stage.close()
 
 
-async def test_what_may_be_written_is_not_sent_again_under_a_new_epoch() -> None:
+@pytest.mark.parametrize("first", [REFUSE, *AFTER_AN_APPEND])
+async def test_what_may_be_written_is_not_sent_again_under_a_new_epoch(
+    first: str | ErrorCode,
+) -> None:
     stage = Stage()
     sender = await idempotent(stage)
-    stage.broker.on(ApiKey.PRODUCE, REFUSE, ErrorCode.out_of_order_sequence_number)
+    stage.broker.on(ApiKey.PRODUCE, first, ErrorCode.out_of_order_sequence_number)
     await sender.offer([stage.batch()])
     await sender.drain()
     (failed,) = stage.events(SendFailed)
@@ -104,6 +115,22 @@ async def test_a_refused_batch_is_certainly_not_written() -> None:
     await sender.drain()
     assert [event.certain for event in stage.events(SendFailed)] == [True]
     assert sender.failure is None
+    await stage.close()
+
+
+@pytest.mark.parametrize("first", AFTER_AN_APPEND)
+async def test_a_refused_retry_says_nothing_of_an_appended_batch(first: ErrorCode) -> None:
+    stage = Stage()
+    sender = PeerSender(
+        stage.context, PeerWire(stage.context, FLAVORS["librdkafka"]), transactional_id="x"
+    )
+    sender.identify(7, 1)
+    stage.broker.on(ApiKey.PRODUCE, first, ErrorCode.invalid_producer_epoch)
+    await sender.offer([stage.batch()])
+    await sender.drain()
+    assert produced(stage) == [(1, 0)] * 2
+    (failed,) = stage.events(SendFailed)
+    assert (failed.error, failed.certain) == ("invalid_producer_epoch", False)
     await stage.close()
 
 
@@ -142,10 +169,11 @@ async def test_a_batch_is_given_up_when_its_time_is_over() -> None:
     await stage.close()
 
 
-async def test_a_plain_producer_repeats_nothing() -> None:
+@pytest.mark.parametrize("action", [DROP, *AFTER_AN_APPEND])
+async def test_a_plain_producer_repeats_nothing(action: str | ErrorCode) -> None:
     stage = Stage()
     sender = PeerSender(stage.context, PeerWire(stage.context, FLAVORS["librdkafka"]), acks=1)
-    stage.broker.on(ApiKey.PRODUCE, DROP)
+    stage.broker.on(ApiKey.PRODUCE, action)
     await sender.offer([stage.batch()])
     await sender.drain()
     assert [event.certain for event in stage.events(SendFailed)] == [False]
