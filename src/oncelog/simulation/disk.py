@@ -125,6 +125,7 @@ class SimulatedDisk:
         for _, node in self._device.tree.walk():
             if isinstance(node, File):
                 node.sync()
+                node.number = 0
 
     def flip_bit(self, rng: random.Random, matches: Matches = any_path) -> str | None:
         """Flip a synced bit of one file; return where, None if there is no synced bit."""

@@ -85,7 +85,8 @@ def decide_unclean(
     | no             | of it      | another        |             |            | no    |
 
     A copy that was made during the life and put back in place of the original under its inode, as
-    some file systems' rollbacks do within one boot, cannot be told from the original.
+    some file systems' rollbacks do, cannot be told from the original within one boot, nor in any
+    where all was synced.
     """
     if missing:
         return f"the log directory with directory.id={min(missing)} is missing"

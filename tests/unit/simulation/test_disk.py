@@ -8,6 +8,8 @@ import pytest
 from oncelog.runtime.disk import Disk, FolderInUse, StorageFailure
 from oncelog.simulation.disk import FaultKind, Moment
 from oncelog.simulation.process import Process, ProcessDied
+from oncelog.storage.life_file import note_life, read_life
+from oncelog.storage.lives import unclean_folder
 from tests.support.machine import Machine
 
 
@@ -410,6 +412,18 @@ def test_a_disk_is_replaced_by_an_empty_one_or_by_what_it_was() -> None:
     machine.whole.replace(earlier)
     assert machine.whole.lose_power(random.Random(0), rate=0.0) == []
     assert machine.whole.peek("/f") == b"earlier"
+
+
+def test_what_is_put_back_is_known_as_a_copy_by_its_inode() -> None:
+    """A broker would take it for what its last life has left, and lead without records."""
+    machine = Machine()
+    note_life(machine.disk, "/", 1, is_synced=True)
+    earlier = machine.whole.snapshot()
+    machine.process.kill("done")
+    machine.whole.replace(earlier)
+    process = Process(machine.scheduler, "next", "10.0.0.1", random.Random(0))
+    life = read_life(machine.whole.of(process), "/", is_new=False)
+    assert unclean_folder(1, life) == "/ is a copy"
 
 
 def test_a_process_always_gets_the_same_view() -> None:
