@@ -188,7 +188,7 @@ class SimulatedControllers(Moves):
             brokers[event.broker_id] = replace(brokers[event.broker_id], is_clean=True)
         is_asked = isinstance(event, ElectLeaders) and event.is_unclean
         warned = " ".join(notice.text for notice in decision.notices if notice.is_warning)
-        facts = Facts(brokers, is_asked, warned)
+        facts = Facts(brokers, is_asked, warned, isinstance(event, AlterPartition))
         is_whole = len(writes) == len(decision.writes)
         self._note(event, facts, None if is_whole else {write.path for write in writes})
         topics = [w for w in writes if w.path.startswith(layout.TOPICS_PREFIX)]
@@ -229,7 +229,9 @@ class SimulatedControllers(Moves):
         elif isinstance(event, AlterTopicConfigs):
             rules = {one.name: one.value or "" for one in event.changes}
             for label, part in self._parts.items():
-                if label.topic == event.name:
+                if label.topic != event.name:
+                    continue
+                if paths is None or layout.state_path(*label) in paths:
                     part.obey(int(rules[MIN_ISR]), allows_unclean=rules[UNCLEAN] == "true")
         elif isinstance(event, DeleteTopic):
             topic = self._image.topic_by_id(event.topic_id)

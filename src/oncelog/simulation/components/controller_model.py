@@ -29,6 +29,8 @@ class Facts(NamedTuple):
     """Whether an operator asked for an unclean election."""
     warned: str
     """The warnings that belong to the write."""
+    has_leader_asked: bool = False
+    """Whether a leader asked for the ISRs that are written."""
 
     def is_able(self, broker: int) -> bool:
         """Whether a broker may be elected."""
@@ -104,7 +106,7 @@ class ExpectedPartition:
         failed = {*after.offline_replicas} - {*before.offline_replicas}
         self.members -= failed - {*after.isr} - self.lost
         is_done = not (after.adding or after.removing)
-        if is_done and (before.adding or before.removing):
+        if facts.has_leader_asked and is_done and (before.adding or before.removing):
             # The leader has asked for the last ones, and another one may lead at once.
             self.members |= joined
             self.lost -= joined

@@ -6,6 +6,8 @@ import random
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from oncelog.controller.decision import ControllerDecision, DecisionContext
 from oncelog.controller.decisions import decide
 from oncelog.controller.events import BrokersChanged
@@ -33,6 +35,17 @@ def test_an_operator_may_have_a_suspect_elected_before_all_are_back() -> None:
 
 def test_who_stays_alone_by_a_cancellation_leads_with_a_warning() -> None:
     assert list(controllers(random.Random("52000103:controllers"))) == []
+
+
+@pytest.mark.parametrize("seed", [52000043, 52001404])
+def test_an_added_replica_may_be_elected_once_it_is_asked_for_again(seed: int) -> None:
+    """It is no longer one that is being added, and has not caught up."""
+    assert list(controllers(random.Random(f"{seed}:controllers"))) == []
+
+
+@pytest.mark.parametrize("seed", [2322, 52000399])
+def test_rules_whose_write_was_cut_change_no_partition(seed: int) -> None:
+    assert list(controllers(random.Random(f"{seed}:controllers"))) == []
 
 
 def test_a_controller_that_writes_nothing_for_dead_brokers_is_found() -> None:
