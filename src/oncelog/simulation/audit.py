@@ -71,7 +71,9 @@ class Audit:
         for partition in broker.partitions:
             seen = self._seen[partition.log]
             marks = _marks(partition)
-            if seen.marks == marks or not _is_sound(partition):
+            # No reader is served while a log is cut, whose end may be there already.
+            is_settled = _is_sound(partition) and not partition.is_being_cut
+            if seen.marks == marks or not is_settled:
                 continue
             seen.marks = marks
             shown = self._read(partition, seen)
