@@ -33,7 +33,7 @@ from oncelog.simulation.injector import Injector
 from oncelog.simulation.node import DATA_DIR
 from oncelog.simulation.peers.flavors import FLAVORS
 from oncelog.simulation.peers.wire import GROUP, PeerWire
-from oncelog.simulation.plan import Plan, PlannedTopic
+from oncelog.simulation.plan import Plan, PlannedClient, PlannedTopic
 from oncelog.simulation.reading import read_final_state
 from oncelog.simulation.scheduler import LiveLockError
 from oncelog.simulation.world import HistoryLog, World
@@ -74,20 +74,53 @@ CHECKPOINTS_S: Final = 6.0
 """Longer than any plan's interval between two checkpoints, in seconds."""
 CHECKPOINT_WAITS_COUNT_MAX: Final = 20
 PHASE_S: Final = 60.0
-"""Bound within which all clients of one phase settle, in seconds."""
+"""Bound within which all clients of one phase settle, in seconds, but for members of groups."""
+MEMBERS: Final = frozenset({"member", "member-copy", "peer-member", "peer-copier"})
+"""Roles that share the partitions of a group; "peer-copier" does if it copies `as_member`."""
+MEMBER_SESSION_MS: Final = 6_000.0
+MEMBER_WAITS_COUNT: Final = 1.5
+MEMBER_GRACE_S: Final = 3.0
+"""A member settles when all was read for so many sessions, and so many seconds, at most."""
 PHASES: Final = (
     frozenset[str](),
     frozenset({"copy", "member-copy", "peer-copier"}),
     frozenset({"consume", "member", "peer-consumer", "peer-member", "peer-auditor"}),
 )
 """Roles that settle later, because they read what others write. All others settle first."""
-SETTLE_BOUND_S: Final = len(PHASES) * (PHASE_S + QUIET_S)
-"""Bound after the last fault within which all clients settle, in seconds."""
 
 
 def phase_of(role: str) -> int:
     """Return the phase in which clients of a role settle: 0 is the first."""
     return next((index for index, roles in enumerate(PHASES) if role in roles), 0)
+
+
+def phase_bound_s(clients: Sequence[PlannedClient], phase: int) -> float:
+    """Return the bound within which all clients of a phase settle, in seconds.
+
+    A member that has settled leaves, and others of its group get its partitions. They read these to
+    the end and wait again, so the members of one group may settle one after the other. A static
+    member's partitions are first kept for it as long as a session.
+    """
+    waits_s: dict[str, list[float]] = {}
+    for client in clients:
+        if phase_of(client.role) == phase and _is_member(client):
+            parameters = client.parameters
+            session_s = parameters.get("session_timeout_ms", MEMBER_SESSION_MS) / 1000
+            is_static = parameters.get("instance_id") is not None
+            wait_s = (MEMBER_WAITS_COUNT + is_static) * session_s + MEMBER_GRACE_S
+            waits_s.setdefault(parameters.get("group_id", ""), []).append(wait_s)
+    # The bound of any client has time for one of them.
+    return PHASE_S + max((sum(each) - min(each) for each in waits_s.values()), default=0.0)
+
+
+def settle_bound_s(clients: Sequence[PlannedClient]) -> float:
+    """Return the bound after the last fault within which all clients settle, in seconds."""
+    return sum(phase_bound_s(clients, phase) + QUIET_S for phase in range(len(PHASES)))
+
+
+def _is_member(client: PlannedClient) -> bool:
+    is_alone = client.role == "peer-copier" and not client.parameters.get("as_member", False)
+    return client.role in MEMBERS and not is_alone
 
 
 @dataclass
@@ -203,7 +236,7 @@ class SimulationRun:
             damage_s=tuple(at["damage"]),
             storage_failures_s=tuple(at["storage"]),
             last_fault_s=self.healed_s,
-            settle_bound_s=SETTLE_BOUND_S,
+            settle_bound_s=settle_bound_s(self.plan.clients),
             member_session_s=float(
                 self.plan.broker.get("group.consumer.session.timeout.ms", "45000")
             )
@@ -239,7 +272,8 @@ class SimulationRun:
         for phase in range(len(PHASES)):
             self._phase = phase
             group = [c for c in self.clients if c.process is not None and c.phase <= phase]
-            world.run_until(partial(_all_settled, group), PHASE_S)
+            bound_s = phase_bound_s(self.plan.clients, phase)
+            world.run_until(partial(_all_settled, group), bound_s)
             # Open transactions of stopped clients end by their timeout, so that readers can
             # continue.
             quiet_s = world.now_s + QUIET_S
