@@ -163,7 +163,10 @@ class _Recovery:
         start = self._start(log_start_offset, end, clean)
         # A snapshot beyond the end belongs to lost records; the next start would trust it.
         self._has_moved |= any(offset > end for offset in self._snapshots.offsets)
-        self._snapshots.keep_only({segment.base_offset for segment in segments} | {end})
+        kept = {segment.base_offset for segment in segments}
+        if first == len(segments):  # A scan does not read the one at the end: it may be torn.
+            kept.add(end)
+        self._snapshots.keep_only(kept)
         self._state.epochs.truncate_from_end(end)
         if self.files.register.keep_only(segment.base_offset for segment in segments):
             self.files.register.write()

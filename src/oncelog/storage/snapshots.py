@@ -94,10 +94,7 @@ class Snapshots:
                 self._remove_one(offset)
 
     def keep_only(self, offsets: set[int]) -> None:
-        """Delete all but these, and those that are damaged.
-
-        A sound one at the log's restart offset has been written before.
-        """
+        """Delete all but these, and of these the ones that were found damaged."""
         for offset in self.offsets:
             if offset not in offsets or offset in self._unsound:
                 self._remove_one(offset)

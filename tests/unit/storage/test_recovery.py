@@ -170,6 +170,19 @@ def test_a_lost_or_torn_side_file_is_rebuilt(
     ctx.append_well(producer=1, epoch=0, sequence=8)
 
 
+def test_a_scan_removes_a_torn_snapshot_at_the_end(make_log: MakeLog) -> None:
+    """No later start meets it, though it looks for an older state than that of the log's end."""
+    ctx = make_log()
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+    ctx.log.close()
+    files(ctx.folder, ".snapshot")[-1].write_bytes(b"\x00")  # A loss of power: it was not synced.
+    ctx.open()
+    ctx.end(1, 0)
+    log = ctx.restart(high_watermark=1)
+    assert log.recovery.reasons == []
+    assert log.last_stable_offset(1) == 0
+
+
 def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     for epoch in (0, 0, 2, 5):
