@@ -335,7 +335,8 @@ class LocalLog:
         """
         active = self.segments.active
         self.files.seal(self.state, active)
-        self.snapshots.write(self.state.producers, active.end_offset, sync=False)
+        if active.end_offset:  # At 0 there is nothing to save, and no later sync has the file.
+            self.snapshots.write(self.state.producers, active.end_offset, sync=False)
 
     def close_files(self) -> None:
         """Close all segments."""

@@ -183,6 +183,16 @@ def test_a_scan_removes_a_torn_snapshot_at_the_end(make_log: MakeLog) -> None:
     assert log.last_stable_offset(1) == 0
 
 
+def test_a_log_that_was_cut_to_nothing_is_closed_without_a_snapshot(make_log: MakeLog) -> None:
+    """Once torn it would be met by a start far later: no sync ever includes it."""
+    ctx = make_log()
+    ctx.append_well(producer=1, epoch=0, sequence=0)
+    ctx.log.truncate_to(0, ctx.now_ms)
+    assert ctx.restart().recovery.reasons == []
+    assert files(ctx.folder, ".snapshot") == []
+    assert ctx.log.producers.entries() == []
+
+
 def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     for epoch in (0, 0, 2, 5):
