@@ -189,7 +189,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionReply, Tra
         self, event: TransactionEvent, error: ErrorCode, context: EventContext
     ) -> TransactionDecision:
         """Forget what was decided."""
-        self.duties.failed(event)
+        self.duties.failed(event, context.now_ms)
         return self.inner.failed(event, error, context)
 
     def on_loaded(self, context: EventContext) -> TransactionDecision:

@@ -30,6 +30,7 @@ from oncelog.simulation.history import (
     HeartbeatAnswered,
     HeartbeatAsked,
     Joined,
+    LateRequest,
     OffsetsCommitted,
     OffsetsCommitting,
     Revoked,
@@ -384,37 +385,49 @@ def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
     """A member that is silent for longer than its session is expelled.
 
     Judged after the last fault, when the coordinator describes the group. A session restarts when a
-    broker starts. Nothing else excuses it. Left out are members whose last heartbeat has no
-    response: it may have arrived late, if their process was frozen.
+    broker starts, and when a request of its client arrives late, if an earlier heartbeat has no
+    response: it may be that one. Nothing else excuses it. Left out are members whose last heartbeat
+    has no response: it may have arrived late, if their process was frozen.
     """
     session_s = evidence.promise.member_session_s + SILENCE_GRACE_S
     started = [event.at_s for event in evidence.of(BrokerStarted)]
-    asked: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for event in evidence.of(HeartbeatAsked):
-        asked[event.group_id, event.member_id].append(event.at_s)
-    answered: dict[tuple[str, str], list[float]] = defaultdict(list)
-    for answer in evidence.of(HeartbeatAnswered):
-        answered[answer.group_id, answer.member_id].append(answer.at_s)
+    groups = _groups(evidence)
     told = set()
     for described in evidence.of(GroupDescribed):
+        at_s = described.at_s
         for member_id in described.members:
             key = described.group_id, member_id
-            times = [at_s for at_s in asked.get(key, ()) if at_s <= described.at_s]
-            if not times or key in told:
+            known = groups[described.group_id].beats if described.group_id in groups else {}
+            beats = [beat for beat in known.get(member_id, ()) if beat.asked.at_s <= at_s]
+            if not beats or key in told or beats[-1].answered_s > at_s:
                 continue
-            if not any(times[-1] <= at_s <= described.at_s for at_s in answered.get(key, ())):
-                continue
-            starts = [at_s for at_s in started if at_s <= described.at_s]
-            since_s = max([times[-1], evidence.promise.last_fault_s, *starts])
-            if described.at_s - since_s > session_s:
+            heard_s = beats[-1].asked.at_s
+            starts = [started_s for started_s in started if started_s <= at_s]
+            since_s = max([heard_s, evidence.promise.last_fault_s, *starts])
+            if at_s - since_s > session_s and at_s - _late_s(evidence, beats, at_s) > session_s:
                 told.add(key)
                 yield found(
                     "silent-member",
                     "a member that is silent is kept in its group",
-                    f"group {described.group_id}, {member_id}, last heard at {times[-1]:.3f} s",
-                    at_s=described.at_s,
+                    f"group {described.group_id}, {member_id}, last heard at {heard_s:.3f} s",
+                    at_s=at_s,
                     who=described.who,
                 )
+
+
+def _late_s(evidence: Evidence, beats: list[_Heartbeat], until_s: float) -> float:
+    """Return when a heartbeat without a response may last have arrived, or 0."""
+    lost = [beat.asked for beat in beats if beat.answer is None]
+    return max(
+        (
+            event.at_s
+            for event in evidence.of(LateRequest)
+            # A client has the name of its process, perhaps with numbers behind it.
+            if lost and f"{lost[0].who}.".startswith(f"{event.who}.")
+            if lost[0].at_s <= event.at_s <= until_s
+        ),
+        default=0.0,
+    )
 
 
 def early_expulsions(evidence: Evidence) -> Iterator[Anomaly]:

@@ -42,6 +42,8 @@ class IdState:
     cause: str | None = None
     told_after_ms: int = 0
     is_warned: bool = False
+    held_up_ms: int = 0
+    """When the log was last seen not to have taken an append of it."""
     steps: list[Step] = field(default_factory=list)
     items_count: int = 0
     _reports: list[tuple[Outcomes, str]] = field(default_factory=list)

@@ -203,7 +203,10 @@ def unpunctual(
     now_ms: int,
     awake_since_ms: float,
 ) -> Iterator[Complaint]:
-    """What is due for longer than a sweep takes is not done; `awake_since_ms`: it ran since."""
+    """What is due for longer than a sweep takes is not done; `awake_since_ms`: it ran since.
+
+    While the log does not take an append of an id, nothing else is decided about that id.
+    """
     since_ms = max(awake_since_ms, duties.loaded_ms)
     deadline_ms = shard.next_deadline_ms()
     ongoing = [known for known in duties.known.values() if known.now.raw.state == ONGOING]
@@ -213,13 +216,16 @@ def unpunctual(
     if not duties.known and not duties.untold_count and deadline_ms is not None:
         yield "a timer", f"no id is known, and it wakes at {deadline_ms}"
     for id_, known in duties.known.items():
+        if duties.is_pending(id_):
+            known.held_up_ms = now_ms
+            continue
         raw = known.now.raw
         due_ms = None
         if raw.state == ONGOING and raw.timeout_ms != _NO_TIMEOUT_MS:
             due_ms = known.now.started_ms + raw.timeout_ms, periods.sweep_ms
         elif raw.state in AT_REST:
             due_ms = known.now.updated_ms + periods.expiration_ms, periods.expiry_sweep_ms
-        if due_ms is None or duties.is_pending(id_) or raw.producer_epoch >= EPOCHS_USED_UP:
+        if due_ms is None or raw.producer_epoch >= EPOCHS_USED_UP:
             continue
-        if now_ms > max(due_ms[0], since_ms) + due_ms[1] + BOUND_MS:
+        if now_ms > max(due_ms[0], since_ms, known.held_up_ms) + due_ms[1] + BOUND_MS:
             yield "a timer", f"{id_} was due at {due_ms[0]}, now is {now_ms}: {known.now}"

@@ -65,6 +65,7 @@ _CLOSED: Final = "nothing is open there: nothing to end"
 class _Decided:
     """A decision whose records are not applied yet."""
 
+    event: TransactionEvent
     left: list[CoordinatorRecord]
     causes: list[str]
     sends: list[SendMarkers]
@@ -128,9 +129,15 @@ class TransactionDuties:
             return
         self._check_records(id_, event, context.now_ms, decision)
 
-    def failed(self, event: TransactionEvent) -> None:
-        """Note that an event failed: what it decided is not applied."""
-        self._decided.pop(getattr(event, "transactional_id", ""), None)
+    def failed(self, event: TransactionEvent, now_ms: int) -> None:
+        """Note that an event failed: if it is the one under way, the log refused its records."""
+        id_ = getattr(event, "transactional_id", "")
+        decided = self._decided.get(id_)
+        if decided is None or decided.event is not event:
+            return
+        del self._decided[id_]
+        if id_ in self.known:
+            self.known[id_].held_up_ms = now_ms
 
     def replayed(self, id_: str, record: CoordinatorRecord, context: RecordContext) -> None:
         """Note that a record is applied: of a decision, or of a load."""
@@ -189,7 +196,7 @@ class TransactionDuties:
             self._complain("a marker", f"{len(sends)} times sent after {event}: {last}")
         if last is not None and last.state in PREPARED and not last.partitions:
             self._complain("a record", f"{id_} owes no marker, and no COMPLETE follows: {last}")
-        self._decided[id_] = _Decided(list(decision.records), causes, sends)
+        self._decided[id_] = _Decided(event, list(decision.records), causes, sends)
 
     def _check_notices(
         self,

@@ -8,6 +8,7 @@ from oncelog.simulation.history import (
     GroupDescribed,
     HeartbeatAnswered,
     HeartbeatAsked,
+    LateRequest,
     OffsetsCommitRefused,
     OffsetsCommitted,
     OffsetsCommitting,
@@ -281,3 +282,36 @@ def test_a_heartbeat_without_an_answer_may_have_come_at_any_time() -> None:
     group.model.now_s += 10
     group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
     assert group.signatures(member_session_s=3.0) == set()
+
+
+def late_heartbeat(*, is_lost: bool = True) -> Group:
+    """A request of `a` arrives 5 s after its last heartbeat, which was answered."""
+    group = Group()
+    group.own("a", 1, T0)
+    if is_lost:
+        group.ask("a", 1)
+    group.beat("a", 1, 1)
+    group.model.now_s += 5
+    group.model.record(LateRequest, "a")
+    return group
+
+
+def test_a_heartbeat_that_arrives_late_renews_the_session() -> None:
+    group = late_heartbeat()
+    group.model.now_s += 4
+    group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
+    assert group.signatures(member_session_s=3.0) == set()
+
+
+def test_a_late_heartbeat_renews_the_session_for_no_longer_than_a_session() -> None:
+    group = late_heartbeat()
+    group.model.now_s += 6
+    group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
+    assert group.signatures(member_session_s=3.0) == {SILENT}
+
+
+def test_a_late_request_that_is_no_heartbeat_renews_no_session() -> None:
+    group = late_heartbeat(is_lost=False)
+    group.model.now_s += 4
+    group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
+    assert group.signatures(member_session_s=3.0) == {SILENT}

@@ -125,6 +125,46 @@ def test_a_transaction_that_outlives_its_timeout_is_found() -> None:
     assert any("was due at" in text for _, text in found)
 
 
+def overdue(watched: Watched, now_ms: int) -> bool:
+    found = unpunctual(watched.duties, watched.shard, PERIODS, now_ms, 0.0)
+    return any("was due at" in text for _, text in found)
+
+
+def test_what_is_due_waits_while_an_append_of_its_id_is_not_committed() -> None:
+    watched = Watched()
+    watched.decide(InitProducerId(ID, 1_000))
+    event = AddPartitions(ID, *ME, PLACES)
+    decision = watched.shard.decide(event, watched.context())
+    watched.duties.decided(event, watched.context(), decision)
+    committed_ms = watched.now_ms + 10_000
+    assert not overdue(watched, committed_ms)
+    for record in decision.records:
+        watched.shard.replay(record, RecordContext(Offset(0), watched.now_ms))
+        watched.duties.replayed(ID, record, RecordContext(Offset(0), watched.now_ms))
+    assert not overdue(watched, committed_ms + 50)
+    assert overdue(watched, committed_ms + PERIODS.sweep_ms + 2_000)
+
+
+def test_what_is_due_waits_while_the_log_refuses_it() -> None:
+    watched = Watched()
+    watched.begin()
+    watched.now_ms += 70_000
+    event = AbortTimedOut(ID, *ME)
+    watched.duties.decided(event, watched.context(), watched.shard.decide(event, watched.context()))
+    watched.duties.failed(event, watched.now_ms)
+    assert not overdue(watched, watched.now_ms + 50)
+    assert overdue(watched, watched.now_ms + PERIODS.sweep_ms + 2_000)
+
+
+def test_an_append_goes_on_when_another_request_of_its_id_fails() -> None:
+    watched = Watched()
+    watched.begin()
+    event = EndTxn(ID, *ME, commit=True)
+    watched.duties.decided(event, watched.context(), watched.shard.decide(event, watched.context()))
+    watched.duties.failed(EndTxn(ID, *ME, commit=True), watched.now_ms)
+    assert watched.duties.is_pending(ID)
+
+
 def test_an_id_may_begin_with_its_last_epochs() -> None:
     watched = Watched()
     event = InitProducerId("worn-1", 60_000)
