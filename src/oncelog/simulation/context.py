@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.network import Network
@@ -17,7 +17,10 @@ from oncelog.simulation.history import Event, History, Progress
 
 T = TypeVar("T")
 
-__all__ = ["ClientContext"]
+__all__ = ["QUIET_SESSIONS_COUNT", "ClientContext"]
+
+QUIET_SESSIONS_COUNT: Final = 1.5
+"""For so many sessions a member of a group has nothing to do, and then it settles."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.simulation.faults import times
 from oncelog.simulation.plan import Plan, PlannedFault, part_rng
 
-__all__ = ["CLUSTER_FAULTS", "draw_cluster_faults"]
+__all__ = ["CLUSTER_FAULTS", "LOST_DISKS", "draw_cluster_faults"]
 
 Rates = Mapping[str, float]
 
@@ -44,7 +44,8 @@ _BY_PROFILE: Final[Mapping[str, Rates]] = {
     "everything": {**_NETWORK, **_PROCESSES, **_STORE, **_POWER},
 }
 """How often each kind occurs per six seconds, where it is not left out."""
-_OF_DISKS: Final = ("disk-loss", "folder-loss", "disk-put-back")
+LOST_DISKS: Final = frozenset({"disk-loss", "folder-loss", "disk-put-back"})
+"""Faults after which a broker lacks what was on a disk."""
 _KEPT_CHANCE: Final = 0.5
 """The share of runs that keep a kind."""
 _EVERYTHING_SHARE: Final = 0.4
@@ -61,7 +62,7 @@ def draw_cluster_faults(plan: Plan, brokers: int, *, is_replicated: bool) -> lis
     share = _EVERYTHING_SHARE if plan.profile == "everything" else 1.0
     for kind, rate in _BY_PROFILE.get(plan.profile, {}).items():
         rng = part_rng(plan.seed, f"cluster {kind}")
-        if rng.random() >= _KEPT_CHANCE or (kind in _OF_DISKS and not is_replicated):
+        if rng.random() >= _KEPT_CHANCE or (kind in LOST_DISKS and not is_replicated):
             continue
         for at_s in times(rng, rate * share, plan.duration_s):
             found.append((at_s, kind, _parameters(rng, kind, brokers)))

@@ -25,7 +25,7 @@ from oncelog.simulation.checkers import Anomaly, Promise, judge
 from oncelog.simulation.client import ClientNode, RoleRun
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.components import look_at_components
-from oncelog.simulation.context import ClientContext
+from oncelog.simulation.context import QUIET_SESSIONS_COUNT, ClientContext
 from oncelog.simulation.coverage import Coverage
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import ComponentFailed, Fault, History, Progress, TopicChanging
@@ -78,9 +78,8 @@ PHASE_S: Final = 60.0
 MEMBERS: Final = frozenset({"member", "member-copy", "peer-member", "peer-copier"})
 """Roles that share the partitions of a group; "peer-copier" does if it copies `as_member`."""
 MEMBER_SESSION_MS: Final = 6_000.0
-MEMBER_WAITS_COUNT: Final = 1.5
 MEMBER_GRACE_S: Final = 3.0
-"""A member settles when all was read for so many sessions, and so many seconds, at most."""
+"""A member settles when all was read for `QUIET_SESSIONS_COUNT` sessions and so long, at most."""
 PHASES: Final = (
     frozenset[str](),
     frozenset({"copy", "member-copy", "peer-copier"}),
@@ -107,7 +106,7 @@ def phase_bound_s(clients: Sequence[PlannedClient], phase: int) -> float:
             parameters = client.parameters
             session_s = parameters.get("session_timeout_ms", MEMBER_SESSION_MS) / 1000
             is_static = parameters.get("instance_id") is not None
-            wait_s = (MEMBER_WAITS_COUNT + is_static) * session_s + MEMBER_GRACE_S
+            wait_s = (QUIET_SESSIONS_COUNT + is_static) * session_s + MEMBER_GRACE_S
             waits_s.setdefault(parameters.get("group_id", ""), []).append(wait_s)
     # The bound of any client has time for one of them.
     return PHASE_S + max((sum(each) - min(each) for each in waits_s.values()), default=0.0)

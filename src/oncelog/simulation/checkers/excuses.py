@@ -31,12 +31,12 @@ from oncelog.core.ids import (
 from oncelog.simulation.checkers.evidence import Evidence, FinalLog, Tracked
 from oncelog.simulation.checkers.replicated import ReplicatedPartitions
 from oncelog.simulation.checkers.topics import NEVER
+from oncelog.simulation.faults_cluster import LOST_DISKS
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Fault
 from oncelog.simulation.history_cluster import PartitionChanged
 
 __all__ = ["Excuses"]
 
-LOST_DISKS = frozenset({"disk-loss", "folder-loss", "disk-put-back"})
 _FOLDER = re.compile(r"(?:^|[/\s])([A-Za-z0-9._-]+-\d+)/")
 
 

@@ -16,7 +16,7 @@ import asyncio
 from collections.abc import Sequence
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.context import ClientContext
+from oncelog.simulation.context import QUIET_SESSIONS_COUNT, ClientContext
 from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.fetching import Read
 from oncelog.simulation.peers.member import GroupReader
@@ -75,7 +75,8 @@ class _PeerCopier:
         """Run the process; return True once settled, False when another instance has to start."""
         context, producer = self._context, self._producer
         session_ms = self._reader.member.session_ms if self._as_member else 0
-        quiet = Quiet(context, float(context.get("settle_ms", 1.5 * session_ms + 3_000)))
+        settle_ms = float(context.get("settle_ms", QUIET_SESSIONS_COUNT * session_ms + 3_000))
+        quiet = Quiet(context, settle_ms)
         if not await producer.start():
             return False
         while not quiet.reached(self._has_all):

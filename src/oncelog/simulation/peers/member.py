@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 from oncelog.core.ids import TopicPartition
-from oncelog.simulation.context import ClientContext
+from oncelog.simulation.context import QUIET_SESSIONS_COUNT, ClientContext
 from oncelog.simulation.peers.consumer import Quiet
 from oncelog.simulation.peers.consumer_membership import PeerConsumerMember
 from oncelog.simulation.peers.fetching import Fetcher
@@ -190,7 +190,9 @@ class _Life:
     async def live(self) -> bool:
         """Run the process; return True once settled, False if it ended early."""
         context, reader, member = self._context, self._reader, self._reader.member
-        settle_ms = float(context.get("settle_ms", 1.5 * member.session_ms + 2_000))
+        settle_ms = float(
+            context.get("settle_ms", QUIET_SESSIONS_COUNT * member.session_ms + 2_000)
+        )
         quiet = Quiet(context, settle_ms)
         while not quiet.reached(reader.has_everything()):
             if not context.stopping() and self._goes():

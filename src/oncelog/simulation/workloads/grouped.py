@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from oncelog.simulation.context import ClientContext
+from oncelog.simulation.context import QUIET_SESSIONS_COUNT, ClientContext
 from oncelog.simulation.workloads.copying import Copier, copy_once
 from oncelog.simulation.workloads.journal import Journal, supervise
 from oncelog.simulation.workloads.member_reader import MemberReader, topics_read
@@ -88,7 +88,7 @@ class _Quiet:
         self.is_reached = False
         self._journal = journal
         session_s = journal.number("session_timeout_ms", 4_000) / 1000
-        self._settle_s = 1.5 * session_s + SETTLE_GRACE_S
+        self._settle_s = QUIET_SESSIONS_COUNT * session_s + SETTLE_GRACE_S
         self._since_s = -1.0
 
     async def look(self, reader: MemberReader, *, is_idle: bool) -> None:
