@@ -57,6 +57,9 @@ _OTHER_METHOD = {
     "intersection": "union",
 }
 _PURE = frozenset({"abs", "bool", "int", "len", "max", "min", "sum"})
+_OF_CONTAINERS = frozenset(
+    {"add", "append", "appendleft", "clear", "discard", "extend", "pop", "remove", "update"}
+)
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -346,30 +349,47 @@ def _is_step(statement: ast.stmt) -> bool:
 def _has_only_names_apart(one: ast.stmt, other: ast.stmt) -> bool:
     """Whether their order never matters, or hardly ever.
 
-    Both are assignments, or one adds to what the other does not read and neither calls what could.
+    Both are assignments, or neither changes what the other names and neither calls what could.
     """
     if isinstance(one, ast.Assign) and isinstance(other, ast.Assign):
         return True
-    if isinstance(one, ast.Expr) or isinstance(other, ast.Expr):
+    if not (_calls_only_containers(one) and _calls_only_containers(other)):
         return False
-    parts = [
+    named = [
         {ast.unparse(node) for node in ast.walk(step) if isinstance(node, ast.Attribute)}
         | {node.id for node in ast.walk(step) if isinstance(node, ast.Name)}
         for step in (one, other)
     ]
-    targets = [_target_of(step) for step in (one, other)]
-    calls = [node for step in (one, other) for node in ast.walk(step) if isinstance(node, ast.Call)]
-    is_plain = all(isinstance(call.func, ast.Name) and call.func.id in _PURE for call in calls)
-    return is_plain and targets[0] not in parts[1] and targets[1] not in parts[0]
+    return not (_changed_by(one) & named[1] or _changed_by(other) & named[0])
 
 
-def _target_of(step: ast.stmt) -> str:
-    """The name that an assignment changes, of an element that of the whole."""
-    assert isinstance(step, ast.Assign | ast.AugAssign)
-    target = step.targets[0] if isinstance(step, ast.Assign) else step.target
-    while isinstance(target, ast.Subscript):
-        target = target.value
-    return ast.unparse(target)
+def _calls_only_containers(step: ast.stmt) -> bool:
+    """Whether nothing is called but pure functions and methods that change their container."""
+    functions = [node.func for node in ast.walk(step) if isinstance(node, ast.Call)]
+    return all(
+        (isinstance(function, ast.Name) and function.id in _PURE)
+        or (isinstance(function, ast.Attribute) and function.attr in _OF_CONTAINERS)
+        for function in functions
+    ) and not any(isinstance(node, ast.Await) for node in ast.walk(step))
+
+
+def _changed_by(step: ast.stmt) -> set[str]:
+    """The names that a step changes: what it assigns to, and the containers that it calls."""
+    changed = [
+        node.func.value
+        for node in ast.walk(step)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    if isinstance(step, ast.Assign | ast.AugAssign):
+        changed.append(step.targets[0] if isinstance(step, ast.Assign) else step.target)
+    return {ast.unparse(_whole(expression)) for expression in changed}
+
+
+def _whole(expression: ast.expr) -> ast.expr:
+    """What an element is of."""
+    while isinstance(expression, ast.Subscript):
+        expression = expression.value
+    return expression
 
 
 def _constant(node: ast.expr) -> int | None:

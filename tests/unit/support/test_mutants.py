@@ -84,12 +84,26 @@ class Room:
     def with_a_call(self, answer):
         self.bytes += answer.size()
         self.answers[0] = answer
+
+    def containers(self, answer):
+        self.answers.append(answer)
+        self.waiting.pop(answer.token, None)
+
+    def one_container(self, answer):
+        self.answers.append(answer)
+        self.latest = self.answers[-1]
+
+    def two_calls(self, answer):
+        self.answers.append(answer)
+        self.tell(answer)
 """
     found = semantic_mutants_of("f.py", source.encode())
     exchanged = [mutant.name for mutant in found if "exchanged" in mutant.name]
     assert exchanged == [
         "Room.of_one_another: steps exchanged #1",
         "Room.with_a_call: steps exchanged #1",
+        "Room.one_container: steps exchanged #1",
+        "Room.two_calls: steps exchanged #1",
     ]
 
 
