@@ -89,6 +89,29 @@ def test_an_operator_gives_up_what_only_a_lost_disk_had() -> None:
         assert asked >= {S0}
 
 
+@pytest.mark.parametrize("kind", ["disk-loss", "folder-loss", "disk-put-back"])
+def test_the_last_disk_with_a_partition_is_not_lost(kind: str) -> None:
+    """Nobody could be elected, and the topic would be gone with all of its records."""
+    run = begun()
+    with undisturbed(run.world):
+        world, (first, second) = run.world, run.world.nodes
+        fault = PlannedFault("f1", kind, 0.0, {"broker": 1, "of": "", "for_s": 10.0})
+        if kind == "disk-put-back":
+            second.lose_disk()  # Its copy has no folders.
+            run.injector.strike(fault)
+        assert world.run_until(run.cluster.is_whole, 8.0)
+        losses_count = second.losses_count
+        first.before_start.append(lambda process: process.freeze())
+        run.injector.strike(PlannedFault("f0", "disk-loss", 0.0, {"broker": 0}))
+        if kind != "disk-put-back":
+            run.injector.strike(fault)
+        world.scheduler.run_until(world.now_s + 10.0)
+        assert (first.losses_count, second.losses_count) == (1, losses_count)
+        assert [one.target for one in world.history.of(Fault)] == ["broker-0"]
+        run.injector.heal()
+        assert world.run_until(lambda: not any(run.cluster.unsettled()), 20.0)
+
+
 def test_a_broker_that_is_paused_or_killed_is_the_one_that_is_named() -> None:
     run = begun()
     with undisturbed(run.world):
@@ -197,8 +220,8 @@ def test_a_coordinator_comes_back_without_its_folder(topic: str) -> None:
         assert list(world.history.of(Disagreement)) == []
 
 
-def with_operator(kind: str) -> tuple[SimulationRun, int]:
-    """A run of three brokers with an operator and one fault of this kind; who is met by it."""
+def with_operator(kind: str) -> SimulationRun:
+    """A run of three brokers with an operator and one fault of this kind."""
     for seed in range(60):
         plan = draw_plan(seed, "calm", brokers=3)
         faults = [fault for fault in plan.faults if fault.kind == kind]
@@ -207,14 +230,14 @@ def with_operator(kind: str) -> tuple[SimulationRun, int]:
             left_out = set(plan.parts) - operators - {faults[0].id}
             run = SimulationRun(plan.without(left_out), ROLES)
             run.begin()
-            return run, faults[0].parameters["broker"]
+            return run
     raise AssertionError(kind)
 
 
 def test_a_broker_that_comes_late_is_given_partitions() -> None:
-    run, late = with_operator("add-broker")
+    run = with_operator("add-broker")
     with undisturbed(run.world):
-        world = run.world
+        world, (late,) = run.world, run.world.plan.late
         assert [node.index for node in world.members] == [0, 1]
         assert world.run_until(lambda: len(world.members) == 3, 3.0)
         states = world.store.states
@@ -224,9 +247,11 @@ def test_a_broker_that_comes_late_is_given_partitions() -> None:
 
 
 def test_a_broker_that_is_drained_is_taken_away_and_forgotten() -> None:
-    run, gone = with_operator("retire-broker")
+    run = with_operator("retire-broker")
+    (fault,) = run.world.plan.faults
     with undisturbed(run.world):
-        world, node = run.world, run.world.nodes[gone]
+        world, gone = run.world, fault.parameters["broker"]
+        node = world.nodes[gone]
         assert world.store.has_replicas(gone)
         assert world.run_until(lambda: node.is_gone, 20.0)
         assert [one.target for one in world.history.of(Fault)] == [node.name]

@@ -55,8 +55,7 @@ def with_changes(plan: Plan, changes: MemberChanges) -> Plan:
     faults, late, clients = [*plan.faults], plan.late, plan.clients
     if changes.late is not None:
         late = (changes.late,)
-        parameters = {"broker": changes.late}
-        faults.append(PlannedFault("a0", "add-broker", rng.uniform(0.3, 2.0), parameters))
+        faults.append(PlannedFault("a0", "add-broker", rng.uniform(0.3, 2.0)))
     if changes.gone is not None:
         faults.append(PlannedFault("a1", "retire-broker", 0.0, {"broker": changes.gone}))
         clients = tuple(each for each in clients if each.role not in _MAKE_TOPICS)

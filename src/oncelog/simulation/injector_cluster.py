@@ -15,13 +15,14 @@ from oncelog.controller.events import ElectLeaders
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation.cluster import SimulatedCluster
+from oncelog.simulation.disk_nodes import Tree
 from oncelog.simulation.history import Event, Fault
 from oncelog.simulation.history_cluster import (
     BrokerDrained,
     PartitionChanged,
     UncleanElectionAsked,
 )
-from oncelog.simulation.node import BrokerNode
+from oncelog.simulation.node import DATA_DIR, BrokerNode
 from oncelog.simulation.office_watch import OfficeWatch
 from oncelog.simulation.process import Process
 from oncelog.simulation.rolling import RollingRestart
@@ -99,11 +100,12 @@ class ClusterFaults:
         away_s = float(parameters["pause_s"])
         RollingRestart(self._world, self._cluster, away_s, lambda: self._healed, note)
 
-    def _add_broker(self, parameters: Parameters) -> str:
-        """Start a broker that the cluster has not had."""
-        node = self._of(parameters["broker"])
-        node.start()
-        return node.name
+    def _add_broker(self, _: Parameters) -> str | None:
+        """Start the brokers that the cluster has not had."""
+        late = [self._of(index) for index in self._world.plan.late]
+        for node in late:
+            node.start()
+        return ", ".join(node.name for node in late) or None
 
     def _retire_broker(self, parameters: Parameters) -> None:
         """Stop a broker for good once an operator has drained it."""
@@ -226,10 +228,26 @@ class ClusterFaults:
 
     # --- power and disks
 
-    def _disk_loss(self, parameters: Parameters) -> str:
+    def _disk_loss(self, parameters: Parameters) -> str | None:
         node = self._of(parameters["broker"])
+        if self._is_last_disk(node):
+            return None
         node.lose_disk()
         return node.name
+
+    def _is_last_disk(self, node: BrokerNode, kept: Tree | None = None) -> bool:
+        """Return whether a partition would have no folder on any disk without what is not `kept`.
+
+        No election, clean or not, could give such a partition a leader again.
+        """
+        for state in self._world.store.placed_on(node.index):
+            label, topic_id = state.topic_partition, state.topic_id
+            if kept is not None and kept.find(f"{DATA_DIR}/{label}") is not None:
+                continue
+            others = (self._of(index) for index in state.replicas if index != node.index)
+            if not any(other.has_folder_of(label, topic_id) for other in others):
+                return True
+        return False
 
     def _folder_loss(self, parameters: Parameters) -> None:
         """Stop a broker in order, and have it come back with an empty folder.
@@ -241,7 +259,7 @@ class ClusterFaults:
         node = self._of(parameters["broker"] if leader is None else leader)
 
         def lose() -> None:
-            if not self._healed:
+            if not self._healed and not self._is_last_disk(node):
                 self._note("folder-loss", node.name, parameters)
                 node.lose_disk()
 
@@ -254,7 +272,7 @@ class ClusterFaults:
         earlier = node.disk.snapshot()
 
         def put_back() -> None:
-            if not self._healed:
+            if not self._healed and not self._is_last_disk(node, earlier):
                 self._note("disk-put-back", node.name, parameters)
                 node.put_back(earlier)
 

@@ -24,6 +24,8 @@ from oncelog.simulation.machines import Machines
 from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.process import Process
+from oncelog.storage.checkpoints import parse_partition_metadata
+from oncelog.storage.files import PARTITION_METADATA_NAME
 
 __all__ = ["DATA_DIR", "POWER", "BrokerNode"]
 
@@ -293,6 +295,11 @@ class BrokerNode:
             if self._seen.get(partition.topic_partition) != found:
                 self._seen[partition.topic_partition] = found
                 self.world.record(Watermarks(now_s, self.name, *found))
+
+    def has_folder_of(self, topic_partition: TopicPartition, topic_id: str) -> bool:
+        """Return whether its disk has the folder of a partition of the topic with this id."""
+        path = f"{DATA_DIR}/{topic_partition}/{PARTITION_METADATA_NAME}"
+        return str(parse_partition_metadata(self.disk.peek(path))) == topic_id
 
     def log_on_disk(self, topic_partition: TopicPartition) -> tuple[int, int]:
         """Return the last leader epoch in a log, by its bytes alone, and its end."""

@@ -80,7 +80,7 @@ class Plan:
     racks: tuple[str, ...] = ()
     """The rack of each broker, if they have one."""
     late: tuple[int, ...] = ()
-    """Brokers that are not started with the others, but by a fault "add-broker"."""
+    """Brokers that are not started with the others: a fault "add-broker" starts them, if any."""
 
     @property
     def flush_every_message(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from oncelog.controller import layout
@@ -72,10 +72,15 @@ class WatchedStore(SimulatedStore):
         has_one = state is None or state.topic_id != topic_id or broker in state.replicas
         return self.removals[label, topic_id, broker], has_one
 
+    def placed_on(self, broker: int) -> Iterator[PartitionChanged]:
+        """Yield the state of each partition of which a broker has a replica."""
+        for state in (*self.states.values(), *self._lone.values()):
+            if broker in state.replicas:
+                yield state
+
     def has_replicas(self, broker: int) -> bool:
         """Return whether a broker has a replica of any partition."""
-        states = (*self.states.values(), *self._lone.values())
-        return any(broker in state.replicas for state in states)
+        return any(self.placed_on(broker))
 
     def registered(self) -> dict[int, bool]:
         """Return the brokers with a registration, each with whether it may be in an ISR."""
