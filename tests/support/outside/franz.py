@@ -3,6 +3,7 @@
 What its CI bounds by the size of its machine is bounded here by `records`.
 """
 
+import json
 import os
 import re
 import shutil
@@ -46,15 +47,15 @@ class Franz(Suite):
         self._records = records
         self._go = shutil.which("go") or USUAL_PLACE
         try:
-            self._folder, self._version = self._ask(
-                "list", "-m", "-f", "{{.Dir}} {{.Version}}", NAME, timeout_s=BUILD_S_MAX
-            ).split()
+            told = self._ask("mod", "download", "-json", NAME, timeout_s=BUILD_S_MAX)
+            module: dict[str, str] = json.loads(told)
+            self._folder, self._version = module["Dir"], module["Version"]
             self.program = PROGRAM.with_name(f"{PROGRAM.name}-{self._version}.test")
             if not self.program.exists():
                 PROGRAM.parent.mkdir(parents=True, exist_ok=True)
                 command = ("test", "-c", "-o", str(self.program), f"{NAME}/pkg/kgo")
                 self._ask(*command, timeout_s=BUILD_S_MAX)
-        except (OSError, ValueError, subprocess.SubprocessError) as error:
+        except (OSError, subprocess.SubprocessError) as error:
             said = getattr(error, "stderr", None) or str(error)
             raise SuiteUnavailable(f"franz-go's tests cannot be built: {said.strip()}") from error
 

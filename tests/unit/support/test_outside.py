@@ -3,6 +3,9 @@
 import json
 from pathlib import Path
 
+import pytest
+
+from tests.support.outside import franz
 from tests.support.outside.franz import speaking
 from tests.support.outside.franz import verdicts_of as franz_verdicts
 from tests.support.outside.judge import Difference, counted, differences
@@ -65,3 +68,23 @@ def test_a_test_that_only_one_peer_ran_is_a_difference() -> None:
 
 def test_verdicts_are_counted() -> None:
     assert counted({"a": "passed", "b": "passed", "c": "skipped"}) == "2 passed, 1 skipped"
+
+
+def test_franz_go_is_downloaded_where_no_build_has_had_it_yet(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go = tmp_path / "go"
+    go.write_text(
+        "#!/bin/sh\n"
+        'case "$1 $2" in\n'
+        '"list -m") echo " v1.2.3" ;;\n'  # nothing is downloaded for it
+        f'"mod download") echo \'{{"Dir": "{tmp_path}", "Version": "v1.2.3"}}\' ;;\n'
+        '"test -c") touch "$4" ;;\n'
+        "esac\n"
+    )
+    go.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setattr(franz, "PROGRAM", tmp_path / "built" / "franz")
+    suite = franz.Franz(1)
+    assert suite.version == "v1.2.3"
+    assert suite.program.exists()
