@@ -364,13 +364,20 @@ def _has_only_names_apart(one: ast.stmt, other: ast.stmt) -> bool:
 
 
 def _calls_only_containers(step: ast.stmt) -> bool:
-    """Whether nothing is called but pure functions and methods that change their container."""
+    """Whether nothing is called but pure functions and methods that change their container.
+
+    A value that is made, as `Append(...)`, changes nothing.
+    """
     functions = [node.func for node in ast.walk(step) if isinstance(node, ast.Call)]
     return all(
-        (isinstance(function, ast.Name) and function.id in _PURE)
+        (isinstance(function, ast.Name) and _changes_nothing_else(function.id))
         or (isinstance(function, ast.Attribute) and function.attr in _OF_CONTAINERS)
         for function in functions
     ) and not any(isinstance(node, ast.Await) for node in ast.walk(step))
+
+
+def _changes_nothing_else(function: str) -> bool:
+    return function in _PURE or function == "heappush" or function[:1].isupper()
 
 
 def _changed_by(step: ast.stmt) -> set[str]:
@@ -379,6 +386,11 @@ def _changed_by(step: ast.stmt) -> set[str]:
         node.func.value
         for node in ast.walk(step)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    ]
+    changed += [
+        node.args[0]
+        for node in ast.walk(step)
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "heappush"
     ]
     if isinstance(step, ast.Assign | ast.AugAssign):
         changed.append(step.targets[0] if isinstance(step, ast.Assign) else step.target)

@@ -162,9 +162,10 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         """Answer a question that never waits for an id, and changes nothing."""
         require(self.state is CoordinatorState.ACTIVE, "only a loaded shard is looked at")
         decision = self.shard.decide(event, EventContext(now_ms, _LOOK, self.metadata))
-        if decision.records or decision.wait or len(decision.replies) != 1:
+        if decision.records or len(decision.replies) != 1:
             raise InvariantViolation(f"{type(event).__name__} is no question (D2)")
-        return decision.replies[0].value
+        (reply,) = decision.replies
+        return reply.value
 
     def _unavailable(self) -> ErrorCode:
         is_loading = self.state is CoordinatorState.LOADING
@@ -184,8 +185,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         flight = self._in_flight.get(append_id)
         if flight is None:
             raise InvariantViolation(f"append {append_id} is not in flight")
-        producer = flight.append.producer
-        for position, record in enumerate(flight.append.records):
+        producer = flight.decision.producer
+        for position, record in enumerate(flight.decision.records):
             offset = Offset(base_offset + position)
             stamp = flight.append.timestamp_ms
             if producer is None:
@@ -226,7 +227,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
 
     def delayed(self, append_id: int, now_ms: int) -> None:
         """An append is in the log, but not committed at once: its request waits from now on."""
-        if self._append_wait_ms_max is not None and append_id in self._in_flight:
+        if self._append_wait_ms_max is not None:
             self._delayed.append((now_ms + self._append_wait_ms_max, append_id))
 
     def append_failed(
@@ -303,18 +304,21 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         output: Output[ReplyT, EffectT] = Output([], [], [], [])
         if self.state is CoordinatorState.RESIGNED:
             return output
-        waiting = [(f.event, f.token) for f in self._in_flight.values() if f.parked is None]
-        waiting += [(q.event, q.token) for queue in self._waiting.queues.values() for q in queue]
-        waiting += self._held.take()
+        self.state = CoordinatorState.RESIGNED
+        waiting = [
+            *((f.event, f.token) for f in self._in_flight.values() if f.parked is None),
+            *((q.event, q.token) for queue in self._waiting.queues.values() for q in queue),
+            *self._held.take(),
+        ]
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
         _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
-        _drop_replies(output, {f.token for f in self._in_flight.values() if f.is_answered})
-        self.state = CoordinatorState.RESIGNED
+        answered = {f.token for f in self._in_flight.values() if f.is_answered}
         self._in_flight.clear()  # `_delayed` is about what was in flight.
         self._pending.clear()
-        self._waiting.clear()
-        return Output([], output.replies, [], [])
+        self._waiting = WaitingEvents(0)
+        replies = [reply for reply in output.replies if reply.token not in answered]
+        return Output([], replies, [], [])
 
     @property
     def parked_count(self) -> int:
@@ -341,7 +345,7 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
     ) -> None:
         """Decide a new event, or queue it if its id is pending or others wait before it."""
         id_ = self.shard.id_of(event)
-        if id_ is None or not (id_ in self._pending or id_ in self._waiting.queues):
+        if not (id_ in self._pending or id_ in self._waiting.queues):
             self._decide(event, token, now_ms, output, None)
             return
         ahead = self.shard.overtakes(event)
@@ -379,8 +383,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
             assert id_ is not None
             resume = event if decision.resume is None else decision.resume
             if queued is None:
-                is_first = bool(decision.records) or decision.needs_producer_id
-                parked = self._waiting.add(resume, token, id_, now_ms, first=is_first)
+                # Nothing waits for the id yet, or this event overtakes what does.
+                parked = self._waiting.add(resume, token, id_, now_ms, first=True)
             else:
                 queued.event = resume
                 parked = queued
@@ -440,8 +444,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         while self._delayed and self._delayed[0][0] <= now_ms:
             _, append_id = self._delayed.popleft()
             flight = self._in_flight.get(append_id)
-            if flight is None or flight.token is None or flight.parked is not None:
-                continue  # Committed, without a waiting request, or bounded by the queue.
+            if flight is None or flight.parked is not None:
+                continue  # Committed, or bounded by the queue.
             self._in_flight[append_id] = flight._replace(is_answered=True)
             context = self._context(flight.token, now_ms)
             _release(output, self.shard.timed_out(flight.event, context))

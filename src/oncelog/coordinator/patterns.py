@@ -55,7 +55,7 @@ def _compiled(pattern: str) -> _Pattern:
     try:
         return re2.compile(pattern, options)
     except re2.error as error:
-        reason: object = error.args[0] if error.args else error
+        (reason,) = error.args
         text = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
         raise InvalidPattern(text) from error
 

@@ -78,8 +78,6 @@ class ReplayBuffer:
             if record[3] is None or key is None:
                 self._bury(record)
             else:
-                # Remove it first, so that the values stay in log order.
-                values.pop(key, None)
                 values[key] = record
 
     def add_transactional(
@@ -124,7 +122,6 @@ class ReplayBuffer:
         if key is None:
             raise DamagedRecord(tombstone[0], "a record without a key")
         self._values.pop(key, None)
-        self._tombstones.pop(key, None)
         self._tombstones[key] = tombstone
 
     def _is_superseded(self, key: bytes, record: ScannedRecord) -> bool:

@@ -7,6 +7,7 @@ time, in ms. There are no callbacks.
 
 from collections.abc import Hashable
 from heapq import heappop, heappush
+from itertools import count
 from typing import Generic, TypeVar
 
 KeyT = TypeVar("KeyT", bound=Hashable)
@@ -15,17 +16,18 @@ KeyT = TypeVar("KeyT", bound=Hashable)
 class Timers(Generic[KeyT]):
     """A set of deadlines.
 
-    Each key has one valid line in the heap, identified by its sequence number in `_lines`. Moving a
-    deadline later leaves the line in place; when it falls due it is planned again. Other lines are
-    stale and skipped.
+    Each key has one valid line in the heap, with the time in `_lines`. Moving a deadline later
+    leaves the line in place; when it falls due it is planned again. Other lines are stale and
+    skipped, unless their time happens to be right again. Keys are not compared: of two lines with
+    one time the older one comes first.
     """
 
     def __init__(self) -> None:
         self.deadlines: dict[KeyT, int] = {}
         """By key, to be read only. A hot path reads it to save a call while there are none."""
-        self._lines: dict[KeyT, tuple[int, int]] = {}
+        self._lines: dict[KeyT, int] = {}
         self._heap: list[tuple[int, int, KeyT]] = []
-        self._sequence = 0
+        self._sequence = count()
 
     def __contains__(self, key: KeyT) -> bool:
         return key in self.deadlines
@@ -36,11 +38,11 @@ class Timers(Generic[KeyT]):
     def set(self, key: KeyT, deadline_ms: int) -> None:
         """Set the deadline of `key` to `deadline_ms`, replacing an earlier one."""
         self.deadlines[key] = deadline_ms
-        line = self._lines.get(key)
-        if line is None or deadline_ms < line[0]:
-            self._sequence += 1
-            self._lines[key] = (deadline_ms, self._sequence)
-            heappush(self._heap, (deadline_ms, self._sequence, key))
+        planned_ms = self._lines.get(key)
+        if planned_ms is None or deadline_ms < planned_ms:
+            sequence = next(self._sequence)
+            self._lines[key] = deadline_ms
+            heappush(self._heap, (deadline_ms, sequence, key))
 
     def cancel(self, key: KeyT) -> None:
         """Remove `key`, if it is planned."""
@@ -59,13 +61,12 @@ class Timers(Generic[KeyT]):
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline, or None."""
         while self._heap:
-            planned_ms, sequence, key = self._heap[0]
-            counts = self._lines.get(key) == (planned_ms, sequence)
+            planned_ms, _, key = self._heap[0]
             deadline_ms = self.deadlines.get(key)
-            if counts and deadline_ms == planned_ms:
+            if deadline_ms == planned_ms:
                 return planned_ms
             heappop(self._heap)
-            if counts:
+            if self._lines.get(key) == planned_ms:
                 del self._lines[key]
                 if deadline_ms is not None:
                     self.set(key, deadline_ms)

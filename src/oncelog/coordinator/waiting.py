@@ -64,7 +64,7 @@ class WaitingEvents(Generic[EventT]):
     def finish(self, queued: Queued[EventT]) -> None:
         """Remove an event that was decided, answered or dropped.
 
-        Its entry in `_deadlines` is skipped when it falls due; without requests all are such.
+        Its entry in `_deadlines` is skipped when it falls due.
         """
         if queued.over:
             return
@@ -75,8 +75,6 @@ class WaitingEvents(Generic[EventT]):
             del self.queues[queued.id]
         if queued.token is not None:
             del self.by_token[queued.token]
-            if not self.by_token:
-                self._deadlines.clear()
 
     def overdue(self, now_ms: int) -> Iterator[Queued[EventT]]:
         """Remove and yield the requests past their deadline, the oldest first."""
@@ -90,12 +88,6 @@ class WaitingEvents(Generic[EventT]):
         while self._deadlines[0].over:
             self._deadlines.popleft()
         return self._deadlines[0].deadline_ms
-
-    def clear(self) -> None:
-        """Forget all."""
-        self.queues.clear()
-        self.by_token.clear()
-        self._deadlines.clear()
 
 
 class HeldByLoad(Generic[EventT]):

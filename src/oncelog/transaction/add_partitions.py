@@ -141,13 +141,10 @@ def _late_error(
     It must not begin or join another transaction: the producer decides whether to ask again. Under
     TV2 the epoch, checked before, shows the same.
     """
-    if parked is None:
+    if parked is None or not parked.met_open:
         return None
     ordinal = store.volatile[metadata.transactional_id].ordinal
-    if parked.met_open:
-        is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
-    else:
-        is_same = ordinal - parked.ordinal <= 1
+    is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
     return None if is_same else ErrorCode.concurrent_transactions
 
 

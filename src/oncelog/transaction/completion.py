@@ -118,9 +118,7 @@ def _nothing_owed(
     if not event.closed:
         return ()
     life.append(Markers.of(now_ms, event.closed, "nothing is open there: nothing to end"))
-    for partition, _ in event.closed:
-        volatile.markers_left.discard(partition)
-        volatile.refused.pop(partition, None)
+    volatile.markers_left.difference_update(partition for partition, _ in event.closed)
     return (notices.refused_in_vain(metadata, event.closed),)
 
 

@@ -138,7 +138,6 @@ def _fence(
     """Abort the open transaction under a bumped epoch, and decide again afterwards."""
     current = (metadata.producer_id, metadata.producer_epoch)
     if _is_expecting(event) and (event.producer_id, event.producer_epoch) != current:
-        store.leave_init(context.token)
         return reply_at_once(context, InitProducerIdReply(ErrorCode.producer_fenced))
     cause = notices.takeover(event, is_own=_is_expecting(event))
     prepared = prepare_fence(store, metadata, context, cause)

@@ -242,7 +242,7 @@ def _move_steps(
     added = sorted(set(after.partitions) - _known(before))
     offsets = tuple(one for one in added if one.topic == CONSUMER_OFFSETS_TOPIC)
     others = tuple(one for one in added if one.topic != CONSUMER_OFFSETS_TOPIC)
-    if offsets and others and more_count:
+    if others and more_count:
         # Those without a name are of either kind.
         others, offsets = others + offsets, ()
     if others:

@@ -42,6 +42,7 @@ def describe(
         return reply_at_once(context, DescribeTransactionReply(error, id_, cause=cause))
     volatile = store.volatile[id_]
     partitions = volatile.markers_left if metadata.state.is_prepared else metadata.partitions
+    refused = {one: why for one, why in volatile.refused.items() if one in volatile.markers_left}
     result = DescribeTransactionReply(
         error=ErrorCode.none,
         transactional_id=id_,
@@ -56,7 +57,7 @@ def describe(
         partitions=tuple(sorted(partitions)),
         cause=volatile.cause,
         life=store.lives.steps(id_) if event.include_life else (),
-        trouble=notices.advice(metadata, volatile.refused) if volatile.refused else "",
+        trouble=notices.advice(metadata, refused) if refused else "",
     )
     return reply_at_once(context, result)
 

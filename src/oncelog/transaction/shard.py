@@ -55,11 +55,7 @@ from oncelog.transaction.events import (
     WarnOfExpiry,
 )
 from oncelog.transaction.states import TransactionMetadata
-from oncelog.transaction.store import (
-    ExpiriesUntold,
-    TransactionConfig,
-    TransactionStore,
-)
+from oncelog.transaction.store import TransactionConfig, TransactionStore
 
 _MAPPED = {
     ErrorCode.unknown_topic_or_partition: ErrorCode.coordinator_not_available,
@@ -220,6 +216,5 @@ class TransactionCoordinatorShard(
 
     def on_loaded(self, context: EventContext) -> TransactionDecision:
         """Start the sweeps, and send the markers of every prepared transaction again (INV-4)."""
-        self._store.expiries_untold = ExpiriesUntold()
         self._sweeps.start(context.now_ms)
         return Decision(effects=completion.resume_all(self._store, context.now_ms))

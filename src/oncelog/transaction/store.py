@@ -191,11 +191,11 @@ class TransactionStore:
                 # The record encodes this very proposal, and need not be decoded.
                 self._take(proposal.after, proposal)
                 return
+        self._proposed.pop(record.key, None)
         transactional_id, metadata = records.decode(record)
         if metadata is not None:
             self._take(_as_written(metadata, context.timestamp_ms), None)
         elif transactional_id is not None:
-            self._proposed.pop(record.key, None)
             self._forget(transactional_id, context.timestamp_ms)
         else:
             raise UnknownKind(record.key)
@@ -214,7 +214,6 @@ class TransactionStore:
         self.volatile.pop(transactional_id, None)
         self.lives.by_id.pop(transactional_id, None)
         self.ongoing.pop(transactional_id, None)
-        self.to_complete.cancel(transactional_id)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
         """Apply a committed move, and update the volatile state.

@@ -45,9 +45,10 @@ class Sweeps:
         self._tell_ms = 0
 
     def start(self, now_ms: int) -> None:
-        """Plan the first sweeps."""
-        self._timeouts.start(now_ms)
-        self._expiry.start(now_ms)
+        """Plan the first sweeps. What expired in the loaded log was told by others."""
+        self._store.expiries_untold = ExpiriesUntold()
+        for sweep in (self._timeouts, self._expiry):
+            sweep.start(now_ms)
 
     def next_deadline_ms(self) -> int | None:
         """Return when `due` may have something to return, in ms of the shard's clock."""
@@ -65,9 +66,10 @@ class Sweeps:
 
     def due(self, now_ms: int) -> list[TransactionEvent]:
         """Return the events that are due, and plan the next sweeps."""
-        found: list[TransactionEvent] = []
-        found += map(CompletePrepared, self._store.to_complete.due(now_ms))
-        found += self._overdue(self._timeouts.next_ids(now_ms), now_ms)
+        found: list[TransactionEvent] = [
+            *map(CompletePrepared, self._store.to_complete.due(now_ms)),
+            *self._overdue(self._timeouts.next_ids(now_ms), now_ms),
+        ]
         if self._store.expiries_untold.count and now_ms >= self._tell_ms:
             found.append(TellOfExpiry())
         found += self._idle(self._expiry.next_ids(now_ms), now_ms)
@@ -156,11 +158,10 @@ def tell_of_expiry(store: TransactionStore) -> TransactionDecision:
 
 def warn_of_expiry(store: TransactionStore, event: WarnOfExpiry) -> TransactionDecision:
     """Log once which ids expire soon."""
-    ids = [id_ for id_ in event.transactional_ids if id_ in store.transactions]
-    for id_ in ids:
+    for id_ in event.transactional_ids:
         store.volatile[id_].is_warned = True
     within_ms = store.config.id_expiration_ms // EXPIRY_WARNING_SHARE
-    return Decision(effects=(notices.expires_soon(ids, within_ms),)) if ids else NOTHING
+    return Decision(effects=(notices.expires_soon(event.transactional_ids, within_ms),))
 
 
 def _is_idle(store: TransactionStore, metadata: TransactionMetadata, now_ms: int) -> bool:

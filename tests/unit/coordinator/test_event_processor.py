@@ -26,7 +26,6 @@ from oncelog.coordinator import (
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation, ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
-from oncelog.core.limits import PARKED_REQUEST_WAIT_MS_MAX, PARKED_REQUESTS_PER_ID_COUNT_MAX
 from tests.unit.coordinator.support import AnyOutput, processor_of
 
 E = ErrorCode
@@ -83,7 +82,7 @@ class Toy(CoordinatorShard[Do, object, str]):
         self.calls.append(f"decide {event.says}")
         if event.door in self.shut:
             resume = None if event.met else Do(**{**vars(event), "met": "in decide"})
-            return Decision(id=event.id, wait=True, resume=resume)
+            return Decision(id=event.id if event.exclusive else None, wait=True, resume=resume)
         says = event.says + (f", met {event.met}" if event.met else "")
         return Decision(
             records=tuple(CoordinatorRecord(write, b"") for write in event.writes),
@@ -224,7 +223,7 @@ def test_events_of_a_pending_id_wait_in_order_and_others_do_not() -> None:
     assert said(context.send(Do(None, "read"))) == ["read"]
     assert context.processor.parked_count == 3
     output = context.commit(first)
-    assert said(output) == ["1", "2, met after 0"]
+    assert output.replies == [Reply(1, "1"), Reply(2, "2, met after 0")]
     assert len(output.appends) == 1
     assert said(context.commit(output)) == ["3, met after 0", "4, met after 0"]
     assert context.processor.parked_count == 0
@@ -346,72 +345,6 @@ def test_a_failed_append_without_an_id_is_answered() -> None:
     assert said(output) == [E.request_timed_out]
 
 
-def test_a_wait_is_bounded() -> None:
-    context = Context()
-    first = context.send(Do("a", "1", (b"x",)))
-    context.now_ms = 10
-    context.send(Do("a", "2"))
-    context.now_ms = 20
-    context.send(Do("a", "3"))
-    assert context.processor.next_deadline_ms() == 10 + PARKED_REQUEST_WAIT_MS_MAX
-    output = context.processor.tick(10 + PARKED_REQUEST_WAIT_MS_MAX)
-    assert output.replies == [Reply(2, E.concurrent_transactions)]
-    assert context.processor.next_deadline_ms() == 20 + PARKED_REQUEST_WAIT_MS_MAX
-    assert said(context.commit(first)) == ["1", "3, met after 0"]
-    assert context.processor.next_deadline_ms() is None
-    assert context.processor.tick(10**6) == NO_OUTPUT
-
-
-def test_a_request_that_expires_while_its_append_is_in_flight_is_not_answered_again() -> None:
-    context = Context(Fencing())
-    abort = context.send(Do("a", "fence"))
-    late = context.processor.tick(PARKED_REQUEST_WAIT_MS_MAX)
-    assert said(late) == [E.concurrent_transactions]
-    assert context.commit(abort) == NO_OUTPUT
-    assert "d" in context.toy.shut
-
-
-def test_deadlines_of_the_machine_and_of_requests_are_merged() -> None:
-    context = Context()
-    assert context.processor.next_deadline_ms() is None
-    context.toy.deadline_ms = 30
-    assert context.processor.next_deadline_ms() == 30
-    context.send(Do("a", "1", (b"x",)))
-    context.send(Do("a", "2"))
-    assert context.processor.next_deadline_ms() == 30
-    context.toy.deadline_ms = 10**6
-    assert context.processor.next_deadline_ms() == PARKED_REQUEST_WAIT_MS_MAX
-
-
-def test_only_so_many_wait_for_one_id() -> None:
-    context = Context()
-    context.send(Do("a", "1", (b"x",)))
-    for _ in range(PARKED_REQUESTS_PER_ID_COUNT_MAX):
-        assert context.send(Do("a", "n")) == NO_OUTPUT
-    assert said(context.send(Do("a", "too many"))) == [E.concurrent_transactions]
-    assert context.send(Do("a", "ahead", ahead=True)) == NO_OUTPUT
-    assert context.processor.parked_count == PARKED_REQUESTS_PER_ID_COUNT_MAX + 1
-
-
-def test_timers_queue_without_a_bound_in_time_and_without_an_answer() -> None:
-    context = Context()
-    first = context.send(Do("a", "1", (b"x",)))
-    context.toy.due = [Do("a", "timer", effect="rang")]
-    assert context.processor.tick(1) == NO_OUTPUT
-    assert context.processor.tick(10**6) == NO_OUTPUT
-    assert context.commit(first).effects == ["rang"]
-
-
-def test_timers_queue_also_where_too_many_requests_wait() -> None:
-    context = Context()
-    first = context.send(Do("a", "1", (b"x",)))
-    for _ in range(PARKED_REQUESTS_PER_ID_COUNT_MAX):
-        context.send(Do("a", "n"))
-    context.toy.due = [Do("a", "timer", effect="rang")]
-    assert context.processor.tick(1) == NO_OUTPUT
-    assert context.commit(first).effects == ["rang"]
-
-
 def test_a_dropped_request_is_never_decided() -> None:
     context = Context()
     first = context.send(Do("a", "1", (b"x",)))
@@ -425,12 +358,13 @@ def test_a_dropped_request_is_never_decided() -> None:
 
 
 def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None:
-    context = Context()
+    context = Context(now_ms=5)
     first = context.send(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
-    assert context.processor.is_pending("a")
-    output = context.processor.resign(0)
-    assert not context.processor.is_pending("a")
+    processor = context.processor
+    assert (processor.is_pending("a"), processor.in_flight_since_ms) == (True, 5)
+    output = processor.resign(0)
+    assert (processor.is_pending("a"), processor.in_flight_since_ms) == (False, None)
     assert context.processor.parked_count == 0
     assert output.appends == []
     assert output.effects == []
@@ -448,6 +382,24 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     assert context.toy.lost == []
     assert context.processor.tick(10**6) == NO_OUTPUT
     assert context.processor.next_deadline_ms() is None
+
+
+def test_a_question_is_answered_at_once_also_behind_a_transition() -> None:
+    context = Context()
+    context.send(Do("a", "1", (b"x",)))
+    assert context.processor.look(Do("a", "what"), 0) == "what"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [Do("a", "1", (b"x",)), Do("a", "1", door="d"), Do("a", "1", others=(7,))],
+    ids=["appends", "waits", "answers others"],
+)
+def test_what_is_more_than_a_question_is_refused_as_a_bug(event: Do) -> None:
+    context = Context()
+    context.toy.shut.add("d")
+    with pytest.raises(InvariantViolation, match="no question"):
+        context.processor.look(event, 0)
 
 
 def test_a_shard_goes_one_way() -> None:
@@ -486,6 +438,17 @@ class Unaware(Toy):
 
     def id_of(self, event: Do) -> str | None:
         return None
+
+
+@pytest.mark.parametrize(("toy", "exclusive"), [(Unaware(), True), (Toy(), False)])
+def test_an_event_waits_for_the_id_of_its_decision_or_else_for_its_own(
+    toy: Toy, exclusive: bool
+) -> None:
+    context = Context(toy)
+    toy.shut.add("d")
+    assert context.send(Do("a", "late", door="d", exclusive=exclusive)) == NO_OUTPUT
+    opening = context.send(Do("a", "open", (b"open d",), ahead=True))
+    assert said(context.commit(opening)) == ["open", "late, met in decide"]
 
 
 def test_two_transitions_of_one_id_in_flight_are_a_bug() -> None:

@@ -47,13 +47,16 @@ def asked(*events: str) -> tuple[AnyProcessor, AnyOutput]:
     """A processor that was asked these, and what the first of them has it do."""
     processor = processor_of(Asking())
     processor.activate(0)
-    first, *rest = (processor.submit(event, event, 0) for event in events)
+    first, *rest = (processor.submit(event, f"request {event}", 0) for event in events)
     assert rest == [first._replace(appends=[])] * len(rest), "the others wait for the first"
     return processor, first
 
 
 def said(outputs: Sequence[AnyOutput]) -> list[Said]:
-    return [reply.value for output in outputs for reply in output.replies]
+    replies = [reply for output in outputs for reply in output.replies]
+    for reply in replies:
+        assert isinstance(reply.value, ErrorCode) or reply.token == f"request {reply.value[0]}"
+    return [reply.value for reply in replies]
 
 
 def test_inv11_only_the_decision_that_needs_a_producer_id_gets_it() -> None:
@@ -78,7 +81,7 @@ def test_where_there_is_no_producer_id_the_event_fails_and_the_next_is_decided()
 
 def test_an_event_whose_connection_closed_leaves_its_producer_id_unused() -> None:
     processor, first = asked("new", "old")
-    processor.drop("new", "new")
+    processor.drop("new", "request new")
     taken = processor.producer_id_taken(first.appends[0].append_id, FRESH, 0)
     assert said([first, taken]) == [("old", None)]
     assert taken.appends == []

@@ -14,6 +14,7 @@ from oncelog.coordinator import (
     ReplayBuffer,
     marker_context,
 )
+from oncelog.coordinator.replay import RecordToReplay
 from oncelog.core.errors import ProtocolError
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId, TopicPartition
 from oncelog.group.config import GroupConfig
@@ -208,6 +209,31 @@ def test_a_tombstone_in_a_transaction_ends_what_was_said_of_its_key() -> None:
     (step,) = replay.rest()
     assert not isinstance(step, EndTransactionMarker)
     assert (step.offset, step.record.value) == (1, None)
+
+
+def test_a_committed_transaction_counts_with_all_of_its_records() -> None:
+    replay = ReplayBuffer()
+    replay.add([(0, 1, b"deleted before", None), (1, 1, b"written before", b"old")])
+    batch = [
+        (2, 1, b"deleted before", b"new"),
+        (3, 1, b"replaced after", b"new"),
+        (4, 1, b"deleted after", b"new"),
+        (5, 1, b"written before", b"new"),
+    ]
+    replay.add_transactional(batch, ProducerId(7), EPOCH)
+    replay.add([(6, 1, b"replaced after", b"newer"), (7, 1, b"deleted after", None)])
+    marker = EndTransactionMarker(8, ProducerId(7), EPOCH, commit=True)
+    replay.end_transaction(marker)
+    *steps, last = replay.rest()
+    left = [(step.offset, step.record) for step in steps if isinstance(step, RecordToReplay)]
+    assert left == [
+        (0, CoordinatorRecord(b"deleted before", None)),
+        (2, CoordinatorRecord(b"deleted before", b"new")),
+        (5, CoordinatorRecord(b"written before", b"new")),
+        (6, CoordinatorRecord(b"replaced after", b"newer")),
+        (7, CoordinatorRecord(b"deleted after", None)),
+    ]
+    assert last == marker
 
 
 @pytest.mark.parametrize(

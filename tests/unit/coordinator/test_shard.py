@@ -10,7 +10,9 @@ from oncelog.coordinator import (
     RecordContext,
     Step,
 )
+from oncelog.coordinator.shard import UnknownKind, clock_shift_ms
 from oncelog.core.errors import ErrorCode
+from oncelog.core.limits import CLOCK_JUMP_MS_MIN
 from tests.unit.coordinator.support import at
 
 
@@ -39,3 +41,14 @@ def test_the_defaults() -> None:
     assert least.on_loaded(at()) == least.on_unloaded(at()) == NOTHING
     assert least.dropped("e", 1) is None
     assert vars(least) == {}
+
+
+def test_a_clock_was_set_by_what_a_record_is_newer_than_its_value() -> None:
+    jump_ms = CLOCK_JUMP_MS_MIN
+    assert clock_shift_ms(5, 5 + jump_ms) == jump_ms
+    assert clock_shift_ms(5 + jump_ms, 5) == -jump_ms
+    assert clock_shift_ms(5, 4 + jump_ms) == clock_shift_ms(4 + jump_ms, 5) == 0
+
+
+def test_a_record_of_an_unknown_type_is_named_by_it() -> None:
+    assert str(UnknownKind(b"\0\7the rest")) == "records of type 7 are not known"

@@ -1,7 +1,8 @@
 """Requests whose appends are written, but not committed in time."""
 
+from oncelog.coordinator import Reply
 from oncelog.core.errors import ErrorCode as E
-from tests.unit.coordinator.test_event_processor import NO_OUTPUT, Context, Do, said
+from tests.unit.coordinator.test_event_processor import NO_OUTPUT, Context, Do, Fencing, said
 
 
 def test_a_request_whose_append_is_not_committed_in_time_is_answered_and_its_id_stays_pending() -> (
@@ -41,6 +42,17 @@ def test_the_deadline_of_an_append_that_was_committed_is_nobodys() -> None:
     assert context.processor.next_deadline_ms() is None
 
 
+def test_appends_time_out_one_after_another_in_their_order() -> None:
+    context = Context(append_wait_ms_max=100)
+    for now_ms in (0, 30, 30):
+        context.now_ms = now_ms
+        context.delayed(Do(None, str(now_ms), (b"x",)))
+    assert context.processor.next_deadline_ms() == 100
+    assert context.processor.tick(100).replies == [Reply(1, "timed out")]
+    assert context.processor.next_deadline_ms() == 130
+    assert context.processor.tick(130).replies == [Reply(2, "timed out"), Reply(3, "timed out")]
+
+
 def test_an_append_that_fails_after_its_request_timed_out_is_not_answered_again() -> None:
     context = Context(append_wait_ms_max=100)
     slow = context.delayed(Do("a", "1", (b"x",)))
@@ -63,6 +75,12 @@ def test_requests_behind_a_slow_append_wait_no_longer_than_it() -> None:
     context.delayed(Do("a", "1", (b"x",)))
     context.send(Do("a", "2"))
     assert said(context.processor.tick(100)) == [E.concurrent_transactions, "timed out"]
+
+
+def test_a_request_that_waits_for_its_own_slow_append_is_answered_once() -> None:
+    context = Context(Fencing(), append_wait_ms_max=100)
+    context.delayed(Do("a", "fence"))
+    assert said(context.processor.tick(100)) == [E.concurrent_transactions]
 
 
 def test_appends_wait_for_ever_where_nothing_bounds_them() -> None:

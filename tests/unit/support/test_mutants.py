@@ -89,6 +89,10 @@ class Room:
         self.answers.append(answer)
         self.waiting.pop(answer.token, None)
 
+    def a_value_that_is_made(self, answer):
+        self.answers[0] = Answer(answer)
+        heappush(self.waiting, (0, answer))
+
     def one_container(self, answer):
         self.answers.append(answer)
         self.latest = self.answers[-1]

@@ -33,6 +33,7 @@ from oncelog.transaction.events import (
     TransactionEvent,
     TransactionReply,
 )
+from oncelog.transaction.life import Outcomes
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from oncelog.transaction.store import TransactionConfig
@@ -262,15 +263,26 @@ class Context:
         """Leaders answer; `is_closed`: they refuse, and have nothing open of the producer."""
         asked = effect.partitions if partitions is None else partitions
         outcomes = tuple((partition, error) for partition in asked if partition not in deleted)
+        closed = outcomes if is_closed else ()
+        self.report(effect, () if is_closed else outcomes, deleted, closed)
+
+    def report(
+        self,
+        effect: SendMarkers,
+        outcomes: Outcomes,
+        deleted: tuple[TopicPartition, ...] = (),
+        closed: Outcomes = (),
+    ) -> None:
+        """Leaders answer, each partition as it is told."""
         event = MarkersWritten(
             effect.transactional_id,
             effect.producer_id,
             effect.producer_epoch,
             effect.coordinator_epoch,
-            () if is_closed else outcomes,
+            outcomes,
             deleted,
             effect.ordinal,
-            outcomes if is_closed else (),
+            closed,
         )
         self.run(self.processor.submit(event, None, self.now_ms))
 

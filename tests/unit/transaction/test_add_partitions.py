@@ -172,3 +172,11 @@ def test_a_failed_append_drops_the_move_and_is_answered(
     context.commit_held()
     assert context.results[add] == answered(answer, ((P0, answer),))
     assert behind not in context.results or context.metadata.partitions == {P1}
+
+
+def test_an_add_without_partitions_begins_a_transaction_as_in_kafka() -> None:
+    context = Context(version=1)
+    context.init()
+    event = AddPartitions(ID, *context.ids, (), transaction_version=1)
+    assert context.results[context.send(event)].error is E.none
+    assert context.state is S.ONGOING

@@ -10,6 +10,7 @@ from oncelog.core.limits import (
     MARKER_RETRY_BACKOFF_MS,
 )
 from oncelog.transaction.events import (
+    AddPartitions,
     CompletePrepared,
     DeletedTopicsReply,
     EndTxn,
@@ -142,6 +143,27 @@ def test_a_refused_marker_of_an_open_transaction_is_told_once_and_asked_again(
     assert context.describe().trouble == ""
 
 
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_marker_that_is_not_refused_any_more_is_no_trouble(is_closed: bool) -> None:
+    """Whether it was written at last, or has nothing to end: also while others are owed."""
+    context = Context()
+    context.go_to(S.PREPARE_COMMIT)
+    (effect,) = context.markers
+    context.answer(effect, E.invalid_producer_epoch)
+    error = E.invalid_producer_epoch if is_closed else E.none
+    context.answer(effect, error, partitions=(P0,), is_closed=is_closed)
+    described = context.describe()
+    assert described.partitions == (P1,)
+    assert "refused: t-1 INVALID_PRODUCER_EPOCH;" in described.trouble
+    context.answer(effect, partitions=(P1,))
+    assert context.is_in(S.COMPLETE_COMMIT)
+    context.notices.clear()
+    context.go_to(S.PREPARE_COMMIT)
+    assert context.describe().trouble == ""
+    context.answer_markers(E.invalid_producer_epoch)
+    assert len(context.notices) == 1, "each transaction's trouble is told"
+
+
 def test_a_refused_marker_does_not_hold_up_those_of_other_partitions() -> None:
     context = Context()
     context.go_to(S.PREPARE_COMMIT)
@@ -171,6 +193,12 @@ def test_a_marker_that_is_late_is_told_at_every_doubling_of_its_time() -> None:
     ]
     kinds = [step.kind for step in context.describe().life]
     assert kinds.count(StepKind.MARKER) == 1, "the attempts push nothing out of the id's life"
+    context.answer_markers()
+    context.notices.clear()
+    context.go_to(S.PREPARE_ABORT)
+    context.now_ms += 1000
+    context.answer_markers(E.not_leader_or_follower)
+    assert len(context.notices) == 1, "the time of each transaction counts for itself"
 
 
 def test_inv4_a_marker_stays_owed_where_the_metadata_shows_no_partition() -> None:
@@ -186,6 +214,9 @@ def test_inv4_a_marker_stays_owed_where_the_metadata_shows_no_partition() -> Non
     assert context.is_in(S.PREPARE_COMMIT)
     context.answer_markers(deleted=(P0, P1))
     assert context.is_in(S.COMPLETE_COMMIT)
+    context.go_to(S.PREPARE_COMMIT)
+    context.answer_markers(E.unknown_topic_or_partition)
+    assert len(context.notices) == 2, "each transaction tells it"
 
 
 def test_a_deleted_topic_is_found_while_a_transaction_names_it() -> None:
@@ -246,6 +277,19 @@ def test_a_fail_over_sends_every_marker_again_with_the_new_coordinator_epoch(
     assert context.state is state
     context.answer_markers()
     assert context.state.is_complete
+
+
+def test_a_fail_over_goes_on_with_every_prepared_transaction() -> None:
+    context = Context()
+    for id_ in ("a", "b"):
+        ids = (context.init(id_=id_).producer_id, ProducerEpoch(0))
+        context.send(AddPartitions(id_, *ids, (P0,)))
+        context.send(EndTxn(id_, *ids, True))
+    context.fail_over()
+    assert [effect.transactional_id for effect in context.markers] == ["a", "b"]
+    context.answer_markers()
+    states = [metadata.state for metadata in context.shard.transactions.values()]
+    assert states == [S.COMPLETE_COMMIT] * 2
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -320,6 +320,39 @@ def test_a_recovery_waits_for_the_producer_id_that_complete_will_bring(epoch: in
     assert context.results[recovery] == answer
 
 
+def test_nothing_is_kept_in_memory_of_takeovers_that_were_answered() -> None:
+    context = Context()
+    context.holds = True
+    first, second = context.start_init(), context.start_init()  # Both find that there is no id.
+    context.fail_held(E.not_enough_replicas)
+    context.commit_held()
+    context.holds = False
+    context.go_to(S.ONGOING)
+    lost, won = context.start_init(), context.start_init()
+    context.answer_markers()
+    context.go_to(S.ONGOING)
+    context.holds = True
+    failed = context.start_init()
+    context.fail_held(E.not_enough_replicas)
+    assert [context.results[token].error for token in (first, second, lost, won, failed)] == [
+        *(E.coordinator_not_available, E.none),
+        *(E.producer_fenced, E.none),
+        E.coordinator_not_available,
+    ]
+    store = context.shard._store
+    assert (store._id_of_init, store.volatile[ID].inits) == ({}, {})
+
+
+def test_a_retry_finds_the_fresh_producer_id_that_an_empty_abort_brought() -> None:
+    """KIP-360: PREPARE and COMPLETE are one append, and both say which epoch was the last."""
+    context = Context(version=2)
+    context.go_to(S.EMPTY)
+    context.force_epoch(EPOCH_MAX - 1)
+    fresh = context.end(False).producer_id
+    assert context.ids == (fresh, 0)
+    assert context.init(FIRST, EPOCH_MAX - 1) == initialised(fresh, 0)
+
+
 def test_a_takeover_whose_connection_closed_does_not_fence_the_one_before() -> None:
     context = Context()
     context.go_to(S.ONGOING)

@@ -223,6 +223,25 @@ def test_a_step_of_many_partitions_names_a_few_and_counts_the_others() -> None:
     ]
 
 
+@pytest.mark.parametrize("per_error", [1, LIFE_PARTITIONS_PER_STEP_COUNT_MAX + 1])
+def test_a_report_with_several_outcomes_is_told_as_one_step_each(per_error: int) -> None:
+    context = Context()
+    context.init()
+    many = tuple(TopicPartition("wide", index) for index in range(2 * per_error))
+    context.add(*many)
+    context.end(True)
+    (effect,) = context.markers
+    errors = [ErrorCode.not_leader_or_follower, ErrorCode.not_enough_replicas]
+    outcomes = tuple((one, errors[index // per_error]) for index, one in enumerate(many))
+    context.report(effect, outcomes)
+    steps = context.describe().life[-2:]
+    few = min(per_error, LIFE_PARTITIONS_PER_STEP_COUNT_MAX)
+    assert [(s.partitions, s.more_count, s.error) for s in steps] == [
+        (many[:few], per_error - few, errors[0]),
+        (many[per_error : per_error + few], per_error - few, errors[1]),
+    ]
+
+
 def test_partitions_of_either_kind_without_a_name_are_counted_once() -> None:
     context = Context()
     context.init()

@@ -19,7 +19,7 @@ from oncelog.transaction.events import (
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
 from tests.unit.coordinator.support import at, processor_of
-from tests.unit.transaction.context import ID, P0, Context
+from tests.unit.transaction.context import EPOCH_MAX, FIRST_PRODUCER_ID, ID, P0, Context
 
 E = ErrorCode
 PRODUCER = (ProducerId(1), ProducerEpoch(0))
@@ -75,3 +75,17 @@ def test_results_of_markers_are_not_changed_by_waiting() -> None:
     event = MarkersWritten(ID, *PRODUCER, 0, ())
     assert shard.park(event, at()) is event
     assert shard.overtakes(event)
+
+
+def test_inv11_the_largest_producer_id_may_be_one_that_an_id_will_have() -> None:
+    context = Context()
+    assert context.shard.largest_producer_id == -1
+    context.go_to(TransactionState.ONGOING)
+    context.init(id_="other")
+    assert context.shard.largest_producer_id == FIRST_PRODUCER_ID + 1
+    context.force_epoch(EPOCH_MAX - 1)
+    context.end(True)
+    assert context.metadata.next_producer_id == FIRST_PRODUCER_ID + 2
+    assert context.shard.largest_producer_id == FIRST_PRODUCER_ID + 2
+    context.answer_markers()
+    assert context.shard.largest_producer_id == FIRST_PRODUCER_ID + 2

@@ -14,7 +14,7 @@ from oncelog.core.limits import (
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
 )
 from oncelog.transaction import timers
-from oncelog.transaction.events import AbortTimedOut, CompletePrepared, ExpireId
+from oncelog.transaction.events import AbortTimedOut, AddPartitions, CompletePrepared, ExpireId
 from oncelog.transaction.states import TransactionState
 from oncelog.transaction.store import TransactionConfig
 from tests.unit.transaction.context import (
@@ -156,6 +156,7 @@ def test_nothing_is_kept_in_memory_of_an_id_that_expired_but_why() -> None:
     store = context.shard._store
     for kept in (store.transactions, store.volatile, store.lives.by_id, store.ongoing):
         assert ID not in kept
+    assert store._proposed == {}
     assert ID in store.expired
 
 
@@ -255,6 +256,8 @@ def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
 def test_only_so_many_expired_ids_are_remembered() -> None:
     context = Context()
     ids = [f"id-{number}" for number in range(EXPIRED_IDS_REMEMBERED_COUNT_MAX + 1)]
+    context.init(id_=ids[1])  # It is used, expires, and is used again: the last time counts.
+    context.tick(8 * DAY_MS)
     for id_ in ids:
         context.init(id_=id_)
     context.tick(8 * DAY_MS)
@@ -315,6 +318,29 @@ def test_nothing_to_sweep_plans_nothing() -> None:
     assert context.processor.next_deadline_ms() == context.now_ms + hour_ms
     context.add(P0)
     assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS
+    context.end(True)
+    context.answer_markers()
+    assert context.processor.next_deadline_ms() == context.now_ms + hour_ms
+
+
+def test_a_sweep_aborts_all_that_are_overdue() -> None:
+    context = Context()
+    for id_ in ("a", "b"):
+        granted = context.init(id_=id_, timeout_ms=1)
+        context.send(AddPartitions(id_, granted.producer_id, granted.producer_epoch, (P0,)))
+    context.tick(SWEEP_MS)
+    states = {id_: one.state for id_, one in context.shard.transactions.items()}
+    assert states == {"a": S.PREPARE_ABORT, "b": S.PREPARE_ABORT}
+
+
+def test_all_ids_that_expire_soon_are_told_in_one_warning_and_once() -> None:
+    context = Context()
+    for id_ in ("a", "b"):
+        context.init(id_=id_)
+    context.tick(7 * DAY_MS * 95 // 100)
+    context.tick(3_600_000)
+    (notice,) = context.notices
+    assert notice.text.endswith(": a, b")
 
 
 def test_an_id_is_warned_of_once_before_it_expires() -> None:
