@@ -87,6 +87,7 @@ class SessionPartition:
 
     def note(self, answer: FetchPartitionResponse) -> bool:
         """Record an answer; return whether the client has to get it."""
+        asked = self.asked
         is_news = (
             bool(answer.records)
             or bool(answer.error)
@@ -95,7 +96,8 @@ class SessionPartition:
             or answer.preferred_read_replica >= 0
             or answer.diverging_epoch is not None
             # A follower that cut its log, or passed over a late answer, did not take what it said.
-            or self.asked.high_watermark < min(answer.high_watermark, self.asked.fetch_offset)
+            or asked.high_watermark < min(answer.high_watermark, asked.fetch_offset)
+            or -1 < asked.log_start_offset < min(answer.log_start_offset, asked.fetch_offset)
         )
         # After an error the partition is sent again as soon as the error has ended.
         self.high_watermark = -1 if answer.error else answer.high_watermark

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from oncelog.broker.partitions.fetch_sessions import FetchContext, FetchSessions
 from oncelog.core.errors import ErrorCode
@@ -29,8 +30,10 @@ def request(
     forget: Sequence[int] = (),
     offset: int = 0,
     high_watermark: int = HIGH_WATERMARK_UNKNOWN,
+    log_start: int = -1,
 ) -> FetchRequest:
-    asked = [FetchPartition(p, offset, 100, high_watermark=high_watermark) for p in partitions]
+    said: dict[str, Any] = {"log_start_offset": log_start, "high_watermark": high_watermark}
+    asked = [FetchPartition(p, offset, 100, **said) for p in partitions]
     topics = [FetchTopic("t", None, asked)]
     return FetchRequest(
         0,
@@ -126,6 +129,20 @@ def test_a_follower_that_says_an_older_high_watermark_is_told_it_again() -> None
     # What it does not have yet comes with the records.
     assert told(client.more(0, offset=3, high_watermark=3), at(0, 4)) == [0]
     assert told(client.more(0, offset=3, high_watermark=3), at(0, 4)) == []
+
+
+def test_a_follower_that_says_an_older_log_start_is_told_it_again() -> None:
+    """Else it never joins the ISR again: as a leader it would bring deleted records back."""
+    client = Fetching(FetchSessions(10))
+    client.full([0])
+    now = at(0, 5)._replace(log_start_offset=5)
+    diverging = now._replace(diverging_epoch=(1, 5))
+    assert told(client.more(0, offset=6, high_watermark=5, log_start=4), diverging) == [0]
+    assert told(client.more(0, offset=5, high_watermark=5, log_start=4), now) == [0]
+    assert told(client.more(0, offset=5, high_watermark=5, log_start=5), now) == []
+    # Below the leader's start it is to begin again; a consumer says nothing of a log.
+    assert told(client.more(0, offset=4, high_watermark=4, log_start=4), now) == []
+    assert told(client.more(0, offset=5), now) == []
 
 
 def test_partitions_are_added_changed_and_forgotten() -> None:
