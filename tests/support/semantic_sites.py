@@ -56,16 +56,20 @@ _OTHER_METHOD = {
     "union": "intersection",
     "intersection": "union",
 }
-_PURE = frozenset({"abs", "bool", "int", "len", "max", "min", "sum"})
-_OF_CONTAINERS = frozenset(
-    {"add", "append", "appendleft", "clear", "discard", "extend", "pop", "remove", "update"}
+_PURE = frozenset(
+    {"abs", "bool", "dict", "frozenset", "int", "len", "list", "max", "min"}
+    | {"set", "sorted", "sum", "tuple"}
 )
+_OF_CONTAINERS = frozenset(
+    {"add", "append", "appendleft", "clear", "discard", "extend", "pop", "remove", "set", "update"}
+)
+"""`set` is an event's: who waits for it goes on in a later turn."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 _CHECKS = frozenset({"assert_never", "require", "super"})
 """Calls that are no behaviour of their own."""
-_LOGGING = frozenset({"debug", "info", "warning", "error", "exception"})
+_LOGGING = frozenset({"debug", "info", "warning", "error", "exception", "log"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,6 +93,14 @@ class Room:
         self.answers[0] = Answer(answer)
         heappush(self.waiting, (0, answer))
 
+    def an_event(self, answer):
+        self.answers.discard(answer)
+        self.woken.set()
+
+    def copies(self, answer):
+        self.answers.clear()
+        self.changed = set(self.wanted)
+
     def one_container(self, answer):
         self.answers.append(answer)
         self.latest = self.answers[-1]
