@@ -244,7 +244,7 @@ def write_all(
         db.executemany("INSERT INTO session VALUES (?, ?, ?, ?)", new_sessions)
         check_sessions(partial(_has_session, db), writes)
         check_versions(partial(_version_of, db), writes, checks, fence)
-        revision = _next_revision(db)
+        revision = newest_revision(db) + 1
         db.executemany(
             "INSERT INTO node (path, value, version, revision, session) VALUES (?, ?, ?, ?, ?) "
             "ON CONFLICT (path) DO UPDATE SET value = excluded.value, version = excluded.version, "
@@ -261,7 +261,12 @@ def write_all(
 
 def newest_revision(db: sqlite3.Connection) -> int:
     """Return the revision of the newest write; 0: there was none."""
-    return _next_revision(db) - 1
+    revision: int
+    # The rows of the newest step may have been dropped.
+    (revision,) = db.execute(
+        "SELECT max(coalesce((SELECT max(revision) FROM node), 0), revision) FROM dropped"
+    ).fetchone()
+    return revision
 
 
 def sessions(db: sqlite3.Connection) -> list[SessionRow]:
@@ -278,7 +283,7 @@ def end_sessions(db: sqlite3.Connection, has_ended: Callable[[SessionRow], bool]
     with _without_sync(db), _transaction(db):
         ended = [(row.session_id,) for row in sessions(db) if has_ended(row)]
         db.executemany("DELETE FROM session WHERE id = ?", ended)
-        revision = _next_revision(db)
+        revision = newest_revision(db) + 1
         db.executemany(
             f"UPDATE node SET value = NULL, version = 0, session = NULL, revision = {revision} "
             "WHERE session = ?",
@@ -304,12 +309,3 @@ def _has_session(db: sqlite3.Connection, session_id: SessionId) -> bool:
 def _version_of(db: sqlite3.Connection, path: str) -> int:
     stored = read(db, path)
     return 0 if stored is None else stored.version
-
-
-def _next_revision(db: sqlite3.Connection) -> int:
-    revision: int
-    # The rows of the newest step may have been dropped.
-    (revision,) = db.execute(
-        "SELECT max(coalesce((SELECT max(revision) FROM node), 0), revision) + 1 FROM dropped"
-    ).fetchone()
-    return revision

@@ -49,13 +49,14 @@ async def test_what_a_killed_party_had_bound_is_deleted(parties: Parties) -> Non
 @among_parties
 async def test_the_owner_of_an_expired_session_hears_of_it(parties: Parties) -> None:
     mine, other = await parties.join(), await parties.join()
-    session = await mine.open_session(parties.session_ms)
-    await put(mine, "/a", b"1", session=session)
-    await parties.expire(session)
-    await session.wait_ended()
-    assert not session.is_alive
-    await deleted(other, "/a")
-    await session.close()
+    for path in ("/first", "/second"):
+        session = await mine.open_session(parties.session_ms)
+        await put(mine, path, b"1", session=session)
+        await parties.expire(session)
+        await session.wait_ended()
+        assert not session.is_alive
+        await deleted(other, path)
+        await session.close()
 
 
 @among_parties
@@ -72,6 +73,9 @@ async def test_a_write_bound_to_an_ended_session_changes_nothing(parties: Partie
             await mine.write_all(
                 [Write("/a", b"1", 0), Write("/b", b"1", 0, session.session_id)],
             )
+        # Whatever else has changed: it tells the writer most.
+        with pytest.raises(SessionExpired):
+            await put(mine, "/a", b"1", 7, session=session)
         assert not session.is_alive
     assert await mine.list("/") == before
 

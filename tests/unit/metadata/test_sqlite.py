@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 
 from oncelog.metadata import Change, Conflict, Stored, Write
 from oncelog.metadata.sqlite import SqliteStore
+from oncelog.metadata.sqlite_sessions import Machine
 from oncelog.metadata.store import Changes, StoreFailure
 from tests.unit.metadata.contract import put
 
@@ -66,6 +68,29 @@ async def test_sqlite_finds_what_another_process_wrote(tmp_path: Path) -> None:
         await put(mine, "/a", b"2")
     await mine.close()
     await other.close()
+
+
+async def test_a_closed_store_leaves_no_thread(tmp_path: Path) -> None:
+    before = threading.active_count()
+    store = SqliteStore(str(tmp_path / "m.sqlite"))
+    await store.open_session(60_000)
+    await store.beat()
+    assert threading.active_count() == before + 2
+    await store.close()
+    assert threading.active_count() == before
+
+
+async def test_what_ended_the_polling_is_raised_to_who_waits(tmp_path: Path) -> None:
+    """Nobody would hear of another process's writes any more."""
+
+    async def fail(_: float) -> None:
+        raise RuntimeError("a bug")
+
+    store = SqliteStore(str(tmp_path / "m.sqlite"), machine=Machine(sleep=fail))
+    async with asyncio.timeout(20):
+        with pytest.raises(RuntimeError, match="a bug"):
+            await store.changes(0, wait_ms=600_000)
+    await store.close()
 
 
 async def test_a_file_that_is_no_database_is_a_failure_that_names_it(

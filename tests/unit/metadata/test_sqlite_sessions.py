@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import cast
 
 import pytest
 
 from oncelog.metadata import MetadataStore, Session, SessionExpired, StoreFailure
+from oncelog.metadata.session_file import SessionFile
 from oncelog.metadata.sqlite import SqliteStore
-from oncelog.metadata.sqlite_sessions import Machine
+from oncelog.metadata.sqlite_sessions import Machine, SqliteSession
 from tests.unit.metadata.contract import put, version_of
 
 TIMEOUT_MS = 60_000
@@ -213,6 +216,37 @@ async def test_a_hung_owner_that_wakes_up_knows_that_its_session_ended(tmp_path:
         await a.session.wait_ended()
         await a.store.poll()
         assert await names(b.store) == []
+
+
+async def test_a_beat_that_could_not_be_written_does_not_count(tmp_path: Path) -> None:
+    """Others see the one before."""
+
+    class FullDisk:
+        def beat(self, now_ns: int) -> None:
+            raise OSError(errno.ENOSPC, "no space is left")
+
+    async with brokers(tmp_path) as c:
+        a, _ = await c.registered("a", "b")
+        await a.beat()
+        session = a.session
+        assert isinstance(session, SqliteSession)
+        file, session.file = session.file, cast(SessionFile, FullDisk())
+        c.now_ms += TIMEOUT_MS
+        await a.store.beat()
+        known = [session.is_alive]
+        c.now_ms += 1
+        assert [*known, session.is_alive] == [True, False]
+        session.file = file
+
+
+async def test_a_session_that_is_being_closed_is_not_alive(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        (a,) = await c.registered("a")
+        closing = asyncio.create_task(a.session.close())
+        await asyncio.sleep(0)
+        assert not a.session.is_alive
+        assert not closing.done()
+        await closing
 
 
 async def test_a_late_owner_whose_session_was_ended_cannot_write(tmp_path: Path) -> None:

@@ -94,8 +94,8 @@ class Mirror:
             self._known[path] = changed[path]
         revisions = [known.revision for known in changed.values()]
         above = [node.children_zxid for node in reading.nodes.values() if node is not None]
-        ended = [*reading.children_zxids.values(), *(above if reading.is_whole else ())]
-        self.revision = max([self.revision, reading.ring_zxid, *revisions, *ended])
+        ended = reading.children_zxids.values()
+        self.revision = max([self.revision, reading.ring_zxid, *revisions, *above, *ended])
         self.ring_zxid = reading.ring_zxid
         self._ring_created_zxid = reading.ring_created_zxid
 

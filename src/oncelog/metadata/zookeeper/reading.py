@@ -88,15 +88,15 @@ async def _read_batch(connection: ZooKeeperConnection, collected: _Collected) ->
     edge = 1 + len(above)
     first = [0 if one is None else one.children_zxid for one in answers[1:edge]]
     last = [0 if one is None else one.children_zxid for one in answers[-edge:-1]]
-    ring = ring_in(answers[0])
-    steps = ring_in(answers[-1])
+    ring_node = answers[-1]
+    ring, steps = ring_in(answers[0]), ring_in(ring_node)
     return _Batch(
         steps,
         dict(zip(paths, answers[edge:-edge], strict=True)),
         dict(zip(above, last, strict=True)),
         ring[-1].zxid,
         first == last and ring[-1].zxid == steps[-1].zxid,
-        answers[-1].created_zxid if answers[-1] else 0,
+        ring_node.created_zxid if ring_node else 0,
     )
 
 

@@ -199,7 +199,7 @@ class ZooKeeperStore:
                 f"ZooKeeper at {self._servers.hosts}{self._servers.chroot} has the nodes of an "
                 "Apache Kafka cluster: name a chroot of its own in zookeeper.connect"
             )
-        if unfinished is not None and unfinished.data and not self._is_import:
+        if unfinished is not None and not self._is_import:
             raise OncelogError(
                 f"an import into ZooKeeper at {self._servers.hosts}{self._servers.chroot} has not "
                 "ended: repeat `oncelog cluster import`"

@@ -135,7 +135,8 @@ def test_a_value_that_was_bound_too_often_is_not_bound_again() -> None:
 def test_that_a_path_does_not_exist_is_checked_and_leaves_nothing() -> None:
     tree = Tree()
     tree.write(Write("/a", b"1", 0))
-    operations = tree.write(Write("/b", b"1", 0), checks=[Check("/x/y", 0), Check("/a", 1)])
+    checks = [Check("/x/y", 0), Check("/a", 1), Check("/a/z", 0)]
+    operations = tree.write(Write("/b", b"1", 0), checks=checks)
     assert operations[:2] == [Create("/x", b""), Create("/x/y", b"")]
     assert CheckVersion("/a", 0) in operations
     assert list(tree.nodes) == ["/a", "/b"]
@@ -164,7 +165,11 @@ def test_random_steps_leave_the_values_that_they_write(seed: int) -> None:
             version = tree.values().get(path, Stored(b"", 0)).version
             value = rng.choice([None, b"1", b"2"]) if version else b"3"
             writes.append(Write(path, value, version))
-        tree.write(*writes)
+        checks = [
+            Check(path, tree.values().get(path, Stored(b"", 0)).version)
+            for path in rng.sample([*paths, "/a/n", "/a/b/n/m", "/n"], 2)
+        ]
+        tree.write(*writes, checks=checks)
         for path, value, *_ in writes:
             if value is None:
                 expected.pop(path)

@@ -31,6 +31,8 @@ class Nodes:
         self.rng = random.Random(seed)
         self.hurry = 0.0
         self.zxid = 1
+        self.asked: set[str] = set()
+        """Those that were read."""
         self.watched: set[str] = set()
         """Those whose next change would wake."""
         self.values: dict[str, Znode] = {}
@@ -47,6 +49,7 @@ class Nodes:
             if self.rng.random() < self.hurry:
                 self.step()
             found.append(self._at(path))
+            self.asked.add(path)
             if path in watched and found[-1] is not None:
                 self.watched.add(path)
         return found
@@ -69,6 +72,13 @@ class Nodes:
         else:
             self._write(self.rng.sample(PATHS, self.rng.randint(1, 3)))
         self.history.append((self.zxid, {path: one.data for path, one in self.values.items()}))
+
+    def put(self, path: str, owner: str = "") -> None:
+        """Write one new value."""
+        self.zxid += 1
+        self._create(path, owner)
+        self._name([path], [path] if owner else [])
+        self.history.append((self.zxid, {each: one.data for each, one in self.values.items()}))
 
     def at(self, zxid: int) -> dict[str, bytes]:
         """The values as they were after a transaction."""
@@ -94,8 +104,14 @@ class Nodes:
             else:
                 owner = self.rng.choice(["", *SESSIONS])
                 bound += [path] if owner else []
-                self.values[path] = Znode(b"%d" % self.zxid, 0, self.zxid, 0, owner, 0)
-                self.children_zxids[parent_of(path)] = self.zxid
+                self._create(path, owner)
+        self._name(paths, bound)
+
+    def _create(self, path: str, owner: str) -> None:
+        self.values[path] = Znode(b"%d" % self.zxid, 0, self.zxid, 0, owner, 0)
+        self.children_zxids[parent_of(path)] = self.zxid
+
+    def _name(self, paths: list[str], bound: list[str]) -> None:
         steps = decode_ring(self._ring.data, self._ring.zxid)[-self._steps_kept :]
         self._ring = self._ring._replace(data=encode_ring(steps, paths, bound), zxid=self.zxid)
 
@@ -160,6 +176,21 @@ async def test_a_reader_behind_the_ring_has_what_there_is(seed: int) -> None:
         assert stored(mirror) == nodes.at(mirror.revision)
         revision = follow(mirror, revision, seen)
         assert seen == stored(mirror)
+
+
+async def test_what_has_not_changed_and_is_not_bound_is_neither_read_nor_watched() -> None:
+    nodes, mirror = Nodes(1), Mirror()
+    nodes.put("/a/1")
+    nodes.put("/b/1", owner="0x1")
+    await read(nodes, mirror)
+    assert nodes.watched == {RING_PATH, "/b/1"}
+    nodes.put("/a/2")
+    for changed in (["/a/2"], []):
+        nodes.asked.clear()
+        await read(nodes, mirror)
+        assert nodes.asked == {RING_PATH, "/b", "/b/1", *changed}
+    assert nodes.watched == {RING_PATH, "/b/1"}
+    assert mirror.list("").keys() == {"/a/1", "/a/2", "/b/1"}
 
 
 async def test_nodes_that_never_stand_still_are_not_read() -> None:

@@ -22,6 +22,9 @@ from oncelog.metadata.store import (
     Write,
     WriteTooLarge,
 )
+from oncelog.metadata.zookeeper.connection import ZooKeeperConnection
+from oncelog.metadata.zookeeper.nodes import parse_servers
+from oncelog.metadata.zookeeper.ring import RING_PATH, decode_ring, newest_named
 from oncelog.metadata.zookeeper.store import IMPORT_PATH
 from tests.support.zookeeper import chroot, shared_server
 from tests.unit.metadata.contract import put
@@ -68,6 +71,10 @@ async def test_values_are_at_their_paths_below_the_chroot(outside: KazooClient) 
         assert data == b"{}"
         assert stat.ephemeralOwner != 0
         assert list(await store.list("/group")) == ["/group-configs/.."]
+        ring, ring_stat = outside.get(below(connect, RING_PATH))
+        named = newest_named(decode_ring(ring, ring_stat.mzxid))
+        bound = [path for path, one in named.items() if one.is_bound]
+        assert bound == ["/brokers/ids/1"], "readers watch no other value"
     assert outside.exists(below(connect, "/brokers/ids/1")) is None
 
 
@@ -197,8 +204,10 @@ async def test_the_nodes_of_a_kafka_cluster_are_left_alone(outside: KazooClient)
     connect = chroot()
     outside.create(below(connect, "/brokers/ids"), makepath=True)
     async with stores() as opened:
-        with pytest.raises(OncelogError, match="has the nodes of an Apache Kafka cluster: name"):
-            await opened(connect).get("/a")
+        store = opened(connect)
+        for _ in range(2):
+            with pytest.raises(OncelogError, match="has the nodes of an Apache Kafka cluster"):
+                await store.get("/a")
     assert outside.get_children(below(connect, "")) == ["brokers"]
 
 
@@ -231,6 +240,16 @@ async def test_a_server_that_is_not_there_is_said_in_time() -> None:
     async with stores() as opened:
         with pytest.raises(StoreFailure, match=r"ZooKeeper at 127\.0\.0\.1:1 does not answer"):
             await opened("127.0.0.1:1", connection_timeout_ms=100).get("/a")
+
+
+async def test_a_connection_that_is_closed_while_it_is_made_is_not_waited_for() -> None:
+    connection = ZooKeeperConnection(parse_servers("127.0.0.1:1"), 1_000, lambda: None)
+    starting = asyncio.create_task(connection.start(600_000))
+    await asyncio.sleep(0)
+    await connection.close()
+    async with asyncio.timeout(60):
+        with pytest.raises(StoreFailure, match="was closed"):
+            await starting
 
 
 async def test_a_closed_store_answers_nothing() -> None:
