@@ -206,16 +206,18 @@ class FollowerState(ReplicaState):
 
     def answered(
         self,
-        asked: FetchPosition,
+        asked_epoch: int,
+        asked_offset: int,
         answer: FetchAnswer,
         held: HeldLog,
     ) -> TakeRecords | Truncate | RestartAt | Pause | None:
         """Return what to do next; None for an answer to what is not asked any more.
 
+        It was asked in the leader epoch `asked_epoch` at `asked_offset`.
         The caller does what is returned, and tells how it went: `truncated`, `paused`.
         """
         told = held.start_offset if self.begins_anew else held.end_offset
-        is_late = asked.leader_epoch != self.leader_epoch or asked.offset != told
+        is_late = asked_epoch != self.leader_epoch or asked_offset != told
         if is_late or self.phase is not Phase.FETCHING:
             return None
         if self.begins_anew and answer.error in _LED:

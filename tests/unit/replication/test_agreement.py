@@ -58,7 +58,7 @@ def follow(log: list[int], leader: list[int], epoch: int) -> None:
         asked = state.position(held, 0)
         assert asked is not None
         told = answer_to(asked.last_fetched_epoch, asked.offset, leader, epoch)
-        step = state.answered(asked, told, held)
+        step = state.answered(asked.leader_epoch, asked.offset, told, held)
         if isinstance(step, TakeRecords):
             assert leader[: len(log)] == log
             assert len(log) == common

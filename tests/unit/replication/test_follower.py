@@ -55,6 +55,12 @@ def test_what_another_leader_told_does_not_count() -> None:
     assert following.high_watermark == 5
 
 
+def test_a_log_whose_records_are_all_deleted_has_no_last_epoch() -> None:
+    state = follower(5)
+    assert state.position(HeldLog(4, 5, [(1, 0)]), 0) == FetchPosition(1, 5, 1, 4, 0)
+    assert state.position(HeldLog(5, 5, [(1, 0)]), 0) == FetchPosition(1, 5, -1, 5, 0)
+
+
 def test_its_own_end_commits_nothing() -> None:
     state = follower(5, 2)
     assert state.local_end_moved(9) is False
@@ -127,7 +133,8 @@ def told(
     begun = replica(end=held.end_offset)
     state = take(begun, given(isr, replicas=(2, ME), leader=2, epoch=6))
     assert isinstance(state, FollowerState)
-    return state.answered(asks(state, held), answered, held)
+    asked = asks(state, held)
+    return state.answered(asked.leader_epoch, asked.offset, answered, held)
 
 
 def test_it_asks_at_its_end_with_the_epoch_of_its_last_record() -> None:
@@ -263,18 +270,22 @@ def test_an_answer_to_what_is_not_asked_any_more_says_nothing() -> None:
     asked = asks(state)
     newer = take(state, given((2, ME), leader=2, epoch=2))
     assert isinstance(newer, FollowerState)
-    assert newer.answered(asked, answer(), HELD) is None
-    assert state.answered(asked, answer(), HeldLog(3, 31, EPOCHS)) is None
+    assert newer.answered(asked.leader_epoch, asked.offset, answer(), HELD) is None
+    assert (
+        state.answered(asked.leader_epoch, asked.offset, answer(), HeldLog(3, 31, EPOCHS)) is None
+    )
     state.paused(1000)
-    assert state.answered(asked, answer(), HELD) is None
+    assert state.answered(asked.leader_epoch, asked.offset, answer(), HELD) is None
 
 
 def test_it_asks_nothing_while_its_log_is_being_cut() -> None:
     state = follower(30, 28)
     asked = asks(state)
-    assert state.answered(asked, answer(diverging=(5, 25)), HELD) == Truncate(25)
+    assert state.answered(
+        asked.leader_epoch, asked.offset, answer(diverging=(5, 25)), HELD
+    ) == Truncate(25)
     assert state.position(HELD, 0) is None
-    assert state.answered(asked, answer(diverging=(5, 25)), HELD) is None
+    assert state.answered(asked.leader_epoch, asked.offset, answer(diverging=(5, 25)), HELD) is None
     state.truncated(25)
     assert (state.log_end_offset, state.high_watermark) == (25, 25)
     assert asks(state, HeldLog(3, 25, EPOCHS)).offset == 25
@@ -306,7 +317,7 @@ def test_one_away_for_longer_than_deletions_are_kept_starts_anew(away_ms: int | 
     state.judge_absence(HELD, Absence(away_ms, DAY_MS))
     asked = asks(state, HELD)
     assert (asked.offset, asked.last_fetched_epoch) == (HELD.start_offset, -1)
-    step = state.answered(asked, answer(), HELD)
+    step = state.answered(asked.leader_epoch, asked.offset, answer(), HELD)
     assert isinstance(step, RestartAt)
     assert step.offset == HELD.start_offset
     assert state.position(HELD, 0) is None
@@ -320,7 +331,7 @@ def test_one_that_starts_anew_starts_where_its_leader_does() -> None:
     state.judge_absence(HELD, Absence(None, DAY_MS))
     asked = asks(state, HELD)
     beyond = answer(ErrorCode.offset_out_of_range, start=HELD.start_offset + 2)
-    step = state.answered(asked, beyond, HELD)
+    step = state.answered(asked.leader_epoch, asked.offset, beyond, HELD)
     assert isinstance(step, RestartAt)
     assert step.offset == HELD.start_offset + 2
 
@@ -330,7 +341,9 @@ def test_one_that_starts_anew_keeps_its_records_until_a_leader_answers() -> None
     state = begun(HELD)
     state.judge_absence(HELD, Absence(None, DAY_MS))
     asked = asks(state, HELD)
-    step = state.answered(asked, answer(ErrorCode.not_leader_or_follower), HELD)
+    step = state.answered(
+        asked.leader_epoch, asked.offset, answer(ErrorCode.not_leader_or_follower), HELD
+    )
     assert isinstance(step, Pause)
     state.paused(5)
     same = given((2,), replicas=(2, ME), leader=2, epoch=6)

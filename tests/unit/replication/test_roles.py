@@ -15,6 +15,7 @@ def test_the_role_is_chosen_by_the_assignment() -> None:
     assert type(begun) is OfflineState
     assert type(take(begun, given((ME,)))) is LoneLeader
     assert type(take(begun, given((ME,), replicas=(ME, 2)))) is LeaderState
+    assert type(take(begun, given((ME, 2), replicas=(ME,)))) is LeaderState
     assert type(take(begun, given((2, ME), leader=2))) is FollowerState
     assert type(take(begun, given((2, ME), leader=-1))) is FollowerState
 

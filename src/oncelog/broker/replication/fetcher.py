@@ -37,7 +37,6 @@ from oncelog.protocol.fetch import (
 )
 from oncelog.replication.follower import (
     FetchAnswer,
-    FetchPosition,
     FollowerState,
     HeldLog,
     Pause,
@@ -161,7 +160,6 @@ class ReplicaFetcher:
             if not self._partitions:
                 self._disconnect("nothing is fetched from it")
             await self._woken.wait()
-            self._woken.clear()
             return
         try:
             connection = await self._connected()
@@ -249,7 +247,6 @@ class ReplicaFetcher:
         if held is not None and not held.is_closed and address == self._address:
             return held
         self._disconnect("it is registered elsewhere")
-        self._address = address
         self._connection = await Connection.open(
             parts.network,
             broker.host,
@@ -259,6 +256,7 @@ class ReplicaFetcher:
             connect_timeout_ms=parts.settings.timeout_ms,
             explains=False,
         )
+        self._address = address
         self._look()  # Another question may be due by now.
         return self._connection
 
@@ -335,7 +333,9 @@ class ReplicaFetcher:
             given.log_start_offset,
             given.diverging_epoch,
         )
-        step = partition.state.answered(position_of(asked), answer, held_log(partition))
+        step = partition.state.answered(
+            asked.current_leader_epoch, asked.fetch_offset, answer, held_log(partition)
+        )
         if step is None:
             return
         if isinstance(step, TakeRecords):
@@ -421,22 +421,6 @@ def key_of(partition: Partition) -> Key:
 
 
 def held_log(partition: Partition) -> HeldLog:
-    """Return what its log holds.
-
-    An epoch in which this broker led and wrote nothing begins at the end: no record has it.
-    """
+    """Return what its log holds."""
     held = partition.log
-    end = held.log_end_offset
-    epochs = [(epoch, start) for epoch, start in held.epochs.entries() if start < end]
-    return HeldLog(held.log_start_offset, end, epochs)
-
-
-def position_of(asked: FetchPartition) -> FetchPosition:
-    """Return what was asked."""
-    return FetchPosition(
-        asked.current_leader_epoch,
-        asked.fetch_offset,
-        asked.last_fetched_epoch,
-        asked.log_start_offset,
-        asked.high_watermark,
-    )
+    return HeldLog(held.log_start_offset, held.log_end_offset, held.epochs.entries())

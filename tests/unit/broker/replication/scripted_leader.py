@@ -51,6 +51,17 @@ LONG_MS = 600_000
 WAIT_S = 20
 
 
+class CountedClock(SystemClock):
+    """Counts how often it is read."""
+
+    def __init__(self) -> None:
+        self.reads_count = 0
+
+    def monotonic_ms(self) -> float:
+        self.reads_count += 1
+        return super().monotonic_ms()
+
+
 class Asked:
     """One fetch, until it is answered."""
 
@@ -143,7 +154,7 @@ class Bench:
         self.disk_moves = asyncio.Event()
         self.disk_moves.set()
         self.works_count = 0
-        self.clock = SystemClock()
+        self.clock = CountedClock()
         disk: Any = self
         self.partitions = PartitionManager(
             ME, self.config, self.logs, disk, self.clock, random.Random(1)

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 
+from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.core.ids import TopicPartition
+from oncelog.replication.follower import FollowerState
 from oncelog.storage.files import CAUGHT_UP_NAME
-from tests.unit.broker.replication.scripted_leader import bench, following, given, records
-from tests.unit.broker.support import ME
+from tests.unit.broker.replication.scripted_leader import (
+    BROKER_EPOCH,
+    bench,
+    following,
+    given,
+    records,
+)
+from tests.unit.broker.support import ME, apply
 
 LABEL = TopicPartition("t", 0)
 COMPACTED = {"cleanup.policy": "compact", "delete.retention.ms": "3600000"}
@@ -108,3 +117,16 @@ async def test_a_leader_of_others_notes_that_it_has_everything(tmp_path: Path) -
         await broker.begin(following(leader=ME))
     noted = broker.logs.folders[0].offsets.read_quietly(CAUGHT_UP_NAME)
     assert list(noted) == [LABEL]
+
+
+async def test_every_partition_of_a_fetch_has_told_its_end(tmp_path: Path) -> None:
+    """KIP-903: from then on a leader may count on it."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(), following())
+        other = TopicImage("u", UUID(int=2), (following(),))
+        await apply(broker.partitions, ImageDelta(created=(other,)))
+        await broker.next()
+        found = [broker.partitions.get(*label) for label in (("t", 0), ("t", 1), ("u", 0))]
+        states = [held.state for held in found if held is not None]
+        told = [isinstance(each, FollowerState) and each.has_told(BROKER_EPOCH) for each in states]
+        assert told == [True] * 3

@@ -10,13 +10,14 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.controller.image import ImageDelta, TopicImage
+from oncelog.controller.image import BrokerImage, ImageDelta, TopicImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.files import LEADER_EPOCHS_NAME
 from tests.unit.broker.replication.scripted_leader import (
     BROKER_EPOCH,
+    LEADER,
     LONG_MS,
     OTHER,
     SESSION,
@@ -117,6 +118,9 @@ async def test_a_lone_partition_that_erred_asks_nothing_in_its_backoff(tmp_path:
         asked.answer(given(0, error=ErrorCode.fenced_leader_epoch))
         await broker.rest()
         assert broker.asked.empty()
+        reads_count = broker.clock.reads_count
+        await broker.rest()
+        assert broker.clock.reads_count == reads_count, "it does not look all the time"
         await broker.change(following(epoch=1))
         await broker.rest()
         assert broker.asked.empty(), "the same state, told again"
@@ -339,6 +343,20 @@ async def test_a_leader_is_sought_where_it_is_registered_now(tmp_path: Path) -> 
         assert broker.asked.empty()
         broker.brokers[2] = gone
         assert (await broker.next()).offsets == {0: 0}
+
+
+async def test_a_leader_that_is_registered_elsewhere_is_asked_there_anew(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following())
+        before = await broker.next()
+        broker.brokers[LEADER] = BrokerImage(LEADER, "elsewhere", 9092, broker_epoch=18)
+        before.answer(given(0, records(0)))
+        asked = await broker.next()
+        assert before.transport.closed
+        assert asked.transport is not before.transport
+        assert (asked.request.session_epoch, asked.offsets) == (0, {0: 1})
+        asked.answer(given(0, records(1)))
+        assert (await broker.next()).transport is asked.transport
 
 
 async def test_what_is_synced_first_is_fetched_on_after_the_sync(tmp_path: Path) -> None:

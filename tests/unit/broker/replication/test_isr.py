@@ -371,7 +371,7 @@ async def test_what_was_asked_before_a_move_is_asked_after_it(bench: Bench) -> N
     bench.partition.resign(ErrorCode.not_leader_or_follower)
     bench.controller.loses_answers = False
     bench.take(ALONE)
-    await bench.turn(2 * ISR_RETRY_MS)
+    await bench.turn()
     assert bench.controller.asked == [((ME, MY_LIFE), (SECOND, LIFE))] * 2
     assert bench.isr == {ME, SECOND}
 
