@@ -47,6 +47,7 @@ class Metadata:
         *partitions: PartitionImage,
         live: Iterable[int | BrokerImage] = (1, 2, 3),
         config: Mapping[str, str] | None = None,
+        others: Iterable[TopicImage] = (),
         **more: Any,
     ) -> None:
         topics = [TopicImage("t", ID, partitions, config or {})] if partitions else []
@@ -55,7 +56,7 @@ class Metadata:
         self.contents = Contents(
             MetadataImage(
                 cluster_id="c",
-                topics=topics,
+                topics=[*topics, *others],
                 brokers=[one if isinstance(one, BrokerImage) else broker(one) for one in live],
                 **{"directories": {number: frozenset({"d"}) for number in (1, 2, 3)}} | more,
             )
@@ -84,6 +85,8 @@ class Metadata:
         self.contents.image = image.after(ImageDelta(), brokers=live)
 
     def write(self, writes: Iterable[Put]) -> None:
+        writes = list(writes)
+        assert len({path for path, _ in writes}) == len(writes), "a store takes each path once"
         entries = [(path, value, 0 if value is None else 1) for path, value in writes]
         self.contents.take(entries, self.image.revision + 1)
 

@@ -376,7 +376,7 @@ def _parts(writes: Sequence[Write], limit: WriteLimit | None) -> Sequence[Sequen
     for write in writes:
         bytes_count = len(write.path) + len(write.value or b"")
         is_full = len(parts[-1]) == limit.writes_count or size + bytes_count > limit.bytes_count
-        if is_full and parts[-1]:
+        if is_full and size:
             parts.append([])
             size = 0
         parts[-1].append(write)

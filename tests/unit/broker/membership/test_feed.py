@@ -16,12 +16,13 @@ from oncelog.controller.image import ImageDelta, TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import UNMADE_RETRY_INTERVAL_MS
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Changes, Write
 from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.disk import StorageFailure
 from tests.support.logged import said_by
-from tests.unit.broker.controller.support import Shell, TroubledStore, started
+from tests.unit.broker.controller.support import HandClock, Shell, TroubledStore, started
 from tests.unit.broker.raw import until
 
 T0 = TopicPartition("t", 0)
@@ -114,11 +115,53 @@ async def test_a_partition_is_made_once_there_is_room() -> None:
     shell = await started()
     shell.unmade = {T0: FULL}
     await create(shell, "t")
+    shell.unmade = {T0: FULL}
+    await shell.feed.try_unmade()
+    assert leader(shell) == -1
     retrying = asyncio.create_task(shell.feed.make_unmade())
     await until(lambda: leader(shell) == 1)
     assert not shell.feed.unmade
     assert await create(shell, "u") is ErrorCode.none
     retrying.cancel()
+
+
+async def test_a_partition_without_room_is_left_alone_for_a_while() -> None:
+    shell = await started()
+    retrying = asyncio.create_task(shell.feed.make_unmade())
+    await asyncio.sleep(0.001)
+    began_ms = shell.clock.ms
+    shell.unmade = {T0: FULL}
+    await create(shell, "t")
+    await until(lambda: leader(shell) == 1)
+    assert shell.clock.ms == began_ms + UNMADE_RETRY_INTERVAL_MS
+    retrying.cancel()
+
+
+class TimedStore(TroubledStore):
+    """Notes when it was asked in vain."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked_ms: list[float] = []
+        self.clock = HandClock()
+
+    def _fail_if_away(self) -> None:
+        if self.is_away:
+            self.asked_ms.append(self.clock.ms)
+        super()._fail_if_away()
+
+
+@pytest.mark.parametrize("who", ["feed", "office"])
+async def test_a_store_that_fails_is_left_alone_between_two_questions(who: str) -> None:
+    store = TimedStore()
+    shell = await started(store)
+    store.clock = shell.clock
+    await shell.office.resign()
+    store.is_away = True
+    asking = asyncio.create_task(shell.feed.run() if who == "feed" else shell.office.run())
+    await until(lambda: len(store.asked_ms) > 4)
+    assert len(set(store.asked_ms)) == len(store.asked_ms)
+    asking.cancel()
 
 
 async def test_a_failed_directory_is_shown_until_the_next_start() -> None:

@@ -165,3 +165,18 @@ async def test_a_damaged_value_is_a_failure_until_it_is_put_back() -> None:
     await bench.store.write_all([Write(path, layout.encode_state(ALONE), 2)])
     assert await bench.known.read()
     assert bench.known.version_of(path) == 3
+
+
+async def test_a_failed_directory_is_shown_in_all_its_topics() -> None:
+    """And a partition that the topic does not have (any more) harms none."""
+    bench = Bench()
+    await bench.make(topic("t", 1), topic("u", 2), topic("v", 3))
+    failed = [T1, TopicPartition("gone", 0), TopicPartition("u", 0), TopicPartition("u", 7)]
+    bench.known.take_off_line(failed)
+    assert [bench.shown(name=name) for name in "tuv"] == [[ME, -1], [-1, ME], [ME, ME]]
+    (step,) = bench.known.steps
+    told = {change.topic.name: list(change.partitions) for change in step.delta.changed}
+    assert told == {"t": [1], "u": [0]}
+    bench.known.bring_back(failed)
+    assert [bench.shown(name=name) for name in "tuv"] == [[ME, ME]] * 3
+    assert bench.known.off_line == []

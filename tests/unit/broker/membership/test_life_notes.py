@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import errno
+from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
+from oncelog.broker.membership.life_notes import LifeNotes
 from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.events import AlterTopicConfigs
 from oncelog.controller.topics import TopicToCreate
-from oncelog.runtime.disk import StorageFailure
+from oncelog.core.config import BrokerConfig
+from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage.lives import LifeNote, parse_note
+from oncelog.storage.log_manager import LogManager
 from tests.unit.broker.context import running
 from tests.unit.broker.raw import until
 
@@ -81,3 +86,26 @@ async def test_the_last_folders_failure_takes_its_note_back(tmp_path: Path) -> N
         async with asyncio.timeout(10):
             await context.broker.wait_until_stop_is_requested()
     assert not (tmp_path / NAME).exists()
+
+
+async def test_a_note_that_comes_due_while_one_is_written_is_written_too() -> None:
+    written: list[bool] = []
+    disk_moves = asyncio.Event()
+
+    class Logs:
+        def note_life(self, *, is_synced: bool) -> None:
+            written.append(is_synced)
+
+    class SlowDisk:
+        async def run(self, work: Callable[[], None]) -> None:
+            await disk_moves.wait()
+            work()
+
+    notes = LifeNotes(BrokerConfig({}), cast(LogManager, Logs()), cast(Disk, SlowDisk()), print)
+    running_on = asyncio.create_task(notes.run())
+    notes.write_again()
+    await asyncio.sleep(0.001)
+    notes.write_again()
+    disk_moves.set()
+    await until(lambda: len(written) == 2)
+    running_on.cancel()

@@ -1,0 +1,211 @@
+"""What one event concerns in several topics, partitions, brokers or notes: none is left out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import UUID
+
+import pytest
+
+from oncelog.controller.balance import leaderships_to_bring_back
+from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.events import (
+    AlterPartition,
+    AlterReassignments,
+    BrokersChanged,
+    BrokerShuttingDown,
+    CreatePartitions,
+    DeletionsConfirmed,
+    DirectoryFailed,
+    ElectionOutcome,
+    ElectLeaders,
+    IsrChange,
+    IsrMember,
+    IsrOutcome,
+    LedCoordinator,
+    OffLineReplica,
+    Reassignment,
+    RemovedReplica,
+    ReplicasMadeAgain,
+    ReplicasRemoved,
+)
+from oncelog.controller.features import TRANSACTION_VERSION, unsupported_level
+from oncelog.controller.image import PartitionImage, TopicImage
+from oncelog.controller.states import Elected, elected_by
+from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
+from tests.unit.controller.cluster import ID, T0, Metadata, registration
+
+ALL = PartitionImage(1, 4, (1, 2, 3), (1, 2, 3), partition_epoch=9)
+OTHER_ID = UUID(int=2)
+T1, U0 = TopicPartition("t", 1), TopicPartition("u", 0)
+
+
+def cluster(state: PartitionImage, live: tuple[int, ...] = (1, 2, 3)) -> Metadata:
+    """Two partitions of one topic and one of another, all in one state."""
+    return Metadata(state, state, live=live, others=[TopicImage("u", OTHER_ID, (state,), {})])
+
+
+def leaders(metadata: Metadata) -> list[int]:
+    topics = metadata.image.topics
+    return [state.leader for name in ("t", "u") for state in topics[name].partitions]
+
+
+@pytest.mark.parametrize(
+    ("live", "event"),
+    [
+        ((2, 3), BrokersChanged()),
+        ((1, 2, 3), BrokerShuttingDown(1, 1)),
+        ((1, 2, 3), DirectoryFailed(1, (T0, T1, U0))),
+        ((1, 2, 3), registration(1, off_line=frozenset({T0, T1, U0}))),
+    ],
+)
+def test_what_ends_a_leader_ends_it_everywhere(
+    live: tuple[int, ...], event: ControllerEvent[object]
+) -> None:
+    metadata = cluster(ALL, live)
+    decision = metadata.decide(event)
+    assert elected_by(metadata.image, decision.writes) == Elected(3, 0)
+    metadata.submit(event)
+    assert leaders(metadata) == [2, 2, 2]
+
+
+def test_it_is_said_how_many_partitions_have_another_leader_and_how_many_none() -> None:
+    metadata = Metadata(
+        ALL,  # It only loses a member of its ISR.
+        replace(ALL, leader=3),
+        PartitionImage(3, 4, (3,), (3,)),
+        PartitionImage(3, 4, (3,), (3, 1)),
+        live=(1, 2),
+    )
+    metadata.submit(BrokersChanged())
+    assert [state.leader for state in metadata.states] == [1, 1, -1, -1]
+    assert [notice.text for notice in metadata.notices] == [
+        "3 partitions have another leader, 2 of them none"
+    ]
+
+
+def test_preferred_leaders_are_elected_in_all_topics() -> None:
+    metadata = cluster(replace(ALL, leader=2))
+    assert leaderships_to_bring_back(metadata.image, 10) == (T0, T1, U0)
+    assert metadata.submit(ElectLeaders(None)) == tuple(map(ElectionOutcome, (T0, T1, U0)))
+    assert leaders(metadata) == [1, 1, 1]
+
+
+def test_a_broker_that_can_get_nothing_back_keeps_no_other_from_it() -> None:
+    """One is not registered, and has so many elsewhere; of another it is less than the share."""
+    away = PartitionImage(1, 4, (1, 3), (3, 1))
+    at_home = PartitionImage(2, 4, (2, 1), (2, 1))
+    elsewhere = PartitionImage(2, 4, (1, 2), (1, 2))
+    little = PartitionImage(1, 4, (2, 1), (2, 1))
+    states = (away, little, *[at_home] * 20, elsewhere)
+    metadata = Metadata(*states, live=(1, 2))
+    assert leaderships_to_bring_back(metadata.image, 10) == (TopicPartition("t", 22),)
+
+
+def test_each_isr_is_changed_or_refused_by_itself() -> None:
+    metadata = cluster(replace(ALL, isr=(1, 2)))
+    good = IsrChange(ID, 0, 4, 9, tuple(IsrMember(each, 1) for each in (1, 2, 3)))
+    changes = (
+        good._replace(topic_id=UUID(int=9)),
+        good._replace(partition=7),
+        good._replace(partition=1, leader_epoch=3),
+        good,
+        good,
+        good._replace(topic_id=OTHER_ID),
+    )
+    reply = metadata.submit(AlterPartition(1, 1, changes))
+    changed = replace(ALL, partition_epoch=10)
+    assert reply == (
+        IsrOutcome(ErrorCode.unknown_topic_id),
+        IsrOutcome(ErrorCode.unknown_topic_or_partition),
+        IsrOutcome(ErrorCode.fenced_leader_epoch),
+        IsrOutcome(state=changed),
+        IsrOutcome(ErrorCode.invalid_request),
+        IsrOutcome(state=changed),
+    )
+    assert [state.isr for state in metadata.states] == [(1, 2, 3), (1, 2)]
+    assert metadata.notices == [], "no reassignment is done by that"
+
+
+def test_replicas_that_begin_again_or_are_removed_are_so_in_all_partitions() -> None:
+    off_line = replace(ALL, isr=(1, 2), offline_replicas=(3,))
+    metadata = cluster(off_line)
+    stale = OffLineReplica(ID, 0, 8)
+    named = (stale, *(OffLineReplica(*label, 9) for label in ((ID, 0), (ID, 1), (OTHER_ID, 0))))
+    metadata.submit(ReplicasMadeAgain(3, named))
+    states = [*metadata.states, *metadata.image.topics["u"].partitions]
+    assert [state.offline_replicas for state in states] == [(), (), ()]
+    metadata = cluster(replace(ALL, removed=(4, 5)))
+    late = RemovedReplica(ID, 0, 3)
+    gone = (late, *(RemovedReplica(*label, 4) for label in ((ID, 0), (ID, 1), (OTHER_ID, 0))))
+    metadata.submit(ReplicasRemoved(4, gone))
+    states = [*metadata.states, *metadata.image.topics["u"].partitions]
+    assert [state.removed for state in states] == [(5,), (5,), (5,)]
+
+
+def test_a_broker_confirms_the_deletions_of_several_topics() -> None:
+    a, b, c, d = (UUID(int=number) for number in range(11, 15))
+    noted = {"x": {a: (1,), b: (1, 2)}, "y": {c: (2, 1), d: (1,)}, "z": {}}
+    metadata = Metadata(ALL, deleted=noted)
+    metadata.submit(DeletionsConfirmed(1, frozenset({a, b, c})))
+    assert metadata.image.deleted["x"] == {b: (2,)}
+    assert metadata.image.deleted["y"] == {c: (2,), d: (1,)}
+
+
+def test_a_new_broker_is_added_to_the_notes_of_all_deleted_topics() -> None:
+    a, b = UUID(int=11), UUID(int=12)
+    metadata = Metadata(ALL, deleted={"x": {a: (2,)}, "y": {a: (1,), b: (3, 2)}})
+    metadata.submit(registration(1))
+    assert metadata.image.deleted == {"x": {a: (2, 1)}, "y": {a: (1,), b: (3, 2, 1)}}
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("name", sorted(INTERNAL_TOPICS))
+def test_who_coordinates_any_partition_confirms_what_it_knows_of(name: str, number: int) -> None:
+    """And is listed again when it is elected there."""
+    others = [
+        TopicImage(topic, UUID(int=20 + index), (replace(ALL, leader=2),) * 2, {})
+        for index, topic in enumerate(sorted(INTERNAL_TOPICS))
+    ]
+    metadata = Metadata(ALL, others=others, deleted={"x": {UUID(int=11): (3,)}})
+    metadata.submit(ElectLeaders((TopicPartition(name, number),)))
+    assert metadata.image.deleted == {"x": {UUID(int=11): (3, 1)}}
+    known = frozenset({UUID(int=11)})
+    unasked = metadata.submit(DeletionsConfirmed(1, known))
+    assert unasked.error is ErrorCode.fenced_leader_epoch
+    led = frozenset({LedCoordinator(name, number, 5)})
+    assert metadata.submit(DeletionsConfirmed(1, known, led)).error is ErrorCode.none
+
+
+def test_a_reassignment_forgets_all_of_a_replica_that_goes() -> None:
+    """And says where the partition goes to, without those that leave."""
+    state = replace(
+        ALL, leader=2, isr=(2,), offline_replicas=(1,), eligible=(3,), suspects={1: (3, 5)}
+    )
+    metadata = Metadata(state)
+    metadata.submit(AlterReassignments((Reassignment(T0, (2,)),)))
+    assert metadata.state == PartitionImage(2, 5, (2,), (2,), partition_epoch=11, removed=(1, 3))
+    metadata = Metadata(ALL, ALL, live=(1, 2, 3, 4))
+    asked = tuple(Reassignment(label, (4, 2)) for label in (T0, T1))
+    metadata.submit(AlterReassignments(asked))
+    assert [notice.text for notice in metadata.notices] == [
+        "reassigned t-0 to [4, 2], t-1 to [4, 2]"
+    ]
+
+
+def test_a_new_partition_has_as_many_replicas_as_the_first() -> None:
+    """As in Kafka: a reassignment may have given others another number."""
+    metadata = Metadata(PartitionImage(1, 4, (1, 2), (1, 2)), PartitionImage(1, 4, (1,), (1,)))
+    assert metadata.submit(CreatePartitions("t", 3)).error is ErrorCode.none
+    assert len(metadata.states[2].replicas) == 2
+
+
+def test_every_level_has_to_be_supported_by_a_broker_that_registers() -> None:
+    finalized = {TRANSACTION_VERSION: 2, "group.version": 1}
+    assert (
+        unsupported_level(finalized, {TRANSACTION_VERSION: (0, 2), "group.version": (0, 1)}) is None
+    )
+    problem = unsupported_level(finalized, {TRANSACTION_VERSION: (0, 2)})
+    assert problem is not None
+    assert "version 1 of group.version" in problem
