@@ -39,6 +39,18 @@ Prometheus' `rate()` makes of it. Where Kafka has percentiles there is a histogr
 the metrics of topics have one value without a topic, for all of them, deleted ones included.
 Counters begin at 0 with each start of the broker.
 
+The lag of consumer groups has the names of kafka_exporter. It is shown by the group's coordinator
+for partitions of which it has a replica in sync: in a cluster with no more brokers than replicas
+that is all of them. Where there are more brokers, this is the lag of every group:
+
+    max by (topic, partition) (kafka_topic_partition_current_offset)
+      - on (topic, partition) group_right ()
+        max by (consumergroup, topic, partition) (kafka_consumergroup_current_offset)
+
+The same address tells a supervisor how the broker is, in a line: `/livez` answers 200 while the
+event loop runs, `/readyz` 200 when the broker serves all that it should, else 503 with the reason
+([Run it](running.md#health)). While the broker starts or stops, `/metrics` is 503 too.
+
 Counting costs a few additions of integers per request, whether the address is set or not; with it
 each request is timed as well. What that costs is less than what two processes differ by: over 100
 alternating rounds (`python -m bench.metrics`) the least CPU of a Produce was 42 us with the address
@@ -66,9 +78,14 @@ def row(metric: Metric) -> str:
         ", ".join(f"`{label}`" for label in metric.labels),
         metric.unit,
         metric.meaning.replace("|", "\\|"),
-        "none, ours" if metric.mbean == OURS else f"`{metric.mbean}`",
+        "none, ours" if metric.mbean == OURS else mbean(metric.mbean),
     ]
     return f"| {' | '.join(cells)} |\n"
+
+
+def mbean(text: str) -> str:
+    """Where the name is from: Kafka's MBean, or in words the program that has made it usual."""
+    return text if text.startswith("none") else f"`{text}`"
 
 
 if __name__ == "__main__":

@@ -121,7 +121,7 @@ class Broker:
         self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
-        self.stopping = "ending requests"
+        self.stopping = ""  # What a stop that has begun does now.
         self._isr: IsrKeeper | None = None
         self._received_markers: ReceivedMarkers | None = None
         self._others: OtherBrokers | None = None
@@ -150,6 +150,7 @@ class Broker:
         Raises `FolderInUse` and `StorageFailure` for a log directory, or `AddressUnavailable`.
         """
         async with self._exits as exits:
+            await self._start_metrics(exits)
             await self._start_storage(exits)
             self._start_parts(exits)
             await self._start_serving(exits)
@@ -168,7 +169,8 @@ class Broker:
         """The log directories and the metadata, as the last run left them."""
         if self._own_disk is not None:
             exits.callback(self._own_disk.close)
-        self.logs = await self.disk.run(self._take_folders)
+        take = partial(LogManager.take, self.disk, self.config.data_dirs, node_id=self.broker_id)
+        self.logs = await self.disk.run(take)
         exits.push_async_callback(self._close_logs)
         self.store = self._given_store or open_store(self.config, self.disk, syncs=self._syncs)
         exits.push_async_callback(self.store.close)
@@ -193,15 +195,15 @@ class Broker:
             fresh_kafka_uuid(self.rng),
             has_logs=bool(len(self.logs) or self.logs.lost),
         )
-        await self.disk.run(lambda: self._claim_folders(cluster_id))
+        new_id = partial(fresh_kafka_uuid, self.rng)
+        await self.disk.run(partial(self.logs.claim, cluster_id, self.broker_id, new_id))
         await self.feed.load(cluster_id)
-        problem = stored_config_problem(self.image) or partition_count_problem(
-            self.image, self.config
-        )
+        image = self.image
+        problem = stored_config_problem(image) or partition_count_problem(image, self.config)
         if problem is not None:
             raise OncelogError(problem)
         now_ms = self.clock.now_ms()
-        await self.disk.run(partial(open_logs, self.logs, self.image, self.config, now_ms))
+        await self.disk.run(partial(open_logs, self.logs, image, self.config, now_ms))
 
     def _start_parts(self, exits: AsyncExitStack) -> None:
         """Start the parts that use the logs and follow the image."""
@@ -278,11 +280,9 @@ class Broker:
             server=self.server,
             rng=self.rng,
         )
-        address = self.config.metrics_address
-        watch = None if address is None else stopwatch(self.clock)
+        watch = None if self.config.metrics_address is None else stopwatch(self.clock)
         self.dispatcher = Dispatcher(context, apis.find, self.stop_because, watch)
-        if address is not None:
-            await self._start_metrics(exits, address, context)
+        self._show_metrics(exits, context)
         background = asyncio.create_task(self._run())
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
@@ -360,16 +360,21 @@ class Broker:
         self.markers.join(others.leaders)
         return others
 
-    async def _start_metrics(
-        self, exits: AsyncExitStack, address: Endpoint, context: Context
-    ) -> None:
-        # Imported here because most brokers have no such address.
-        from oncelog.broker.metrics import METRICS, MetricsServer, Parts, lines
+    async def _start_metrics(self, exits: AsyncExitStack) -> None:
+        """Listen at the address of the metrics first, so that a long recovery is seen there."""
+        if self.config.metrics_address is not None:
+            # Imported here because most brokers have no such address.
+            from oncelog.broker.metrics import MetricsServer
 
-        parts = Parts(context, self.dispatcher)
-        self.metrics = MetricsServer(lambda: lines(METRICS, parts), self.network, self.clock)
-        exits.push_async_callback(self.metrics.stop)
-        await self.metrics.start(address)
+            self.metrics = MetricsServer(self.network, self.clock)
+            await self.metrics.start(self.config.metrics_address, exits)
+
+    def _show_metrics(self, exits: AsyncExitStack, context: Context) -> None:
+        if self.config.metrics_address is not None:
+            from oncelog.broker.metrics import Parts, show
+
+            parts = Parts(context, self.dispatcher, self.membership)
+            exits.callback(show(self.metrics, parts, lambda: self.stopping))
 
     async def _follow(self, delta: ImageDelta) -> FolderTask | None:
         """Apply a step of the metadata, and return what it leaves to do in the folders.
@@ -398,12 +403,6 @@ class Broker:
         self.groups.apply(delta, image, metadata)
         if self._others is not None:
             self._others.apply()
-
-    def _take_folders(self) -> LogManager:
-        return LogManager.take(self.disk, self.config.data_dirs, node_id=self.broker_id)
-
-    def _claim_folders(self, cluster_id: str) -> None:
-        self.logs.claim(cluster_id, self.broker_id, lambda: fresh_kafka_uuid(self.rng))
 
     def _say(self, step: str) -> None:
         self.stopping = step
@@ -444,6 +443,7 @@ class Broker:
 
     async def _give_up_leadership(self) -> None:
         """Have other brokers lead before this one stops, unless it stops at once."""
+        self._say("ending requests")
         if self.stopped_because is None and not self._is_killed:
             self._say("moving leaderships to other brokers")
             await self.member.give_up_leadership()

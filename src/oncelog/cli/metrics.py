@@ -92,7 +92,8 @@ def read(endpoint: Endpoint) -> str:
     finally:
         connection.close()
     if response.status != http.client.OK:
-        raise Failure(f"{where} answers {response.status} {response.reason} to GET /metrics")
+        said = text[:200].decode("utf-8", "replace").strip()
+        raise Failure(f"{where} answers {response.status} to GET /metrics: {said}")
     return text.decode("utf-8", "replace")
 
 

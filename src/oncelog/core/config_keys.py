@@ -134,7 +134,7 @@ _BROKER: Final = (
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),
     Definition("max.connections", _INT, INT32_MAX, "Connections open at a time.", _at_least(0)),
     Definition("max.connections.per.ip", _INT, INT32_MAX, "Connections open at a time from one address.", _at_least(0)),
-    Definition("oncelog.metrics.address", _STRING, None, "Where Prometheus reads metrics, as HOST:PORT; unset: nowhere. Kafka has no such key: its metrics go through JMX."),
+    Definition("oncelog.metrics.address", _STRING, None, "Where Prometheus reads metrics, and supervisors `/livez` and `/readyz`, as HOST:PORT; unset: nowhere. Kafka has no such key: its metrics go through JMX."),
     # --- topics
     Definition("auto.create.topics.enable", _BOOLEAN, True, "Whether a topic that a producer or consumer names comes into being."),
     Definition("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),

@@ -242,6 +242,9 @@ METRICS_REQUEST_TIMEOUT_S = 10
 METRICS_LINES_PER_TURN_COUNT = 500
 """Lines of a response that are formatted before other work runs; 2 us each."""
 
+METRICS_OFFSETS_COUNT_MAX = 10_000
+"""Committed offsets of groups that a scrape shows, each with its lag."""
+
 METRICS_TEXT_BYTES_MAX = 64 * 1024 * 1024
 """Longest answer that `oncelog metrics` reads."""
 

@@ -1,4 +1,4 @@
-"""Finds how oncelog was installed, to name the command that installs a missing extra.
+"""Finds which oncelog is installed and how, to name the command that installs a missing extra.
 
 `pip install 'oncelog[spark]'` does not help a user who installed from a checkout or a wheel.
 """
@@ -14,13 +14,19 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["ExtraMissing", "how_to_install", "require_extra"]
+__all__ = ["ExtraMissing", "how_to_install", "require_extra", "version"]
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 class ExtraMissing(ImportError):  # noqa: N818 - it names what is missing
     """Packages of an extra are not installed; the message says how to install them."""
+
+
+def version() -> str:
+    """Return the version of the package that runs, as `oncelog.__version__`."""
+    # The top package is above this one, so it is not imported but looked up: it is loaded.
+    return str(sys.modules["oncelog"].__version__)
 
 
 def require_extra(purpose: str, extra: str, packages: Iterable[str]) -> None:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+import oncelog
 from oncelog.runtime import installation
-from oncelog.runtime.installation import ExtraMissing, how_to_install, require_extra
+from oncelog.runtime.installation import ExtraMissing, how_to_install, require_extra, version
 
 PIP = f"{sys.executable} -m pip install"
 
@@ -101,3 +102,7 @@ def test_the_demo_without_its_extra_is_one_line() -> None:
         "Error: the demo needs pyspark, confluent_kafka, which are not installed"
     )
     assert "[demo]" in line
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert version() == oncelog.__version__

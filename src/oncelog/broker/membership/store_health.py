@@ -33,6 +33,13 @@ class StoreHealth:
             return 0
         return max(0, self._asked_again_ms - self._clock.monotonic_ms())
 
+    @property
+    def away_s(self) -> float:
+        """How long the store has not answered; 0 while it answers."""
+        if self.failure is None:
+            return 0.0
+        return (self._clock.monotonic_ms() - self._since_ms) / 1000
+
     def failed(self, failure: StoreFailure) -> None:
         """Note a failure; only the first one is logged."""
         now_ms = self._clock.monotonic_ms()
@@ -47,6 +54,5 @@ class StoreHealth:
     def answered(self) -> None:
         """Note an answer; the first one after a failure is logged."""
         if self.failure is not None:
+            log.warning("the metadata store answers again, after %.1f s", self.away_s)
             self.failure = None
-            away_s = (self._clock.monotonic_ms() - self._since_ms) / 1000
-            log.warning("the metadata store answers again, after %.1f s", away_s)

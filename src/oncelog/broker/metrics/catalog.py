@@ -6,8 +6,11 @@ from typing import Final
 
 from oncelog.broker.metrics.cluster import CLUSTER_METRICS
 from oncelog.broker.metrics.coordinators import COORDINATOR_METRICS
+from oncelog.broker.metrics.lag import LAG_METRICS
 from oncelog.broker.metrics.metric import Metric
 from oncelog.broker.metrics.partitions import PARTITION_METRICS
+from oncelog.broker.metrics.process import PROCESS_METRICS
+from oncelog.broker.metrics.readiness import READINESS_METRICS
 from oncelog.broker.metrics.requests import REQUEST_METRICS
 
 __all__ = ["METRICS"]
@@ -16,5 +19,8 @@ METRICS: Final[tuple[Metric, ...]] = (
     *REQUEST_METRICS,
     *PARTITION_METRICS,
     *COORDINATOR_METRICS,
+    *LAG_METRICS,
     *CLUSTER_METRICS,
+    *READINESS_METRICS,
+    *PROCESS_METRICS,
 )

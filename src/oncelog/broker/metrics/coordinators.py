@@ -23,7 +23,7 @@ from oncelog.group.store import GroupStore
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionState
 
-__all__ = ["COORDINATOR_METRICS", "waiting_members_count"]
+__all__ = ["COORDINATOR_METRICS", "group_stores", "waiting_members_count"]
 
 Reader = Callable[[Parts], tuple[Sample]]
 
@@ -37,7 +37,8 @@ def _transactions(parts: Parts) -> Iterator[TransactionCoordinatorShard]:
             yield shard
 
 
-def _groups(parts: Parts) -> Iterator[GroupStore]:
+def group_stores(parts: Parts) -> Iterator[GroupStore]:
+    """The groups that this broker coordinates, by partition of `__consumer_offsets`."""
     for shard in parts.context.groups.shards():
         if isinstance(shard, GroupCoordinatorShard):
             yield shard.store
@@ -69,7 +70,7 @@ def _oldest(parts: Parts) -> tuple[Sample]:
 
 def _classic_groups(state: GroupState | None = None) -> Reader:
     def read(parts: Parts) -> tuple[Sample]:
-        stores = _groups(parts)
+        stores = group_stores(parts)
         if state is None:
             return one(sum(len(store.groups) for store in stores))
         return one(sum(g.state is state for store in stores for g in store.groups.values()))
@@ -79,13 +80,13 @@ def _classic_groups(state: GroupState | None = None) -> Reader:
 
 def waiting_members_count(parts: Parts) -> int:
     """Return how many members of classic groups wait in JoinGroup or SyncGroup."""
-    groups = (group for store in _groups(parts) for group in store.groups.values())
+    groups = (group for store in group_stores(parts) for group in store.groups.values())
     members = (member for group in groups for member in group.members.values())
     return sum(m.awaits_join or m.sync_token is not None for m in members)
 
 
 def _by_protocol(parts: Parts) -> tuple[Sample, Sample]:
-    stores = list(_groups(parts))
+    stores = list(group_stores(parts))
     return (
         Sample(("classic",), sum(len(store.groups) for store in stores)),
         Sample(("consumer",), sum(len(store.consumer_groups) for store in stores)),
@@ -93,7 +94,9 @@ def _by_protocol(parts: Parts) -> tuple[Sample, Sample]:
 
 
 def _consumer_groups(parts: Parts) -> Iterator[Sample]:
-    counts = Counter(g.state for store in _groups(parts) for g in store.consumer_groups.values())
+    counts = Counter(
+        g.state for store in group_stores(parts) for g in store.consumer_groups.values()
+    )
     for state in ConsumerGroupState:
         yield Sample((state.value,), counts[state])
 
@@ -253,7 +256,7 @@ COORDINATOR_METRICS: Final = (
         "NumOffsets",
         "offsets",
         "Committed offsets.",
-        lambda parts: one(sum(len(store.offsets) for store in _groups(parts))),
+        lambda parts: one(sum(len(store.offsets) for store in group_stores(parts))),
     ),
     _group_metadata("NumGroups", "groups", "Groups of the classic protocol.", _classic_groups()),
     *(

@@ -13,6 +13,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from oncelog.broker.apis.context import Context
+from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.broker.net.dispatch import Dispatcher
 
 __all__ = [
@@ -71,6 +72,7 @@ class Parts:
 
     context: Context
     dispatcher: Dispatcher
+    membership: ClusterMembership
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
-"""Serves the metrics over HTTP, for Prometheus and `oncelog metrics`.
+"""Serves metrics and health over HTTP, for Prometheus, `oncelog metrics` and supervisors.
 
-It answers ``GET /metrics`` and nothing else, one request per connection. A scrape is made in
-pieces, so that clients' requests are served meanwhile, and one at a time: a request during one gets
-the same result. Bounds: the size of a request, the connections, and the time of each. It is off
-unless `oncelog.metrics.address` is set.
+It answers ``GET /metrics``, ``/livez`` and ``/readyz``, one request per connection, from before the
+broker recovers its logs until they are closed. A scrape is made in pieces, so that clients'
+requests are served meanwhile, and one at a time: a request during one gets the same result. Bounds:
+the size of a request, the connections, and the time of each. It is off unless
+`oncelog.metrics.address` is set.
 
-It must not know what any metric means.
+It must not know what any metric means, nor what makes a broker ready.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from typing import Final, cast
 
 from oncelog.broker.metrics.exposition import CONTENT_TYPE
@@ -32,14 +34,19 @@ __all__ = ["MetricsServer"]
 log = logging.getLogger(__name__)
 
 _END_OF_HEAD: Final = b"\r\n\r\n"
-_PATHS: Final = frozenset({b"/", b"/metrics"})
+_PATHS: Final = frozenset({b"/", b"/metrics", b"/livez", b"/readyz"})
 
 
 class MetricsServer:
-    """Serves the text of `lines()`, made again for each scrape."""
+    """Serves the text of `lines()`, made again for each scrape, and what `problem()` says.
 
-    def __init__(self, lines: Callable[[], Iterator[str]], network: Network, clock: Clock) -> None:
-        self._lines = lines
+    The broker sets both: `lines` while it has metrics, `problem` to what returns why it is not
+    ready, or nothing when it is.
+    """
+
+    def __init__(self, network: Network, clock: Clock) -> None:
+        self.lines: Callable[[], Iterator[str]] | None = None
+        self.problem: Callable[[], str] = lambda: "starting"
         self._network = network
         self._clock = clock
         self._listener: Listener | None = None
@@ -53,8 +60,9 @@ class MetricsServer:
         assert self._listener is not None
         return self._listener.addresses[0]
 
-    async def start(self, endpoint: Endpoint) -> None:
-        """Listen. Raises `OncelogError` when the address cannot be had."""
+    async def start(self, endpoint: Endpoint, exits: AsyncExitStack) -> None:
+        """Listen until `exits` closes. Raises `OncelogError` when the address cannot be had."""
+        exits.push_async_callback(self.stop)
         try:
             self._listener = await self._network.listen(
                 endpoint.host, endpoint.port, lambda: _Connection(self)
@@ -64,7 +72,7 @@ class MetricsServer:
                 f"oncelog.metrics.address={endpoint.host}:{endpoint.port} cannot be had: "
                 f"{error.strerror or error}; choose another port"
             ) from error
-        log.info("metrics are at http://%s:%d/metrics", *self.address)
+        log.info("metrics are at http://%s:%d/metrics, health at /livez and /readyz", *self.address)
 
     async def stop(self) -> None:
         """Stop listening, and cut every connection."""
@@ -93,15 +101,18 @@ class MetricsServer:
         """The connection is gone."""
         self._connections.discard(connection)
 
-    def scrape(self) -> asyncio.Task[bytes]:
-        """The scrape that is under way, else a new one."""
-        if self._scrape is None or self._scrape.done():
-            self._scrape = self.loop.create_task(self._text())
+    def scrape(self) -> asyncio.Task[bytes] | None:
+        """The scrape that is under way, else a new one; None while there are no metrics."""
+        if self._scrape is not None and not self._scrape.done():
+            return self._scrape
+        if self.lines is None:
+            return None
+        self._scrape = self.loop.create_task(self._text(self.lines()))
         return self._scrape
 
-    async def _text(self) -> bytes:
+    async def _text(self, lines: Iterator[str]) -> bytes:
         pieces: list[str] = []
-        for count, line in enumerate(self._lines(), 1):
+        for count, line in enumerate(lines, 1):
             pieces.append(line)
             if count % METRICS_LINES_PER_TURN_COUNT == 0:
                 await self._clock.sleep(0)
@@ -151,11 +162,21 @@ class _Connection(asyncio.Protocol):
         method, _, rest = head.partition(b"\r\n")[0].partition(b" ")
         path = rest.partition(b" ")[0].partition(b"?")[0]
         if path not in _PATHS:
-            self._respond("404 Not Found", b"metrics are at /metrics\n")
+            self._respond("404 Not Found", b"there are /metrics, /livez and /readyz\n")
         elif method != b"GET":
             self._respond("405 Method Not Allowed", b"only GET is answered\n")
+        elif path == b"/livez":
+            self._respond("200 OK", b"alive\n")
+        elif path == b"/readyz":
+            self._say(self._server.problem())
+        elif (scrape := self._server.scrape()) is not None:
+            scrape.add_done_callback(self._scraped)
         else:
-            self._server.scrape().add_done_callback(self._scraped)
+            self._say(self._server.problem())
+
+    def _say(self, problem: str) -> None:
+        status = "503 Service Unavailable" if problem else "200 OK"
+        self._respond(status, f"{problem or 'ready'}\n".encode())
 
     def _scraped(self, scrape: asyncio.Task[bytes]) -> None:
         if scrape.cancelled():

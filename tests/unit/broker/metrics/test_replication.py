@@ -20,7 +20,8 @@ MAX_LAG = "kafka_server_replicafetchermanager_maxlag"
 def read(cluster: Cluster, broker_id: int, name: str) -> float:
     """The value of a metric on a broker, added up over its labels."""
     broker = cluster[broker_id].broker
-    parts = Parts(cast(Context, broker.dispatcher._context), broker.dispatcher)
+    context = cast(Context, broker.dispatcher._context)
+    parts = Parts(context, broker.dispatcher, broker.membership)
     chosen = [metric for metric in METRICS if name.startswith(metric.name)]
     return sum(one.value for one in parse("".join(lines(chosen, parts))) if one.name == name)
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, cast
 
@@ -85,13 +86,15 @@ class Served:
     def __init__(self, lines: Callable[[], Iterator[str]]) -> None:
         self.network = FakeNetwork()
         self.loop = HandLoop()
-        self.server = MetricsServer(lines, self.network, SystemClock())
+        self.server = MetricsServer(self.network, SystemClock())
+        self.server.lines = lines
+        self.exits = AsyncExitStack()
         real = self.server.loop
         self.loop.create_task = real.create_task  # type: ignore[attr-defined]
         self.server.loop = self.loop  # type: ignore[assignment]
 
     async def start(self) -> None:
-        await self.server.start(Endpoint("127.0.0.1", 9404))
+        await self.server.start(Endpoint("127.0.0.1", 9404), self.exits)
 
     async def ask(self, data: bytes = GET) -> Peer:
         peer = Peer(self.network)
@@ -126,7 +129,9 @@ async def test_a_scrape_is_answered_and_the_connection_closed() -> None:
         (b"\x00\xff", b"404"),
     ],
 )
-async def test_nothing_but_the_metrics_is_answered(request_line: bytes, status: bytes) -> None:
+async def test_nothing_but_metrics_and_health_is_answered(
+    request_line: bytes, status: bytes
+) -> None:
     peer = await (await served()).ask(request_line + b"\r\n\r\n")
     assert peer.written.startswith(b"HTTP/1.1 " + status)
     assert peer.closed
@@ -217,8 +222,32 @@ async def test_stopping_cuts_those_who_wait() -> None:
     context = await served()
     peer = Peer(context.network)
     peer.send(GET)
-    await context.server.stop()
+    await context.exits.aclose()
     assert peer.aborted
+
+
+async def test_without_metrics_a_scrape_is_told_why() -> None:
+    context = await served()
+    context.server.lines = None
+    peer = await context.ask()
+    assert peer.written.startswith(b"HTTP/1.1 503")
+    assert peer.written.endswith(b"\r\n\r\nstarting\n")
+
+
+@pytest.mark.parametrize(
+    ("problem", "status", "said"), [("", b"200 OK", b"ready"), ("fenced", b"503", b"fenced")]
+)
+async def test_readiness_is_what_the_broker_says(problem: str, status: bytes, said: bytes) -> None:
+    context = await served()
+    context.server.problem = lambda: problem
+    peer = await context.ask(b"GET /readyz HTTP/1.1\r\n\r\n")
+    assert peer.written.startswith(b"HTTP/1.1 " + status)
+    assert peer.written.endswith(b"\r\n\r\n" + said + b"\n")
+
+
+async def test_what_answers_is_alive_whatever_its_problem() -> None:
+    peer = await (await served()).ask(b"GET /livez HTTP/1.1\r\n\r\n")
+    assert peer.written.startswith(b"HTTP/1.1 200 OK")
 
 
 async def test_an_address_that_is_taken_is_refused_in_one_sentence() -> None:
