@@ -4,7 +4,7 @@ Settings come from the file, then `--data-dir` and `--listen`, then `--set`; lat
 `--listen` takes the place of what the file advertises as well.
 Every mistake in the settings ends in one sentence on standard error and exit code 1 (2 for misuse
 of the command line itself). The line ``oncelog: ready on ...`` on standard output
-says that clients can connect.
+says that clients can connect; systemd is told so too, and when a stop begins.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.memory import keep_freed_memory
 from oncelog.runtime.open_files import raise_limit
+from oncelog.runtime.service_manager import notify
 
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
@@ -128,8 +129,10 @@ async def _serve(config: BrokerConfig, network: Network | None) -> int:
     # Objects made so far live as long as the process: the collector need not look at them again.
     gc.freeze()
     _announce(broker)
+    notify("READY=1")
     keep_freed_memory()
     await broker.wait_until_stop_is_requested()
+    notify("STOPPING=1")
     await stop_aloud(broker)
     return 0 if broker.stopped_because is None else 1
 
