@@ -48,19 +48,19 @@ Names, types, units and defaults are Apache Kafka's; where a default differs, th
 settings are given when it is created, or with `oncelog topics alter TOPIC --config KEY=VALUE`.
 
 A key that is unknown, or Kafka's but not in these tables, is refused by its name: nothing is
-silently ignored. The last column says what a key does: yes, it works; **not yet**, it is accepted,
+silently ignored. A key works unless its meaning begins with *No effect yet*: then it is accepted,
 shown, and named at the start, but nothing reads it so far (that is found in the sources, not
-claimed).
+claimed). *No limit* is the largest number of the type.
 """
 
 TOPIC_HEAD = """
 ## Topics
 
-What a topic does not set itself comes from the broker: the value of the first key of the column
-*Broker's key* that is set there, or the default.
+What a topic does not set itself comes from the broker: the value of the first key in brackets that
+is set there, or the default.
 
-| Key | Type | Default | Meaning | Broker's key | Supported |
-|---|---|---|---|---|---|
+| Key | Default | Meaning |
+|---|---|---|
 """
 
 GROUP_HEAD = """
@@ -73,15 +73,15 @@ value lies within the broker's `group.consumer.min.*` and `group.consumer.max.*`
 starts with narrower limits uses the nearest value that they allow, and says so. The settings of a
 group stay when the group is deleted.
 
-| Key | Type | Default | Meaning | Supported |
-|---|---|---|---|---|
+| Key | Default | Meaning |
+|---|---|---|
 """
 
 BROKER_HEAD = """
 ## Broker
 
-| Key | Type | Default | Meaning | Supported |
-|---|---|---|---|---|
+| Key | Default | Meaning |
+|---|---|---|
 """
 
 NO_EFFECT_HEAD = """
@@ -162,7 +162,7 @@ def document() -> str:
         + TOPIC_HEAD
         + "".join(topics)
         + GROUP_HEAD
-        + "".join(row(d, is_read=d.support is ConfigSupport.YES) for d in GROUP_KEYS.values())
+        + "".join(row(d, is_read=True) for d in GROUP_KEYS.values())
         + BROKER_HEAD
         + "".join(row(d, is_read=d.name in broker_reads) for d in broker)
         + NO_EFFECT_HEAD
@@ -178,23 +178,19 @@ def _family(start: str) -> str:
     return f"`{start}*`" if start.endswith(".") else f"`{start}`"
 
 
-def row(definition: Definition, *more: str, is_read: bool) -> str:
+def row(definition: Definition, broker_keys: str = "", *, is_read: bool) -> str:
     """One line of a table."""
+    meaning = [
+        "" if is_read else "*No effect yet.*",
+        definition.doc.replace("|", "\\|"),
+        f"({broker_keys})" if broker_keys else "",
+    ]
     cells = [
         f"`{definition.name}`",
-        definition.type.name.lower(),
-        default_text(definition),
-        definition.doc.replace("|", "\\|"),
-        *more,
-        _effect(definition, is_read=is_read),
+        f"{definition.type.name.lower()}: {default_text(definition)}",
+        " ".join(filter(None, meaning)),
     ]
     return f"| {' | '.join(cells)} |\n"
-
-
-def _effect(definition: Definition, *, is_read: bool) -> str:
-    if definition.support is ConfigSupport.NO_EFFECT:
-        return "no effect"
-    return "yes" if is_read else "**not yet**"
 
 
 def default_text(definition: Definition) -> str:
@@ -203,7 +199,7 @@ def default_text(definition: Definition) -> str:
         ConfigType.INT,
         ConfigType.LONG,
     ):
-        return f"{definition.default} (no limit)"
+        return "no limit"
     text = format_value(definition.default)
     if text is None:
         return "unset"

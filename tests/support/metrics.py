@@ -55,13 +55,15 @@ Counting costs a few additions of integers per request, whether the address is s
 each request is timed as well. What that costs is less than what two processes differ by: over 100
 alternating rounds (`python -m bench.metrics`) the least CPU of a Produce was 42 us with the address
 and 50 without, of a transaction of one record 278 and 282 us (TV2) and 354 and 354 (TV1); the
-ratios of the medians lay between 0.98 and 1.10. Everything else is read on request. A scrape is
+ratios of the medians lay between 0.98 and 1.10.
+
+Everything else is read on request. A scrape is
 made in pieces, so it does not hold up requests, and one at a time. A request to the address may
 have 8 KiB, 16 connections may be open at a time, and each is
 cut after 10 s.
 
-| Metric | Type | Labels | Unit | Meaning | Kafka's MBean |
-|---|---|---|---|---|---|
+| Metric | Type, unit | Labels | Meaning | Kafka's MBean |
+|---|---|---|---|---|
 """
 
 
@@ -74,9 +76,8 @@ def row(metric: Metric) -> str:
     """One line of the table."""
     cells = [
         f"`{metric.name}`",
-        metric.kind.value,
+        f"{metric.kind.value}, {metric.unit}",
         ", ".join(f"`{label}`" for label in metric.labels),
-        metric.unit,
         metric.meaning.replace("|", "\\|"),
         "none, ours" if metric.mbean == OURS else mbean(metric.mbean),
     ]

@@ -1,10 +1,11 @@
 """What mkdocs needs beyond docs/: pages that stand elsewhere or are made of the code, and links.
 
-mkdocs calls the two functions by name (``hooks`` in mkdocs.yml). Links work in a file viewer as
+mkdocs calls the three functions by name (``hooks`` in mkdocs.yml). Links work in a file viewer as
 they are written; here they are turned into those of the site. What has no page in it, as a source
-file, is shown as its path.
+file, is shown as its path. Tables get what `docs/site.css` needs to show them on a phone.
 """
 
+import html
 import posixpath
 import re
 from pathlib import Path
@@ -16,7 +17,7 @@ from mkdocs.structure.pages import Page
 
 from tests.support.reference import api, commands
 
-__all__ = ["on_files", "on_page_markdown"]
+__all__ = ["marked_tables", "on_files", "on_page_content", "on_page_markdown"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = {
@@ -26,6 +27,15 @@ PAGES: Final = {
     "CHANGELOG.md": "changelog.md",
 }
 """Path in the checkout -> page of the site."""
+PROSE_LENGTH_MIN: Final = 40
+"""A table with a cell as long as this, behind its first column, is text and not figures."""
+NAME_LENGTH_MIN: Final = 16
+"""From this length on a name between backticks in a table may be broken, at its dots for one."""
+_TABLE: Final = re.compile(r"<table>(.*?)</table>", re.DOTALL)
+_CELL: Final = re.compile(r"<(t[hd])( [^>]*)?>(.*?)</\1>", re.DOTALL)
+_CODE: Final = re.compile(r"<code>([^<]*)</code>")
+_TAG: Final = re.compile(r"<[^>]*>")
+_BREAK: Final = re.compile(r"[._/,:](?=\w)|(?<=\w)=(?=\w)")
 _LINK: Final = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)(#[^)]*)?\)")
 
 
@@ -60,6 +70,44 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"{image}[{text}]({link}{anchor or ''})"
 
     return _LINK.sub(turned, markdown)
+
+
+def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Mark the tables."""
+    return marked_tables(content)
+
+
+def marked_tables(content: str) -> str:
+    """Give each cell its column's name, each table its kind, and long names places to break."""
+    return _TABLE.sub(lambda found: _marked_table(found[1]), content)
+
+
+def _marked_table(inner: str) -> str:
+    head, end, body = inner.partition("</thead>")
+    names = [_plain(content) for _, _, content in _CELL.findall(head)]
+    rows = [_CELL.findall(row) for row in body.split("</tr>")]
+    is_prose = any(len(_plain(cell[2])) >= PROSE_LENGTH_MIN for row in rows for cell in row[1:])
+    made = [_marked_row(row, names) for row in rows if row]
+    kind = "prose" if is_prose else "figures"
+    return f'<table data-kind="{kind}">{head}{end}<tbody>{"".join(made)}</tbody></table>'
+
+
+def _marked_row(cells: list[tuple[str, str, str]], names: list[str]) -> str:
+    made = []
+    for (tag, attributes, content), name in zip(cells, names, strict=True):
+        label = f' data-label="{html.escape(name)}"' if name else ""
+        made.append(f"<{tag}{attributes}{label}>{_CODE.sub(_breakable, content)}</{tag}>")
+    return f"<tr>{''.join(made)}</tr>"
+
+
+def _plain(content: str) -> str:
+    return html.unescape(_TAG.sub("", content)).strip()
+
+
+def _breakable(found: re.Match[str]) -> str:
+    if len(found[1]) < NAME_LENGTH_MIN:
+        return found.group()
+    return f"<code>{_BREAK.sub(lambda at: at.group() + '<wbr>', found[1])}</code>"
 
 
 def site_path(path: str) -> str | None:

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.support.site import ROOT, site_path
+from tests.support.site import ROOT, marked_tables, site_path
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +92,25 @@ def test_links_to_files_of_the_checkout_lead_to_pages(site: Path) -> None:
 )
 def test_a_file_of_the_checkout_has_its_page_or_none(path: str, page: str | None) -> None:
     assert site_path(path) == page
+
+
+HEAD = "<table>\n<thead>\n<tr>\n<th>{}</th>\n<th>{}</th>\n</tr>\n</thead>\n<tbody>\n"
+ROW = '<tr>\n<td>{}</td>\n<td style="text-align: right;">{}</td>\n</tr>\n'
+
+
+def test_a_table_tells_what_it_is_and_each_cell_its_column() -> None:
+    name = "<code>a.long.name.of.a.setting</code>"
+    table = HEAD.format("key", "meaning") + ROW.format(name, "word " * 10) + "</tbody>\n</table>"
+    made = marked_tables(table)
+    assert '<table data-kind="prose">' in made
+    assert "<th>meaning</th>" in made
+    assert '<td data-label="key"><code>a.<wbr>long.<wbr>name.<wbr>of.<wbr>a.<wbr>setting' in made
+    assert '<td style="text-align: right;" data-label="meaning">word' in made
+
+
+def test_a_table_of_figures_is_no_text() -> None:
+    first = "a row with a name of more than forty characters"
+    made = marked_tables(HEAD.format("", "a") + ROW.format(first, "12") + "</tbody>\n</table>")
+    assert '<table data-kind="figures">' in made
+    assert f"<td>{first}</td>" in made
+    assert 'data-label="a">12</td>' in made
