@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -296,6 +297,19 @@ def cluster_section(measured: Results, found: Sequence[Result]) -> list[str]:
     return cluster_report.markdown(measured, figure_table(rows, alone=False) if rows else [])
 
 
+def conclusion(warm: Sequence[Result], spent: Sequence[Result]) -> str:
+    """What the first two tables come to, in two sentences."""
+    count = Counter(one.verdict for one in warm)
+    worse = ", ".join(f"{one.title}: {one.figure}" for one in warm if one.verdict == "worse")
+    less = sum(one.verdict == "better" for one in spent)
+    return (
+        f"**Result.** On one machine, both warm, Oncelog is better than Apache Kafka in"
+        f" {count['better']} of {len(warm)} figures, no different in {count['same']} (their"
+        f" interval has 1 in it) and worse in {count['worse']}{f' ({worse})' if worse else ''}. It"
+        f" spends less CPU in {less} of {len(spent)} rows."
+    )
+
+
 def document(measured: Results, calls: Mapping[str, Calls]) -> str:
     """docs/benchmarks.md."""
     found = results(measured, "kafka")
@@ -304,8 +318,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
     storage = [one for one in found if one.key in STORAGE]
     spent = cpu_results(measured, "kafka")
     lines = [
-        "# Oncelog beside Apache Kafka",
-        "",
+        f"# Oncelog beside Apache Kafka\n\n{conclusion(warm, spent)}\n",
         "Written by `make bench ARGS=--write`; the same command repeats it. One broker each, on one"
         " machine, both warm. Machines are noisy: only the ratio of the medians means something,"
         " and its interval (95 %, bootstrap over rounds) says how much.",

@@ -126,3 +126,13 @@ def test_the_plot_has_a_dot_for_each_figure_inside_its_axis() -> None:
     assert drawn.count("<circle") == len(found)
     assert drawn.startswith("<svg")
     assert drawn.rstrip().endswith("</svg>")
+
+
+def test_the_document_opens_with_what_the_tables_come_to() -> None:
+    first, second = measured(), measured()
+    for by_system in second.samples.values():
+        by_system["oncelog"], by_system["kafka"] = by_system["kafka"], by_system["oncelog"]
+    opening = [report.document(made, CALLS).splitlines()[2] for made in (first, second)]
+    assert "better than Apache Kafka in 2 of 2 figures" in opening[0]
+    assert opening[0].endswith("It spends less CPU in 1 of 1 rows.")
+    assert f"worse in 2 ({TITLES['latency']}: p50 ms, " in opening[1]
