@@ -41,7 +41,13 @@ ROOMS = {
     ),
     "coordinator": Room(("src/oncelog/coordinator/*.py",), ("tests/unit/coordinator",)),
     "group": Room(
-        ("src/oncelog/group/**/*.py",), ("tests/scenarios/test_group.py", "tests/unit/group")
+        ("src/oncelog/group/**/*.py",),
+        (
+            "tests/scenarios/test_group.py",
+            "tests/scenarios/test_consumer_group.py",
+            "tests/scenarios/test_group_cells.py",
+            "tests/unit/group",
+        ),
     ),
     "shells": Room(
         ("src/oncelog/broker/coordination/*.py",),

@@ -61,9 +61,10 @@ _PURE = frozenset(
     | {"set", "sorted", "sum", "tuple"}
 )
 _OF_CONTAINERS = frozenset(
-    {"add", "append", "appendleft", "clear", "discard", "extend", "pop", "remove", "set", "update"}
+    {"add", "append", "appendleft", "clear", "discard", "extend", "pop", "remove", "update"}
+    | {"cancel", "set"}
 )
-"""`set` is an event's: who waits for it goes on in a later turn."""
+"""`set` and `cancel` are also of events and timers: whom they concern goes on in a later turn."""
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 

@@ -133,17 +133,17 @@ def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision
         return _refuse_beat(context, outcome)
     if event.group_id in store.recorded:
         converted.insert(0, group_tombstone(event.group_id))
+    _change(store, event, outcome, context)
     builder = DecisionBuilder(event, context)
     for member in classic.members.values() if classic is not None else ():
         # Their requests wait on if the append fails: then the group stays classic.
         error = ErrorCode.rebalance_in_progress
         builder.reply_on_commit(member.join_token, replies.JoinReply(error, member.member_id))
         builder.reply_on_commit(member.sync_token, replies.SyncReply(error))
+    builder.reply_on_commit(context.token, outcome.result)
     if converted:
         store.due.append(GroupConverted(event.group_id))
-    _change(store, event, outcome, context)
     builder.write_all(event.group_id, [*converted, *outcome.records])
-    builder.reply_on_commit(context.token, outcome.result)
     return builder.build()
 
 

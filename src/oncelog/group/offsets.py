@@ -306,11 +306,8 @@ def _base_ms(group: ClassicGroup, partition: TopicPartition, value: CommittedOff
     """
     if group.is_subscribed_to(partition.topic):
         return None
-    base_ms = value.commit_timestamp_ms
-    if group.protocol_type is not None and group.state is GroupState.EMPTY:
-        base_ms = group.state_timestamp_ms if group.state_timestamp_ms >= 0 else base_ms
-    elif group.protocol_type is not None:
-        is_known = group.is_consumer_group and group.subscribed_topics is not None
-        if not is_known or group.state is not GroupState.STABLE:
-            return None
-    return base_ms
+    if group.state is GroupState.EMPTY:
+        is_dated = group.state_timestamp_ms >= 0
+        return group.state_timestamp_ms if is_dated else value.commit_timestamp_ms
+    is_known = group.is_consumer_group and group.subscribed_topics is not None
+    return value.commit_timestamp_ms if is_known and group.state is GroupState.STABLE else None

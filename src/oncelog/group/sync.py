@@ -68,9 +68,9 @@ def _store_assignment(
     builder.write(group, WriteKind.ASSIGNMENT, group_record(group, assignments))
     for member in group.members.values():
         if member.sync_token is not None:
+            store.renew_after_wait(group, member, context.now_ms)
             result = assignment_of(group, member, assignments[member.member_id])
             builder.reply_on_commit(member.sync_token, result)
-            store.renew_after_wait(group, member, context.now_ms)
     return builder.build()
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.coordinator import Append
 from oncelog.core.errors import ErrorCode
+from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import EXPIRY_CONTINUE_MS
 from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
@@ -223,3 +224,22 @@ def test_expired_offsets_beyond_one_append_go_a_second_later(bytes_max: int) -> 
     c.advance(3 * EXPIRY_CONTINUE_MS)
     assert max(c.sizes) <= bytes_max
     assert "g" not in c.shard.store.groups
+
+
+@pytest.mark.parametrize("producer_ids", [(7, 8), (8, 7)])
+def test_an_offset_of_a_newer_topic_in_any_open_transaction_is_not_deleted(
+    producer_ids: tuple[int, int],
+) -> None:
+    c = Context()
+    for topic_id, producer_id in zip((OLD, NEW), producer_ids, strict=True):
+        txn_commit(c, topic_id, producer_id)
+    c.submit_silently(topic_deleted(OLD))
+    assert tombstones_count(c) == 0
+    assert found(c, OLD) == found(c, NEW) == {"t"}
+
+
+def test_what_was_deleted_meanwhile_is_not_deleted_again() -> None:
+    c = Context()
+    partition = TopicPartition("t", 0)
+    c.submit_silently(e.RemoveOffsets((e.Leftover("g", partition, frozenset((OLD,))),)))
+    assert c.log == []

@@ -1,6 +1,7 @@
 """Which groups may change their protocol, and which may not; the scenarios tell how they do."""
 
 import struct
+from dataclasses import replace
 
 import pytest
 
@@ -11,11 +12,11 @@ from oncelog.group.consumer.events import Beat, Quit
 from oncelog.group.consumer.group import ConsumerGroupState
 from oncelog.group.consumer.outcome import BeatReply
 from oncelog.group.consumer.settings import ConsumerGroupConfig, MigrationPolicy
-from oncelog.group.events import Heartbeat, Leave, LeavingMember
+from oncelog.group.events import Heartbeat, Join, JoinProtocol, Leave, LeavingMember
 from oncelog.group.replies import HeartbeatReply, JoinReply, LeaveReply
 from oncelog.protocol.consumer_protocol import encode_assignment
 from tests.unit.group.consumer.world import FakeTopics, partitions
-from tests.unit.group.context import Context, Written
+from tests.unit.group.context import Context, Written, subscription
 
 
 def context(**settings: object) -> Context:
@@ -112,6 +113,48 @@ def test_a_classic_member_shares_a_protocol_with_all_other_classic_ones_or_does_
     refused = c.joined(c.join(version=3, protocols=("range", "own")))
     assert refused.error is ErrorCode.inconsistent_group_protocol
     assert set(c.consumer_group().members) == members
+
+
+def offering(c: Context, *topics: str) -> Join:
+    """A JoinGroup with two protocols: only the first one subscribes to the topics."""
+    version_1 = struct.pack(">hiii", 1, 0, -1, 0)
+    offered = (JoinProtocol("range", subscription(*topics)), JoinProtocol("sticky", version_1))
+    return replace(c.join_event(version=3), protocols=offered)
+
+
+def test_the_first_protocol_of_a_classic_member_counts() -> None:
+    c = context()
+    assert beat(c).error is ErrorCode.none
+    joined = c.joined(c.submit(offering(c, "t")))
+    assert joined.protocol_name == "range"
+    assert c.consumer_group().members[joined.member_id].topic_names == {"t"}
+    asked = c.sync_event(joined.member_id, joined.generation_id)
+    synced = c.synced(c.submit(asked))
+    assert (synced.error, synced.protocol_name) == (ErrorCode.none, "range")
+    assert synced.assignment[:2] == bytes(2), "the version of its subscription"
+    other = c.synced(c.submit(replace(asked, protocol_name="sticky")))
+    assert other.error is ErrorCode.inconsistent_group_protocol
+
+
+def test_the_first_protocol_counts_also_of_a_group_that_has_chosen_none_yet() -> None:
+    c = context()
+    c.submit(offering(c, "t"))
+    assert beat(c).error is ErrorCode.none
+    classic = c.consumer_group().members["c-1"]
+    assert classic.topic_names == {"t"}
+
+
+def test_a_classic_member_rejoins_once_what_it_waits_for_is_free() -> None:
+    c = context()
+    assert beat(c).error is ErrorCode.none
+    joined = c.joined(c.join(version=3))
+    assert c.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.none
+    told = Beat("g", "new", 1, owned=partitions("t", 0, 1, 2, 3))
+    for event in (told, replace(told, owned=partitions("t", 0, 1))):
+        assert c.heartbeat(joined.member_id, joined.generation_id) is ErrorCode.none
+        c.submit(event)
+    again = c.heartbeat(joined.member_id, joined.generation_id)
+    assert again is ErrorCode.rebalance_in_progress
 
 
 def test_a_downgraded_group_waits_no_more_for_what_its_classic_members_were_called_for() -> None:

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from uuid import UUID
 
 import pytest
@@ -290,6 +291,16 @@ def test_a_commit_in_flight_is_deleted_too() -> None:
     c.submit(e.OffsetDelete("g", (T1,)))
     c.commit_all()
     assert [f.partition for f in c.fetch_all()] == [0]
+
+
+def test_no_offset_is_deleted_while_a_members_subscription_cannot_be_read() -> None:
+    c = Context()
+    member = c.stable()[0]
+    c.commit(1, member, 1, partition=TopicPartition("u", 0))
+    unreadable = (e.JoinProtocol("range", b"?"),)
+    c.submit(replace(c.join_event(member), protocols=unreadable))
+    result = deleted(c, TopicPartition("u", 0))
+    assert [p.error for p in result.partitions] == [ErrorCode.group_subscribed_to_topic]
 
 
 def test_offsets_of_a_subscribed_topic_are_not_deleted() -> None:

@@ -101,6 +101,10 @@ class Room:
         self.answers.clear()
         self.changed = set(self.wanted)
 
+    def a_timer(self, answer):
+        self.waiting.clear()
+        self.timers.cancel(answer)
+
     def one_container(self, answer):
         self.answers.append(answer)
         self.latest = self.answers[-1]

@@ -234,10 +234,10 @@ def begin_epoch(
     if not is_wanted and topics_hash == group.metadata_hash:
         return group.group_epoch
     epoch = group.group_epoch + 1
-    context.meter.consumer_rebalances += 1
     entries.append(records.group_epoch(group.group_id, epoch, topics_hash))
     if group.has_partition_metadata:
         entries.append(records.no_partition_metadata(group.group_id))
+    context.meter.consumer_rebalances += 1
     return epoch
 
 
@@ -337,7 +337,7 @@ def _resolve(
         for regex in group.regexes
         if regex not in used
     ]
-    resolved = {regex: old for regex, old in group.regexes.items() if regex in used}
+    resolved = dict(group.regexes)
     last_ms = group.regexes_refreshed_ms
     is_due = is_stale and bool(resolved)
     if is_due and (last_ms is None or context.now_ms >= last_ms + GROUP_REGEX_REFRESH_MS_MIN):

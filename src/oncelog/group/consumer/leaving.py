@@ -65,8 +65,7 @@ def remove_members(
     used = {member.topic_regex for member in left.members.values()}
     unused = [regex for regex in group.regexes if regex not in used]
     entries += [records.no_regular_expression(group_id, regex) for regex in unused]
-    kept = {regex: resolved for regex, resolved in group.regexes.items() if regex in used}
-    begin_epoch(group, left.with_regexes(kept), entries, context, is_wanted=True)
+    begin_epoch(group, left, entries, context, is_wanted=True)
     return entries
 
 

@@ -8,7 +8,7 @@ the optimum, as Kafka's is.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from typing import Final
 from uuid import UUID
 
@@ -91,10 +91,9 @@ class _Mixed:
         topics = sorted(self._subscribers, key=self._rank)
         for topic_id in topics:
             self._fill(topic_id)
-        shared = [topic_id for topic_id in topics if len(self._subscribers[topic_id]) > 1]
         for _ in range(_ROUNDS_MAX):
             # Every topic is processed, so `any`, which stops at the first, does not fit.
-            if not sum(self._balance(topic_id) for topic_id in shared):
+            if not sum(self._balance(topic_id) for topic_id in topics):
                 break
         mine: dict[str, set[TopicIdPartition]] = {member_id: set() for member_id in self._load}
         for partition, member_id in self._owners.items():
@@ -138,21 +137,14 @@ class _Mixed:
         heapify(most)
         moved = 0
         while most:
-            load, giver = heappop(most)
-            if -load != self._load[giver] or not owned[giver]:
-                continue  # Its load has changed since, and a newer entry has the current one.
-            while least[0][0] != self._load[least[0][1]]:
-                heappop(least)
-            taker = least[0][1]
-            if -load - self._load[taker] <= 1:
+            _, giver = heappop(most)
+            _, taker = least[0]
+            if self._load[giver] - self._load[taker] <= 1:
                 break
-            partition = owned[giver].pop()
-            self._give(partition, taker)
-            owned[taker].append(partition)
+            # Loads only come closer: who has given never takes, nor the other way round.
+            self._give(owned[giver].pop(), taker)
             moved += 1
-            heappush(least, (self._load[taker], taker))
-            heappush(least, (self._load[giver], giver))
-            heappush(most, (-self._load[taker], taker))
+            heapreplace(least, (self._load[taker], taker))
             if owned[giver]:
                 heappush(most, (-self._load[giver], giver))
         return moved

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oncelog.group.consumer.assignors import ASSIGNORS, Assignment, GroupSpec, MemberSpec
-from oncelog.group.consumer.members import Partitions
+from oncelog.group.consumer.members import Partitions, TopicIdPartition
 from tests.unit.group.consumer.world import partitions, topic_id
 
 T = partitions
@@ -86,6 +86,14 @@ def test_uniform_balances_over_different_subscriptions() -> None:
     members = {"a": "t", "b": "tu", "c": "u"}
     found = ASSIGNORS["uniform"](spec({"t": 6, "u": 6}, members))
     assert [len(found[member_id]) for member_id in "abc"] == [4, 4, 4]
+    assert ASSIGNORS["uniform"](spec({"t": 6, "u": 6}, members, found)) == found
+
+
+def test_uniform_balances_a_topic_again_after_another_one_was() -> None:
+    before = {"a": frozenset[TopicIdPartition](), "b": T("t", 1), "c": T("u", 0)}
+    members = {"a": "u", "b": "t", "c": "tu"}
+    found = ASSIGNORS["uniform"](spec({"t": 4, "u": 1}, members, before))
+    assert [len(found[member_id]) for member_id in "abc"] == [1, 2, 2]
 
 
 def test_uniform_takes_partitions_of_what_is_no_longer_wanted() -> None:

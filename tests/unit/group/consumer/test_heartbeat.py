@@ -1,18 +1,22 @@
 """Members join, settle, are fenced and refused."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
+from oncelog.coordinator.shard import CoordinatorRecord
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import GROUP_REGEX_REFRESH_MS_MIN
 from oncelog.group.consumer import records
-from oncelog.group.consumer.members import MemberState
+from oncelog.group.consumer.events import Beat
+from oncelog.group.consumer.members import MemberState, Partitions
 from oncelog.group.consumer.outcome import (
     Refusal,
 )
 from oncelog.group.consumer.settings import ConsumerGroupConfig
 from oncelog.group.consumer.timers import MemberTimer
+from oncelog.protocol.records import consumer_group_log
 from tests.unit.group.consumer.world import GROUP_ID, Client, FakeTopics, World, partitions
 
 T = partitions
@@ -72,6 +76,7 @@ def test_a_second_member_waits_until_the_first_has_given_up() -> None:
     assert here.beat(b).assigned is None
     a.follow()
     assert here.beat(a).member_epoch == 2
+    assert state(here) == "Reconciling"
     assert here.beat(b).assigned == T("t", 2, 3)
     assert state(here) == "Stable"
 
@@ -117,9 +122,10 @@ def test_the_epoch_before_is_refused_once_the_member_owns_more_than_it_is_assign
     assert not isinstance(here.send(replace(stale, owned=a.owned)), Refusal)
 
 
+@pytest.mark.parametrize("instance_id", [None, "i"])
 @pytest.mark.parametrize("epoch", [5, 100])
-def test_an_epoch_from_the_future_is_fenced(epoch: int) -> None:
-    here, a = world(), client("a")
+def test_an_epoch_from_the_future_is_fenced(epoch: int, instance_id: str | None) -> None:
+    here, a = world(), client("a", instance_id=instance_id)
     here.settle([a])
     a.epoch = epoch
     assert code(here, a) is ErrorCode.fenced_member_epoch
@@ -133,6 +139,66 @@ def test_a_member_that_joins_again_gets_its_partitions_back() -> None:
     a.abandon()
     result = here.beat(a)
     assert (result.member_epoch, result.assigned) == (1, T("t", 0, 1, 2, 3))
+
+
+@pytest.mark.parametrize(
+    "news",
+    [
+        {"rack_id": "r"},
+        {"rebalance_timeout_ms": 7},
+        {"topic_names": frozenset({"u"})},
+        {"topic_regex": "u.*"},
+        {"server_assignor": "range"},
+    ],
+    ids=str,
+)
+def test_a_heartbeat_changes_what_it_says_of_the_member_until_another_does(
+    news: dict[str, Any],
+) -> None:
+    here, a = world(), client("a", server_assignor="uniform")
+    first = replace(a.beat(), rack_id="first", topic_regex="t")
+    assert not isinstance(here.send(first), Refusal)
+    again = Beat(GROUP_ID, "a", 1, "other", "/host")
+    before = here.group.members["a"]
+    assert not isinstance(here.send(replace(again, **news)), Refusal)
+    now = here.group.members["a"]
+    expected = replace(before, client_id="other", client_host="/host", **news)
+    assert now.has_metadata_of(expected)
+    assert not isinstance(here.send(replace(again, member_epoch=now.member_epoch)), Refusal)
+    assert here.group.members["a"].has_metadata_of(expected)
+
+
+@pytest.mark.parametrize(
+    ("assignors", "share"),
+    [(("uniform", "range"), T("t", 0, 1)), (("range", "uniform"), T("t", 0) | T("u", 0))],
+)
+def test_the_first_assignor_of_the_broker_is_that_of_members_that_ask_for_none(
+    assignors: tuple[str, ...], share: Partitions
+) -> None:
+    config = ConsumerGroupConfig(assignment_interval_ms=0, assignors=assignors)
+    here = World(FakeTopics({"t": 2, "u": 2}), config)
+    a, b = client("a", "t", "u"), client("b", "t", "u")
+    here.settle([a, b])
+    assert share in (a.owned, b.owned)
+
+
+def test_a_member_that_is_removed_owns_nothing() -> None:
+    here, a = world(), client("a")
+    here.settle([a])
+    here.group.remove("a")
+    assert here.group.owners == {}
+
+
+def test_a_record_of_kafka_4_0_is_deleted_with_the_next_epoch() -> None:
+    here, a = world(), client("a")
+    kind = consumer_group_log.ConsumerGroupKind.PARTITION_METADATA
+    key = consumer_group_log.encode_key(consumer_group_log.ConsumerGroupKey(kind, GROUP_ID, ""))
+    value = consumer_group_log.encode_value(consumer_group_log.PartitionMetadataValue())
+    here.commit([CoordinatorRecord(key, value)])
+    here.settle([a])
+    assert [entry.value for entry in here.log if entry.key == key] == [value, None]
+    here.settle([a, client("b")])
+    assert here.log.count(CoordinatorRecord(key, None)) == 1
 
 
 def test_an_unknown_member_is_refused() -> None:
