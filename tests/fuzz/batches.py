@@ -11,6 +11,7 @@ from functools import cache
 
 import cramjam
 
+from oncelog.core.crc import crc32c
 from oncelog.protocol.batch import CODEC_NAMES, CRC_START, HEADER, HEADER_SIZE
 from oncelog.protocol.compression import compress
 from oncelog.protocol.record import Record, build_batch
@@ -74,9 +75,7 @@ def bad(r: random.Random, producer: Producer) -> bytes:
 
 def with_crc(batch: bytearray) -> bytearray:
     """Make the CRC right, so that what is wrong gets past it."""
-    from crc32c import crc32c
-
-    struct.pack_into(">I", batch, _CRC_AT, crc32c(bytes(batch[CRC_START:])))
+    struct.pack_into(">I", batch, _CRC_AT, crc32c(batch[CRC_START:]))
     return batch
 
 

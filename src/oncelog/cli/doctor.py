@@ -38,7 +38,7 @@ OK: Final = "ok"
 NOTE: Final = "note"
 BROKEN: Final = "broken"
 
-PACKAGES: Final = ("click", "crc32c", "cramjam", "rich", "uvloop")
+PACKAGES: Final = ("click", "cramjam", "fastcrc", "rich", "uvloop")
 EXTRAS: Final = {
     "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
     "postgres": ("psycopg",),
