@@ -281,8 +281,9 @@ class Consumer(ReaderHints, role=Role.CONSUMER):
     ) -> list[ConsumerRecord]:
         """Return records, as soon as there are any; at most `max_records` or ``max_poll_records``.
 
-        The list is empty if there are none for `timeout_ms`. The records of a partition are in
-        offset order. Raises `OffsetOutOfRangeError` when the position is out of range and
+        The list is empty if there are none for `timeout_ms`; a fetch that a broker has not answered
+        by then stays in flight for the next call. The records of a partition are in offset order.
+        Raises `OffsetOutOfRangeError` when the position is out of range and
         `auto_offset_reset` is "none", and `FatalError` (corrupt_message), with topic, partition and
         offset, at a batch that cannot be read: `seek` past it. A partition whose leader answers
         with an error is tried again, and named in a warning; after ``retry_timeout_ms`` this

@@ -2,8 +2,8 @@
 
 `machines.fetching` decides which records are visible (INV-3); the state here is each partition's
 position, and what was fetched beyond it. Each broker has at most one fetch in flight. A call does
-not wait for those that have nothing, or do not answer, once another has given records: later calls
-take their answers. Nothing else happens between calls.
+not wait for those that have nothing, or do not answer, once another has given records or its time
+is over: later calls take their answers. Nothing else happens between calls.
 """
 
 import asyncio
@@ -273,8 +273,6 @@ class AssignedReader:
     async def _fetch_all(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
         """Fetch what is due, and return the errors of single partitions."""
         self._make_room()
-        # 0, as with less than 1 ms left, would have `poll` call this again and again meanwhile.
-        pause_ms = max(1, wait_ms)
         due = {
             tp: position
             for tp in self._room.in_turn(self._positions)
@@ -284,7 +282,7 @@ class AssignedReader:
         }
         if not due and not self._has_records:
             # Everything is paused, or without a position: a fetch would wait as long.
-            await self._cluster.clock.sleep(pause_ms)
+            await self._cluster.clock.sleep(max(1, wait_ms))
             return {}
         checked, failed = await validate_each(self._cluster, due)
         for tp, found in checked.items():
@@ -295,11 +293,11 @@ class AssignedReader:
         leaders, without = await self._cluster.leaders(tp for tp in due if tp not in failed)
         failed |= without
         sources = {tp: self.batches.source(tp, leader) for tp, leader in leaders.items()}
-        first_wait_ms = None if self._ask(sources, wait_ms) else pause_ms
-        return failed | await self._answers(first_wait_ms, wait_ms)
+        self._ask(sources, wait_ms)
+        return failed | await self._answers(wait_ms)
 
-    def _ask(self, sources: dict[TopicPartition, int], wait_ms: int) -> bool:
-        """Send a fetch to each broker that has none in flight; return whether there is one."""
+    def _ask(self, sources: dict[TopicPartition, int], wait_ms: int) -> None:
+        """Send a fetch to each broker that has none in flight."""
         by_node: dict[int, dict[TopicPartition, Position]] = {}
         for tp, node_id in sources.items():
             position = self._positions.get(tp)
@@ -317,20 +315,17 @@ class AssignedReader:
                 self._rack_id,
             )
             self._asked[node_id] = _FetchAsked(positions, asyncio.ensure_future(fetch))
-        return bool(by_node)
 
-    async def _answers(
-        self, first_wait_ms: int | None, wait_ms: int
-    ) -> dict[TopicPartition, ClientError]:
-        """Wait for an answer (None: as long as it takes), and for more while none gives records."""
+    async def _answers(self, wait_ms: int) -> dict[TopicPartition, ClientError]:
+        """Wait for an answer, and for more while none gives records."""
         failed: dict[TopicPartition, ClientError] = {}
         clock = self._cluster.clock
-        left_ms: float | None = first_wait_ms
+        # 0, as with less than 1 ms left, would have `poll` call this again and again meanwhile.
+        left_ms: float = max(1, wait_ms)
         end_ms = clock.monotonic_ms() + wait_ms
         while self._asked and not self._has_records:
             answers = [asked.answer for asked in self._asked.values()]
-            timeout_s = None if left_ms is None else left_ms / 1000
-            await asyncio.wait(answers, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(answers, timeout=left_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
             for node_id, asked in list(self._asked.items()):
                 if asked.answer.done():
                     del self._asked[node_id]

@@ -107,6 +107,18 @@ async def test_what_was_fetched_before_a_seek_is_not_returned_after_it() -> None
         assert await read(consumer, 3) == [(0, 2), (1, 1), (1, 2)]
 
 
+async def test_a_poll_ends_at_its_timeout_and_the_next_takes_the_answer() -> None:
+    broker = ScriptedBroker()
+    network = held_up(broker)
+    async with asyncio.timeout(5), reader(broker, network) as consumer:
+        consumer.assign([HELD])
+        for timeout_ms in (0, 20):
+            assert await consumer.poll(timeout_ms) == []
+        network.goes_on.set()
+        assert await read(consumer, 1) == [(0, 0)]
+        assert [fetch.max_wait_ms for fetch in broker.requests(ApiKey.FETCH)] == [0]
+
+
 class WatchedClock(SystemClock):
     """Real time; it counts how often it is read."""
 
