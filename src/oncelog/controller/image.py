@@ -81,7 +81,10 @@ class PartitionImage:
     adding: tuple[int, ...] = ()
     """Those of `replicas` that a reassignment adds, until it is done (KIP-455)."""
     removing: tuple[int, ...] = ()
-    """Those of `replicas` that a reassignment removes once all others are in the ISR."""
+    """Those of `replicas` that a reassignment removes once all others are in the ISR.
+
+    One that an earlier reassignment has begun to add is in both.
+    """
     removed: tuple[int, ...] = ()
     """Brokers without a replica that may still have a folder of the partition (D14)."""
     unknown_fields: str = ""

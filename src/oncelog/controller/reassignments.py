@@ -11,7 +11,8 @@ A reassignment is in the state of its partition, and each step of it is one writ
 
 So a controller may die between any two steps: what the next one reads is one of these states, and
 the leader's next request goes on from there. Cancelled, a reassignment goes back from 1 or 2, and
-who was added is removed.
+who was added is removed. Other replicas may be asked for meanwhile: who had no replica when the
+first reassignment began is *adding* until the last is done, also where it is to go again.
 
 The table has the steps of a partition with `min.insync.replicas=2`, of five brokers. A state is
 ``leader: ISR (eligible) of replicas +adding -removing ~removed``. *Live* are the brokers that may
@@ -34,7 +35,11 @@ state                              live       event               next
 1: 1 2 3 of 4 5 1 2 3 +4 5 -1 2 3  1 2 3 4 5  is cancelled        1: 1 2 3 of 1 2 3 ~4 5, new epoch
 4: 4 2 of 4 5 2 3 +4 5 -2 3        2 4 5      is cancelled        2: 2 of 2 3 ~4 5, new epoch
 1: 1 2 3 of 1 2 4 3 +4 -3          1 2 3 4    to 1 2 3            1: 1 2 3 of 1 2 3 ~4, new epoch
-1: 1 2 3 of 1 2 4 3 +4 -3          1 2 3 4 5  to 1 2 5            1: 1 2 3 of 1 2 5 3 4 +5 -3 4
+1: 1 2 3 of 1 2 4 3 +4 -3          1 2 3 4    to 1 2 4            1: 1 2 3 of 1 2 4 3 +4 -3
+1: 1 of 1 2 3 +2 3                 1 2 3      to 1 2 3            1: 1 of 1 2 3 +2 3
+1: 1 2 3 of 1 2 4 3 +4 -3          1 2 3 4 5  to 1 2 5            1: 1 2 3 of 1 2 5 3 4 +4 5 -3 4
+1: 1 2 3 of 1 2 5 3 4 +4 5 -3 4    1 2 3 4 5  is cancelled        1: 1 2 3 of 1 2 3 ~4 5, new epoch
+1: 1 2 of 1 2 4 3 +4 -3            1 2 4      to 1 2 3            1: 1 2 of 1 2 3 4 +4 -4
 1: 1 2 of 1 2 ~3                   1 2 3      to 1 2 3            1: 1 2 of 1 2 3 +3
 1: 1 2 of 1 2 ~3 4                 1 2 3 4    3 has none          1: 1 2 of 1 2 ~4
 1: 1 2 of 1 2 ~3 4                 1 2        4 is forgotten      1: 1 2 of 1 2 ~3
@@ -46,8 +51,8 @@ state                              live       event               next
 
 The lists, the refusals and their errors are those of Kafka's KRaft controller, with differences: a
 reassignment is done only with a live replica to lead; one that is being added counts not for
-`min.insync.replicas`; one that is being removed stays where it is named again; and what would leave
-a partition without a leader is not cancelled.
+`min.insync.replicas`, and stays *adding* whatever is asked for meanwhile; one that is being removed
+stays where it is named again; and what would leave a partition without a leader is not cancelled.
 """
 
 from __future__ import annotations
@@ -180,10 +185,11 @@ def _begun(
 ) -> Election:
     """Return the state with a reassignment to these replicas, which may be done at once."""
     removing = tuple(sorted({*state.replicas} - {*wanted}))
-    adding = tuple(sorted({*wanted} - {*state.replicas}))
-    begun = with_replicas(
-        state, (*wanted, *removing), live, rules, adding=adding, removing=removing
-    )
+    replicas = (*wanted, *removing)
+    # Those of a reassignment under way have nothing yet either, and a cancellation removes them.
+    before = {*state.replicas} - {*state.adding}
+    adding = tuple(sorted({*replicas} - before))
+    begun = with_replicas(state, replicas, live, rules, adding=adding, removing=removing)
     return completed(begun, live, rules)
 
 

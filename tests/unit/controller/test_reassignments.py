@@ -273,6 +273,21 @@ def test_an_empty_replica_leads_only_where_an_operator_asks_for_it() -> None:
     assert "unclean election" in only_new.warnings()[0]
 
 
+@pytest.mark.parametrize("again", [(4, 2), (4, 3), (2, 3)])
+def test_one_that_is_added_stays_so_whatever_is_asked_for_meanwhile(again: tuple[int, ...]) -> None:
+    state = PartitionImage(1, 4, (1,), (4, 2, 1), adding=(4,), removing=(1,))
+    metadata = cluster(state, live=(1, 4), unclean="true")
+    metadata.submit(to(*again))
+    assert metadata.state.settled_count == 2
+    metadata.live(broker(4))
+    metadata.submit(BrokersChanged())
+    assert (metadata.state.leader, metadata.state.isr) == (-1, (1,))
+    metadata.live(broker(1), broker(4))
+    metadata.submit(BrokersChanged())
+    metadata.submit(to())
+    assert metadata.state.replicas in ((1, 2), (2, 1))
+
+
 def test_no_reassignment_of_a_dead_lone_replica_gives_its_records_up() -> None:
     metadata = cluster(PartitionImage(1, 4, (1,), (1,)), live=(2, 3), unclean="true")
     metadata.submit(to(2, 3))

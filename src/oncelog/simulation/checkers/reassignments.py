@@ -67,7 +67,7 @@ def _step(
     if after.goal not in sent:
         yield _wrong("replicas changed that no one asked for", before, after)
         return
-    adding = {*after.goal} - {*before.replicas} if after.is_reassigned else set()
+    adding = {*after.replicas} - {*before.origin} if after.is_reassigned else set()
     removing = {*before.replicas} - {*after.goal} if after.is_reassigned else set()
     if {*after.adding} != adding or {*after.removing} != removing:
         yield _wrong("a reassignment begins with others than asked for", before, after)

@@ -113,7 +113,7 @@ def _asked(start: Placement, wanted: tuple[int, ...] | None) -> Placement:
         left = tuple(broker for broker in replicas if broker not in adding)
         return left, frozenset(), frozenset()
     goes = frozenset(replicas) - {*wanted}
-    return (*wanted, *sorted(goes)), frozenset(wanted) - {*replicas}, goes
+    return (*wanted, *sorted(goes)), adding | (frozenset(wanted) - {*replicas}), goes
 
 
 def _placed(state: PartitionImage) -> Placement:

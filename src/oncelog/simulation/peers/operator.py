@@ -172,8 +172,7 @@ class _Operator:
             for part in topic.partitions:
                 label = TopicPartition(topic.name, part.partition_index)
                 adding, removing = {*part.adding_replicas}, {*part.removing_replicas}
-                is_right = adding | removing <= {*part.replicas} and not adding & removing
-                if not is_right or not adding | removing:
+                if not set() < adding | removing <= {*part.replicas}:
                     self._context.stuck(f"a reassignment of {label} is told as {part}")
                 self._open[label] = tuple(b for b in part.replicas if b not in removing)
         return bool(self._brokers)
