@@ -169,9 +169,7 @@ class LocalLog:
         if count == len(segments):
             self.roll(segments.active.end_offset)
         self.removals_count += 1
-        removed = segments.drop_oldest(count)
-        self.snapshots.remove(below=segments.first_base_offset)
-        return removed
+        return segments.drop_oldest(count)
 
     def forget_before(self, log_start_offset: int) -> None:
         """Forget the aborted transactions and leader epochs of what readers cannot see any more."""
@@ -183,11 +181,20 @@ class LocalLog:
             self.write_epochs()
 
     def remove(self, removed: list[Segment], deleted: list[str] | None) -> None:
-        """Close segments that were dropped, and remove their files.
+        """Close segments that were dropped, and remove their files and producer snapshots.
 
-        With `deleted` the files are renamed instead, and their paths added there for the caller to
-        remove.
+        With `deleted` the segments' files are renamed instead, and their paths added there for the
+        caller to remove. Blocking.
         """
+        if not removed:
+            return
+        with self.lock:
+            first = self.segments.first_base_offset
+        # From now on nothing else has the state of the producers up to there: neither the batches
+        # nor an older snapshot. A flush that finds those segments gone would not sync it.
+        self.files.sync_snapshot(first)
+        with self.lock:
+            self.snapshots.remove(below=first)
         for segment in removed:
             segment.close()
             if deleted is None:

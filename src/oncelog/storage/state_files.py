@@ -103,14 +103,15 @@ class StateFiles:
 
         A start trusts them only once they survive a loss of power.
         """
-        following = file_prefix(self._directory, segment.end_offset)
-        for path in (
-            *segment.index_paths(),
-            segment.prefix + ABORTED_SUFFIX,
-            following + SNAPSHOT_SUFFIX,
-            following + BATCHES_SUFFIX,
-        ):
+        for path in (*segment.index_paths(), segment.prefix + ABORTED_SUFFIX):
             self._sync(path)
+        self.sync_snapshot(segment.end_offset)
+
+    def sync_snapshot(self, offset: int) -> None:
+        """Sync the producer snapshot at an offset, if there is one."""
+        prefix = file_prefix(self._directory, offset)
+        self._sync(prefix + SNAPSHOT_SUFFIX)
+        self._sync(prefix + BATCHES_SUFFIX)
 
     def rewrite_topic_id(self) -> None:
         """Write `partition.metadata` again as it is, for `sync_names` to sync."""

@@ -125,6 +125,32 @@ def test_a_segment_sealed_right_after_a_flush_keeps_its_aborted_transactions(
     assert ctx.log.aborted_transactions(0, sealed_at) == aborted
 
 
+@pytest.mark.parametrize("flushed_first", [False, True])
+@pytest.mark.parametrize("taken_count", [1, 2])
+def test_producers_are_known_after_retention_took_their_segments(
+    taken_count: int, flushed_first: bool
+) -> None:
+    """INV-5: of their batches and older snapshots nothing is left to find their epochs in."""
+    machine = Machine()
+    ctx = new_log(machine, segment_bytes=300)
+    ctx.append_well(producer=1, epoch=1, sequence=0, value=b"x" * 200)
+    if flushed_first:
+        ctx.log.flush()
+    ctx.append_well(value=b"x" * 200)
+    ctx.log.config = replace(
+        ctx.config, retention_bytes=(2 - taken_count) * ctx.log.size_bytes // 2
+    )
+    assert ctx.log.delete_old_segments(ctx.now_ms, 2) == taken_count
+    ctx.log.flush()
+    point = ctx.log.recovery_point
+    machine.lose_power(rate=0.0)
+    ctx.disk = machine.disk
+    ctx.open(recovery_point=point)
+    assert (ctx.log.log_start_offset, ctx.log.log_end_offset) == (taken_count, 2)
+    fenced = ctx.append(producer=1, epoch=0, sequence=0)
+    assert fenced.error is ErrorCode.invalid_producer_epoch
+
+
 def test_what_a_killed_process_left_is_synced_before_it_is_shown() -> None:
     """INV-4: the next process acts on it, so the power must not take it any more."""
     machine = Machine()
