@@ -2,19 +2,22 @@
 
 Kafka's format (`ProducerSnapshot.json`, version 1) keeps one batch per producer. After a restart
 Kafka therefore refuses a retry of the fourth-last batch as out of order. INV-2 asks for the last
-five across restarts, so a second file holds the others. Kafka ignores it, and
-without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a file torn by a loss of
-power is refused and an older one is used.
+five across restarts, so a second file holds the others. Kafka's file also names open transactions
+only. One that ended counts as undecided until its marker is below the high watermark (INV-7), so
+our file lists these too, in rows of no producer: first the offset since which it has all markers.
+Kafka ignores our file, and without it a snapshot is read as Kafka reads it. Both carry a CRC-32C: a
+file torn by a loss of power is refused and an older one is used.
 """
 
 from collections import defaultdict
+from typing import NamedTuple
 
 from oncelog.core.crc import crc32c
 from oncelog.core.integers import Integers, integers
 from oncelog.core.limits import SEQUENCE_MODULUS
-from oncelog.storage.producer_state import CachedBatch, ProducerEntry
+from oncelog.storage.producer_state import CachedBatch, EndedTransactions, ProducerEntry
 
-__all__ = ["format_batches", "format_snapshot", "parse_batches", "parse_snapshot"]
+__all__ = ["BatchesFile", "format_batches", "format_snapshot", "parse_batches", "parse_snapshot"]
 
 _PREFIX = integers(">hI")
 _COUNT = integers(">i")
@@ -22,6 +25,16 @@ _ENTRY = integers(">qhiqiqiq")
 _BATCH = integers(">qiiqqq")
 _SNAPSHOT_VERSION = 1
 _BATCHES_VERSION = 1
+_NO_PRODUCER = -1
+
+
+class BatchesFile(NamedTuple):
+    """What our file holds."""
+
+    batches: dict[int, list[CachedBatch]]
+    """By producer id."""
+    ended: EndedTransactions | None
+    """None: an earlier version of Oncelog wrote it."""
 
 
 def _format(version: int, parts: list[bytes]) -> bytes:
@@ -82,18 +95,26 @@ def parse_snapshot(data: bytes | None) -> list[ProducerEntry] | None:
     return producers
 
 
-def format_batches(entries: list[ProducerEntry]) -> bytes:
-    """Our file: every cached batch, in order."""
-    parts = [_BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.batches]
+def format_batches(entries: list[ProducerEntry], ended: EndedTransactions) -> bytes:
+    """Our file: the transactions that ended, and every cached batch, in order."""
+    rows = [(ended.since, -1), *ended.markers.items()]
+    parts = [_BATCH.pack(_NO_PRODUCER, -1, -1, first, last, -1) for first, last in rows]
+    parts += [
+        _BATCH.pack(entry.producer_id, *batch) for entry in entries for batch in entry.batches
+    ]
     return _format(_BATCHES_VERSION, parts)
 
 
-def parse_batches(data: bytes | None) -> dict[int, list[CachedBatch]] | None:
-    """Cached batches by producer id; None when the file is missing or damaged."""
+def parse_batches(data: bytes | None) -> BatchesFile | None:
+    """Parse our file; None when it is missing or damaged."""
     batches = _body(data, _BATCHES_VERSION, _BATCH) if data is not None else None
     if batches is None:
         return None
     found = defaultdict(list)
     for producer_id, *fields in _BATCH.iter_unpack(batches):
         found[producer_id].append(CachedBatch(*fields))
-    return dict(found)
+    ended = None
+    if rows := found.pop(_NO_PRODUCER, None):
+        markers = {row.first_offset: row.last_offset for row in rows[1:]}
+        ended = EndedTransactions(rows[0].first_offset, markers)
+    return BatchesFile(dict(found), ended)

@@ -29,6 +29,7 @@ from oncelog.storage.verifications import NO_SEQUENCE, Verifications
 __all__ = [
     "CachedBatch",
     "CompletedTransaction",
+    "EndedTransactions",
     "LastRecord",
     "Origin",
     "ProducerEntry",
@@ -72,6 +73,14 @@ class CompletedTransaction(NamedTuple):
     last_offset: int
     committed: bool
     last_stable_offset: int
+
+
+class EndedTransactions(NamedTuple):
+    """The transactions whose markers are at offset `since` or later."""
+
+    since: int
+    markers: dict[int, int]
+    """First offset -> offset of the marker."""
 
 
 class LastRecord(NamedTuple):
@@ -139,7 +148,14 @@ class ProducerEntry:
 class ProducerStates:
     """The producers of one partition, its undecided transactions, and its verifications."""
 
-    __slots__ = ("_producers", "producer_limit", "undecided", "unreplicated", "verifications")
+    __slots__ = (
+        "_ended_since",
+        "_producers",
+        "producer_limit",
+        "undecided",
+        "unreplicated",
+        "verifications",
+    )
 
     def __init__(self) -> None:
         self.verifications = Verifications(self.transaction_opened_at)
@@ -156,6 +172,8 @@ class ProducerStates:
 
         Read only.
         """
+        self._ended_since = 0
+        """All markers at this offset or later are in `unreplicated`."""
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -388,6 +406,8 @@ class ProducerStates:
         if unreplicated:
             for first, last in tuple(unreplicated.items()):
                 if last < high_watermark:
+                    if last >= self._ended_since:
+                        self._ended_since = last + 1  # First: see `ended`.
                     del unreplicated[first]
         oldest = next(iter(self.undecided), None)
         if unreplicated:
@@ -416,10 +436,15 @@ class ProducerStates:
         self.verifications.remove_expired(now_ms, expiration_ms)
         return len(expired)
 
-    def load(self, entries: Iterable[ProducerEntry]) -> None:
-        """Replace all state by a snapshot's, which names no transaction that has ended."""
+    def ended(self) -> EndedTransactions:
+        """What is known of the transactions that have ended."""
+        markers = self.unreplicated.copy()  # First: the event loop may forget some meanwhile.
+        return EndedTransactions(self._ended_since, markers)
+
+    def load(self, entries: Iterable[ProducerEntry], ended: EndedTransactions) -> None:
+        """Replace all state by a snapshot's."""
         self._producers = {entry.producer_id: entry for entry in entries}
-        self.unreplicated = {}
+        self._ended_since, self.unreplicated = ended
         self.undecided = dict(
             sorted(
                 (entry.transaction_first_offset, entry.producer_id)
@@ -433,8 +458,9 @@ class ProducerStates:
 
         The markers that are below the high watermark are forgotten when that is known.
         """
-        ended = other.unreplicated.copy()  # At once: the event loop may forget some meanwhile.
-        self.unreplicated |= {first: last for first, last in ended.items() if last < end_offset}
+        since, markers = other.ended()
+        self._ended_since = min(self._ended_since, since)
+        self.unreplicated |= {first: last for first, last in markers.items() if last < end_offset}
 
 
 def _stale_epoch(producer_id: int, epoch: int, current: int) -> Rejection:

@@ -357,22 +357,24 @@ class _Recovery:
             # Headers only: these segments are sound, but no snapshot has their producer state.
             if self._replay_into(self._state, segments[:first], from_offset) is None:
                 break
-        if loaded is not None:
-            self._find_unreplicated(segments[:first], loaded)
-        if loaded != at_most and at_most > segments[0].base_offset:
+        has_found = loaded is not None and self._find_unreplicated(segments[:first], loaded)
+        if (has_found or loaded != at_most) and at_most > segments[0].base_offset:
             self._snapshots.write(self._state.producers, at_most, sync=False)
 
-    def _find_unreplicated(self, segments: list[Segment], loaded: int) -> None:
+    def _find_unreplicated(self, segments: list[Segment], loaded: int) -> bool:
         """Find the transactions that have ended below a snapshot and above the high watermark.
 
-        They are undecided until the marker is replicated (INV-7). The snapshot does not name them;
-        an older one has them open.
+        They are undecided until the marker is replicated (INV-7). Where the snapshot does not name
+        all of them, an older one has them open; returns whether that was read.
         """
-        known = self._high_watermark
-        if known is None or known >= loaded or not may_hold_marker(segments, known):
-            return
+        known, producers = self._high_watermark, self._state.producers
+        if known is None or known >= producers.ended().since:
+            return False
+        if not may_hold_marker(segments, known):
+            return False
         state, _ = self._replayed(segments, max(known, self.segments[0].base_offset))
-        self._state.producers.take_unreplicated(state.producers, loaded)
+        producers.take_unreplicated(state.producers, loaded)
+        return True
 
     # ---- scanning ----
 

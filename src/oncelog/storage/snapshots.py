@@ -10,12 +10,13 @@ from collections.abc import Callable
 from oncelog.runtime.disk import Disk
 from oncelog.storage.files import BATCHES_SUFFIX, SNAPSHOT_SUFFIX, base_offset_of, file_prefix
 from oncelog.storage.producer_snapshot import (
+    BatchesFile,
     format_batches,
     format_snapshot,
     parse_batches,
     parse_snapshot,
 )
-from oncelog.storage.producer_state import ProducerEntry, ProducerStates
+from oncelog.storage.producer_state import EndedTransactions, ProducerEntry, ProducerStates
 
 __all__ = ["Snapshots"]
 
@@ -46,7 +47,8 @@ class Snapshots:
         """Write both files; ours first, so that Kafka's is never there without it."""
         entries = producers.entries()
         prefix = file_prefix(self._directory, offset)
-        self._disk.write_atomic(prefix + BATCHES_SUFFIX, format_batches(entries), sync=sync)
+        batches = format_batches(entries, producers.ended())
+        self._disk.write_atomic(prefix + BATCHES_SUFFIX, batches, sync=sync)
         self._disk.write_atomic(prefix + SNAPSHOT_SUFFIX, format_snapshot(entries), sync=sync)
         self._unsound.discard(offset)
         if offset not in self._offsets:
@@ -73,12 +75,12 @@ class Snapshots:
         entries = parse_snapshot(self._disk.read(prefix + SNAPSHOT_SUFFIX))
         if entries is None:
             return False
-        batches = parse_batches(self._disk.read(prefix + BATCHES_SUFFIX)) or {}
+        ours = parse_batches(self._disk.read(prefix + BATCHES_SUFFIX)) or BatchesFile({}, None)
         for entry in entries:
-            cached = batches.get(entry.producer_id)
+            cached = ours.batches.get(entry.producer_id)
             if cached and _continues(entry, cached[-1].last_offset):
                 entry.batches = cached
-        producers.load(entries)
+        producers.load(entries, ours.ended or EndedTransactions(offset, {}))
         return True
 
     def remove(self, *, below: int | None = None, above: int | None = None) -> None:

@@ -8,7 +8,7 @@ from oncelog.storage.producer_snapshot import (
     parse_batches,
     parse_snapshot,
 )
-from oncelog.storage.producer_state import CachedBatch, ProducerEntry
+from oncelog.storage.producer_state import CachedBatch, EndedTransactions, ProducerEntry
 
 ENTRIES = [
     ProducerEntry(
@@ -17,6 +17,7 @@ ENTRIES = [
     ProducerEntry(8, 0, -1, 2000),
     ProducerEntry(9, 1, 0, 3000, -1, [CachedBatch(2**31 - 1, 1, 50, 52, 3000)]),
 ]
+ENDED = EndedTransactions(31, {20: 33, 30: 32})
 
 
 def test_kafkas_file_keeps_the_last_batch() -> None:
@@ -34,8 +35,8 @@ def test_kafkas_file_keeps_the_last_batch() -> None:
 
 
 def test_our_file_keeps_all_cached_batches() -> None:
-    found = parse_batches(format_batches(ENTRIES))
-    assert found == {7: ENTRIES[0].batches, 9: ENTRIES[2].batches}
+    found = parse_batches(format_batches(ENTRIES, ENDED))
+    assert found == ({7: ENTRIES[0].batches, 9: ENTRIES[2].batches}, ENDED)
 
 
 @pytest.mark.slow
@@ -43,7 +44,7 @@ def test_our_file_keeps_all_cached_batches() -> None:
 def test_any_damaged_byte_is_noticed(position: int, change: int) -> None:
     for data, parse in (
         (format_snapshot(ENTRIES), parse_snapshot),
-        (format_batches(ENTRIES), parse_batches),
+        (format_batches(ENTRIES, ENDED), parse_batches),
     ):
         torn = bytearray(data)
         torn[position % len(data)] ^= change

@@ -132,8 +132,18 @@ def test_a_finished_transaction_holds_readers_until_its_marker_is_replicated(
     assert ctx.log.last_stable_offset(marker + 1) == marker + 1
 
 
+def restart_of_an_earlier_version(ctx: LogContext, *, high_watermark: int) -> PartitionLog:
+    """Start without the files that name what has ended."""
+    ctx.log.close()
+    for path in ctx.folder.glob("*.batches"):
+        path.unlink()
+    return ctx.open(clean=True, high_watermark=high_watermark)
+
+
 @pytest.mark.parametrize("high_watermark", range(8))
-@pytest.mark.parametrize("again", [LogContext.kill, LogContext.restart])
+@pytest.mark.parametrize(
+    "again", [LogContext.kill, LogContext.restart, restart_of_an_earlier_version]
+)
 @pytest.mark.parametrize("segment_bytes", [170, 100_000])
 def test_a_start_holds_readers_of_what_ended_above_the_high_watermark(
     make_log: Callable[..., LogContext],
@@ -151,6 +161,32 @@ def test_a_start_holds_readers_of_what_ended_above_the_high_watermark(
     log = again(ctx, high_watermark=high_watermark)
     assert (len(log.segment_base_offsets) > 3) is (segment_bytes < 200)
     for offset in range(high_watermark, 9):
+        assert log.last_stable_offset(offset) == model.stable(offset)
+
+
+@pytest.mark.parametrize(
+    ("asked_at", "again", "is_read_again"),
+    [
+        (2, LogContext.restart, False),
+        (3, LogContext.restart, False),
+        (5, LogContext.restart, True),
+        (2, restart_of_an_earlier_version, True),
+    ],
+)
+def test_a_start_reads_batches_again_only_where_no_file_names_what_ended(
+    ctx: LogContext, asked_at: int, again: Callable[..., PartitionLog], is_read_again: bool
+) -> None:
+    """INV-7: nor is named what was below the high watermark once."""
+    model, sequences = Model(), dict.fromkeys((1, 2), 0)
+    for step in ("write 1", "commit 1", "write 1", "write 2", "commit 1", "abort 2", "plain 0"):
+        kind, producer = step.split()
+        take(ctx, model, sequences, kind, int(producer))
+    ctx.log.last_stable_offset(asked_at)
+    log = again(ctx, high_watermark=3)
+    assert (log.recovery.replayed_batches_count > 0) is is_read_again
+    log = ctx.restart(high_watermark=3)
+    assert log.recovery.replayed_batches_count == 0
+    for offset in range(3, 8):
         assert log.last_stable_offset(offset) == model.stable(offset)
 
 

@@ -112,12 +112,17 @@ def _snapshot(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
 
 
 def _batches(data: bytes, _path: str, wanted: DumpOptions) -> Rows | None:
-    by_producer = parse_batches(data)
-    if by_producer is None:
+    """Rows of transactions that have ended name no producer; the last offset is the marker's."""
+    found = parse_batches(data)
+    if found is None:
         return None
-    return [
+    ended: list[Sequence[Value]] = []
+    if found.ended is not None and wanted.producer_id is None:
+        offsets = [(found.ended.since, None), *found.ended.markers.items()]
+        ended = [(None, None, None, first, last, None) for first, last in offsets]
+    return ended + [
         (producer_id, *batch)
-        for producer_id, batches in by_producer.items()
+        for producer_id, batches in found.batches.items()
         for batch in batches
         if wanted.has_producer(producer_id)
     ]

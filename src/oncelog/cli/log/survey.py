@@ -19,7 +19,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.storage.aborted import AbortedTxn
 from oncelog.storage.files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from oncelog.storage.producer_snapshot import parse_snapshot
-from oncelog.storage.producer_state import ProducerEntry
+from oncelog.storage.producer_state import EndedTransactions, ProducerEntry
 from oncelog.storage.replay import DerivedState
 
 __all__ = ["Survey", "SurveyedSegment", "Watcher"]
@@ -149,4 +149,4 @@ class Survey:
                 entries = parse_snapshot(file.read())
         except FileNotFoundError:
             entries = None
-        self.state.producers.load(entries or [])
+        self.state.producers.load(entries or [], EndedTransactions(self.bases[0], {}))

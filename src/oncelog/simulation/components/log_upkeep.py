@@ -259,10 +259,7 @@ class LogLife(LogFolders):
             self._same(each, "after a clean stop it", self._shown(each), shown)
             report = log.recovery
             counts = report.to_scan_bytes, report.rebuilt_segments_count
-            # What ended above the high watermark is read again.
-            is_behind = self._watermark(each) < log.log_end_offset
-            replayed_count = 0 if is_behind else report.replayed_batches_count
-            work = (*counts, replayed_count, report.reasons)
+            work = (*counts, report.replayed_batches_count, report.reasons)
             self._same(each, "the work of a start after a clean stop", work, (0, 0, 0, []))
             self._note_opened(each)
 
