@@ -299,6 +299,5 @@ class MarkerBatch:
             markers.ordinal,
             tuple(self._closed),
         )
-        self._outcomes, self._closed, self._deleted = [], [], ()
-        self._has_failed = False
+        self._outcomes, self._closed, self._deleted, self._has_failed = [], [], (), False
         self._coordinator.submit(report)

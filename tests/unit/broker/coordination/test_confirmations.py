@@ -173,3 +173,17 @@ def test_who_is_not_confirmed_in_time_may_ask_again(tmp_path: Path) -> None:
 
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         runner.run(story())
+
+
+def test_what_was_confirmed_at_once_does_not_expire_later(tmp_path: Path) -> None:
+    async def story() -> None:
+        bugs: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, found: bugs.append(found))
+        bench = ReadBench(tmp_path)
+        bench.partition.state.has_enough_replicas = False
+        assert bench.read().response() == ("no", ErrorCode.coordinator_not_available)
+        await asyncio.sleep(CONFIRMATION_WAIT_MS_MAX / 1000 + 1)
+        assert bugs == []
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(story())

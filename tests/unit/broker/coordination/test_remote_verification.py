@@ -237,9 +237,11 @@ async def test_only_that_a_partition_is_there_is_said_unconfirmed(bench: Bench) 
     assert bench.ask("a1", verify_only=True) == done(T0, epoch=3)
     assert bench.ask("a1") == done(T0, epoch=3)
     assert bench.here.asked == []
-    bench.here.looked = AddPartitionsReply(E.producer_fenced, ((T0, E.producer_fenced),), 3)
-    assert bench.ask("a1", verify_only=True) == done(T0, epoch=3)
-    assert len(bench.here.asked) == 1
+    some = AddPartitionsReply(E.none, ((T0, E.none), (T1, E.transaction_abortable)), 3)
+    none = AddPartitionsReply(E.producer_fenced, ((T0, E.producer_fenced),), 3)
+    for count, bench.here.looked in enumerate((some, none), start=1):
+        assert bench.ask("a1", verify_only=True) == done(T0, epoch=3)
+        assert len(bench.here.asked) == count
 
 
 @on_virtual_time
@@ -363,6 +365,16 @@ async def test_a_question_that_nobody_waits_for_is_not_asked(bench: Bench) -> No
     bench.peers.asked[0].reply(E.concurrent_transactions)
     await bench.turn(1000)
     assert len(bench.peers.asked) == 1
+
+
+@on_virtual_time
+async def test_nothing_is_kept_in_memory_of_questions_that_were_answered(bench: Bench) -> None:
+    for _ in range(2):
+        bench.wait("a2")
+        await bench.turn()
+        bench.peers.asked[-1].reply()
+        await bench.turn()
+    assert [len(line.open) for line in bench.coordinators._lines.values()] == [0]
 
 
 @on_virtual_time
