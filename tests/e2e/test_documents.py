@@ -42,7 +42,7 @@ LONG = frozenset({"docs/simulation.md"})
 ELSEWHERE = frozenset(
     {
         *(".", "cp", "curl", "kill", "mkdir", "mv", "printf", "seq", "sleep", "sort", "tar", "wc"),
-        *("journalctl", "systemctl", "useradd"),
+        *("docker", "journalctl", "systemctl", "useradd"),
         *("keytool", "openssl", "perf", "pytest", "spark-submit"),
     }
 )
