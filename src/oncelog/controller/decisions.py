@@ -93,7 +93,7 @@ def decide(
 ) -> ControllerDecision[ReplyT]:
     """Return what an event makes of the metadata in `image`, and its reply."""
     decision: ControllerDecision[ReplyT] = DECIDERS[type(event)](image, event, context)
-    if image.deleted and decision.writes:
+    if image.deleted:
         return replace(decision, writes=tuple(listed_again(image, decision.writes)))
     return decision
 

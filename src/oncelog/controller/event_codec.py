@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence, Set
 from dataclasses import fields, is_dataclass
-from enum import Enum, IntEnum
+from enum import IntEnum
 from functools import cache
 from operator import attrgetter
 from types import NoneType, UnionType
@@ -195,7 +195,7 @@ def _of_class(kind: type[object], passes_over: bool) -> _Codec:
         )
     if is_dataclass(kind):
         return _record(kind, [field.name for field in fields(kind)], passes_over)
-    if issubclass(kind, tuple) and not issubclass(kind, Enum):
+    if issubclass(kind, tuple):
         names: Iterable[str] = vars(kind)["_fields"]
         return _record(kind, names, passes_over)
     raise TypeError(f"no value of an event: {kind}")

@@ -70,7 +70,6 @@ class ReachJudge:
         self._failed_count = self._failed_count + 1 if is_held else 0
         if self._failed_count < ROUNDS_COUNT or not self._may_resign(now_ms):
             return False
-        self._failed_count = 0
         self._left_ms = now_ms
         self.is_left = True
         return True

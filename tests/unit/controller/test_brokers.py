@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -169,7 +170,38 @@ def test_a_suspect_that_leads_by_another_cluster_config_is_said() -> None:
     assert "led by the longest log that is left" in metadata.warnings()[0]
 
 
+def test_a_follower_that_registers_leaves_its_leader_and_its_epoch() -> None:
+    """Also where its log has a later epoch: the leader has it cut."""
+    metadata = Metadata(PartitionImage(3, 4, (1, 2, 3), (1, 2, 3)))
+    metadata.submit(registration(2))
+    metadata.submit(registration(1, uncertain={T0: (9, 10)}))
+    assert metadata.state == PartitionImage(3, 4, (3,), (1, 2, 3), partition_epoch=2)
+
+
+def test_an_eligible_broker_whose_log_is_doubtful_is_a_suspect() -> None:
+    metadata = Metadata(PartitionImage(-1, 4, (2,), (1, 2), eligible=(1,)), live=(1,))
+    metadata.submit(registration(1, is_clean=False, uncertain={T0: (4, 7)}))
+    assert (metadata.state.leader, metadata.state.suspects) == (-1, {1: (4, 7)})
+    assert metadata.state.eligible == ()
+
+
+@pytest.mark.parametrize("have_all", [{"isr": (1,)}, {"isr": (), "eligible": (1,)}])
+def test_a_lone_replica_that_had_every_record_leads_unsaid(have_all: dict[str, Any]) -> None:
+    """Whatever the end of its log lost, no other broker has it."""
+    metadata = Metadata(PartitionImage(-1, 4, replicas=(1,), **have_all), live=(1, 2))
+    metadata.submit(registration(1, is_clean=False, uncertain={T0: (3, 9)}))
+    assert metadata.state.leader == 1
+    assert metadata.warnings() == []
+
+
 # --- brokers that are gone
+
+
+def test_who_shuts_down_and_leads_on_keeps_no_dead_member_in_the_isr() -> None:
+    metadata = Metadata(PartitionImage(1, 4, (1, 2), (1, 2)), config={UNCLEAN: "true"})
+    metadata.live(broker(1, is_shutting_down=True), broker(3))
+    metadata.submit(BrokersChanged())
+    assert (metadata.state.leader, metadata.state.isr) == (1, (1,))
 
 
 def test_what_changed_is_decided_once() -> None:
@@ -316,6 +348,8 @@ def test_a_replica_begins_again_by_the_newest_state_only() -> None:
         assert metadata.decide(ReplicasMadeAgain(1, (one,))).writes == ()
     begun = OffLineReplica(ID, 0, 7)
     assert metadata.decide(ReplicasMadeAgain(2, (begun,))).writes == ()
+    in_sync = Metadata(replace(off_line, isr=(2, 3), replicas=(1, 2, 3)))
+    assert in_sync.decide(ReplicasMadeAgain(3, (begun,))).writes == ()
     metadata.submit(ReplicasMadeAgain(1, (begun,)))
     assert metadata.state == replace(off_line, offline_replicas=(), partition_epoch=8)
 

@@ -1,5 +1,6 @@
 """What an image is after a change, and what may be answered while the change is applied."""
 
+from dataclasses import replace
 from uuid import UUID
 
 from oncelog.controller.image import (
@@ -54,11 +55,14 @@ def test_while_a_change_is_applied_nothing_is_named_that_it_deletes_or_brings() 
 
 def test_while_a_change_is_applied_a_broker_names_others_where_it_led() -> None:
     mine, others = PartitionImage(1, 0, (1,), (1, 2)), PartitionImage(2, 1, (2,), (1, 2))
-    before = TopicImage("t", UUID(int=1), (mine, others, mine), {"a": "b"})
-    after = TopicImage("t", UUID(int=1), (others, mine, mine))
-    delta = ImageDelta(changed=(TopicDelta(after, [0, 1]),))
+    shrunk = replace(mine, isr=(1, 2), partition_epoch=1)
+    before = TopicImage("t", UUID(int=1), (mine, others, mine, mine, mine), {"a": "b"})
+    after = TopicImage("t", UUID(int=1), (others, mine, mine, shrunk, others))
+    delta = ImageDelta(changed=(TopicDelta(after, [0, 1, 3, 4]),))
     shown = while_applying(delta, MetadataImage(cluster_id="c", topics=(before,)), 1)
-    assert shown.topics["t"] == TopicImage("t", UUID(int=1), (others, others, mine), {"a": "b"})
+    assert shown.topics["t"] == TopicImage(
+        "t", UUID(int=1), (others, others, mine, mine, others), {"a": "b"}
+    )
 
 
 def test_an_image_from_nothing_brings_every_topic() -> None:

@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.controller import layout
 from oncelog.controller.balance import leaderships_to_bring_back
-from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.decision import ControllerEvent, Put
 from oncelog.controller.events import (
     AlterPartition,
     AlterReassignments,
@@ -34,7 +35,7 @@ from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.states import Elected, elected_by
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
-from tests.unit.controller.cluster import ID, T0, Metadata, registration
+from tests.unit.controller.cluster import ID, T0, UNCLEAN, Metadata, registration
 
 ALL = PartitionImage(1, 4, (1, 2, 3), (1, 2, 3), partition_epoch=9)
 OTHER_ID = UUID(int=2)
@@ -176,6 +177,75 @@ def test_who_coordinates_any_partition_confirms_what_it_knows_of(name: str, numb
     assert unasked.error is ErrorCode.fenced_leader_epoch
     led = frozenset({LedCoordinator(name, number, 5)})
     assert metadata.submit(DeletionsConfirmed(1, known, led)).error is ErrorCode.none
+
+
+def test_every_broker_that_is_elected_a_coordinator_is_listed_again() -> None:
+    """And none where no broker is."""
+    name = sorted(INTERNAL_TOPICS)[0]
+    states = [PartitionImage(1, 4, (1, *other), (1, *other)) for other in ((2,), (3,), ())]
+    internal = TopicImage(name, UUID(int=20), tuple(states), {})
+    noted = {"x": {UUID(int=11): (1,)}, "y": {UUID(int=12): (1, 3)}}
+    metadata = Metadata(others=[internal], live=(2, 3), deleted=noted)
+    metadata.submit(BrokersChanged())
+    assert [state.leader for state in metadata.image.topics[name].partitions] == [2, 3, -1]
+    assert metadata.image.deleted == {
+        "x": {UUID(int=11): (1, 2, 3)},
+        "y": {UUID(int=12): (1, 3, 2)},
+    }
+
+
+@pytest.mark.parametrize(
+    ("before", "leader", "counted"),
+    [
+        (replace(ALL, leader=-1), 2, Elected(1, 0)),
+        (ALL, 1, Elected(0, 0)),
+        (ALL, -1, Elected(0, 0)),
+        (replace(ALL, isr=(1,)), 2, Elected(1, 1)),
+        (replace(ALL, isr=(1,), eligible=(2,)), 2, Elected(1, 0)),
+        (replace(ALL, leader=3, isr=(1,)), 1, Elected(1, 0)),
+    ],
+)
+def test_an_election_is_counted_and_whether_it_was_unclean(
+    before: PartitionImage, leader: int, counted: Elected
+) -> None:
+    after = layout.encode_state(replace(before, leader=leader, isr=(leader,), eligible=()), 1)
+    others = [
+        Put(layout.state_path("new", 0), after),
+        Put(layout.topic_path("t"), None),
+        Put(layout.broker_path(1), b"{}"),
+    ]
+    writes = [*others, Put(layout.state_path("t", 0), after)]
+    assert elected_by(Metadata(before).image, writes) == counted
+
+
+def test_a_reassignment_that_is_done_is_so_to_monitors_too() -> None:
+    """They read the topic's own value."""
+    metadata = Metadata(replace(ALL, isr=(1, 2), adding=(3,)))
+    change = IsrChange(ID, 0, 4, 9, tuple(IsrMember(each, 1) for each in (1, 2, 3)))
+    decision = metadata.decide(AlterPartition(1, 1, (change,)))
+    value = dict(decision.writes)[layout.topic_path("t")]
+    assert value is not None
+    assert b"adding" not in value or b'"adding_replicas":{}' in value
+
+
+def test_a_reassignment_that_only_removes_can_be_cancelled() -> None:
+    metadata = Metadata(replace(ALL, isr=(1, 3), removing=(3,)))
+    (outcome,) = metadata.submit(AlterReassignments((Reassignment(T0, None),)))
+    assert outcome.error is ErrorCode.none
+    assert (metadata.state.replicas, metadata.state.removing) == ((1, 2, 3), ())
+    assert metadata.state.isr == (1, 3)
+
+
+def test_a_topics_own_config_decides_whether_it_may_lose_records() -> None:
+    """And not the cluster's, which others have that have none of their own."""
+    alone = replace(ALL, leader=3, isr=(3,), adding=(3,))
+    for topic, cluster_wide, error in (
+        ("false", "true", ErrorCode.invalid_replica_assignment),
+        ("true", "false", ErrorCode.none),
+    ):
+        metadata = Metadata(alone, config={UNCLEAN: topic}, cluster_config={UNCLEAN: cluster_wide})
+        (outcome,) = metadata.submit(AlterReassignments((Reassignment(T0, None),)))
+        assert outcome.error is error
 
 
 def test_a_reassignment_forgets_all_of_a_replica_that_goes() -> None:

@@ -171,12 +171,12 @@ async def test_a_failed_directory_is_shown_in_all_its_topics() -> None:
     """And a partition that the topic does not have (any more) harms none."""
     bench = Bench()
     await bench.make(topic("t", 1), topic("u", 2), topic("v", 3))
-    failed = [T1, TopicPartition("gone", 0), TopicPartition("u", 0), TopicPartition("u", 7)]
+    failed = [T0, T1, TopicPartition("gone", 0), TopicPartition("u", 0), TopicPartition("u", 7)]
     bench.known.take_off_line(failed)
-    assert [bench.shown(name=name) for name in "tuv"] == [[ME, -1], [-1, ME], [ME, ME]]
+    assert [bench.shown(name=name) for name in "tuv"] == [[-1, -1], [-1, ME], [ME, ME]]
     (step,) = bench.known.steps
     told = {change.topic.name: list(change.partitions) for change in step.delta.changed}
-    assert told == {"t": [1], "u": [0]}
+    assert told == {"t": [0, 1], "u": [0]}
     bench.known.bring_back(failed)
     assert [bench.shown(name=name) for name in "tuv"] == [[ME, ME]] * 3
     assert bench.known.off_line == []
