@@ -241,7 +241,7 @@ def _update_features(
     supported = {each.broker_id: each.levels for each in image.brokers.values()}
     update = decide_update(chosen, event.updates, supported)
     reply = ChangeOutcome(update.error, update.message)
-    if update.error or event.validate_only or update.chosen == chosen:
+    if event.validate_only or update.chosen == chosen:
         return ControllerDecision(reply)
     write = Put(layout.FEATURES_PATH, layout.encode_features(update.chosen))
     notices = tuple(ControllerNotice(level_text(one)) for one in event.updates)

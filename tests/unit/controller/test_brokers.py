@@ -185,6 +185,14 @@ def test_an_eligible_broker_whose_log_is_doubtful_is_a_suspect() -> None:
     assert metadata.state.eligible == ()
 
 
+def test_what_is_known_of_a_suspects_log_stays_known_while_it_is_off_line() -> None:
+    metadata = Metadata(PartitionImage(-1, 5, (2,), (1, 2), suspects={1: (5, 10)}), live=(1, 3))
+    metadata.submit(registration(1, is_clean=False, off_line=frozenset({T0})))
+    assert metadata.state.suspects == {1: (5, 10)}
+    metadata.submit(registration(1, is_clean=False))
+    assert metadata.state.suspects == {1: None}, "it is back, and says of no log"
+
+
 @pytest.mark.parametrize("have_all", [{"isr": (1,)}, {"isr": (), "eligible": (1,)}])
 def test_a_lone_replica_that_had_every_record_leads_unsaid(have_all: dict[str, Any]) -> None:
     """Whatever the end of its log lost, no other broker has it."""

@@ -58,6 +58,7 @@ def test_new_partitions_can_be_placed_by_hand() -> None:
     [
         (1, None, ErrorCode.invalid_partitions),
         (0, None, ErrorCode.invalid_partitions),
+        (3, [[3, 1], [9, 1]], ErrorCode.invalid_replica_assignment),
         (2 + TOPIC_PARTITIONS_COUNT_MAX, None, ErrorCode.policy_violation),
         (3, [[1, 2]], ErrorCode.invalid_replica_assignment),
         (2, [[]], ErrorCode.invalid_replica_assignment),
@@ -102,12 +103,19 @@ def test_a_list_grows_and_shrinks_from_what_is_in_effect() -> None:
     outcome = changed((policy, SUBTRACT, "delete"))
     assert outcome.topic is not None
     assert outcome.topic.config[policy] == ""
+    outcome = changed((policy, SUBTRACT, "compact, delete"))
+    assert outcome.topic is not None
+    assert outcome.topic.config[policy] == ""
+    outcome = changed((policy, SUBTRACT, "compact"))
+    assert outcome.topic is not None
+    assert outcome.topic.config[policy] == "delete"
 
 
 @pytest.mark.parametrize(
     "change",
     [
         ("retention.ms", APPEND, "1"),
+        ("retention.ms", SUBTRACT, "1"),
         ("no.such", APPEND, "1"),
         ("no.such", SET, "1"),
         ("retention.ms", SET, "soon"),

@@ -3,6 +3,7 @@
 import pytest
 
 from oncelog.controller.features import (
+    GROUP_VERSION,
     TRANSACTION_VERSION,
     FeatureUpdate,
     UpgradeType,
@@ -78,3 +79,9 @@ def test_a_setting_reaches_its_level_from_any_other(chosen: int, demanded: int) 
 
 def test_a_setting_that_is_unset_demands_nothing() -> None:
     assert demanded_updates({TRANSACTION_VERSION: 0}, {}) == []
+
+
+def test_every_feature_that_is_set_is_brought_to_its_level() -> None:
+    levels = {TRANSACTION_VERSION: 1, GROUP_VERSION: 0}
+    updates = demanded_updates({}, levels)
+    assert {update.name: update.level for update in updates} == levels

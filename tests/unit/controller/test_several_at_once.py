@@ -9,13 +9,16 @@ import pytest
 
 from oncelog.controller import layout
 from oncelog.controller.balance import leaderships_to_bring_back
+from oncelog.controller.changes import ConfigChange, ConfigOperation
 from oncelog.controller.decision import ControllerEvent, Put
 from oncelog.controller.events import (
     AlterPartition,
     AlterReassignments,
+    AlterTopicConfigs,
     BrokersChanged,
     BrokerShuttingDown,
     CreatePartitions,
+    CreateTopics,
     DeletionsConfirmed,
     DirectoryFailed,
     ElectionOutcome,
@@ -33,9 +36,10 @@ from oncelog.controller.events import (
 from oncelog.controller.features import TRANSACTION_VERSION, unsupported_level
 from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.states import Elected, elected_by
+from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
-from tests.unit.controller.cluster import ID, T0, UNCLEAN, Metadata, registration
+from tests.unit.controller.cluster import ID, MIN_ISR, T0, UNCLEAN, Metadata, registration
 
 ALL = PartitionImage(1, 4, (1, 2, 3), (1, 2, 3), partition_epoch=9)
 OTHER_ID = UUID(int=2)
@@ -279,3 +283,67 @@ def test_every_level_has_to_be_supported_by_a_broker_that_registers() -> None:
     problem = unsupported_level(finalized, {TRANSACTION_VERSION: (0, 2)})
     assert problem is not None
     assert "version 1 of group.version" in problem
+
+
+RETAINS = PartitionImage(2, 4, (1, 2), (1, 2, 3), partition_epoch=9, eligible=(3,))
+
+
+@pytest.mark.parametrize("is_topics", [True, False])
+@pytest.mark.parametrize(
+    ("state", "event", "live"),
+    [
+        (RETAINS, ElectLeaders((T0,)), (1, 2)),
+        (RETAINS, AlterPartition(2, 1, (IsrChange(ID, 0, 4, 9, (IsrMember(2, 1),)),)), (1, 2)),
+        (RETAINS, BrokersChanged(), (1,)),
+        (RETAINS, BrokerShuttingDown(2, 1), (1, 2)),
+        (RETAINS, DirectoryFailed(1, (T0,)), (1, 2)),
+        (RETAINS, registration(1), (1, 2)),
+        (
+            replace(RETAINS, isr=(2,), offline_replicas=(1,)),
+            ReplicasMadeAgain(1, (OffLineReplica(ID, 0, 9),)),
+            (1, 2),
+        ),
+    ],
+)
+def test_a_topics_own_min_isr_decides_who_stays_eligible(
+    state: PartitionImage, event: ControllerEvent[object], live: tuple[int, ...], is_topics: bool
+) -> None:
+    """And not the cluster's, which others have that have none of their own (KIP-966)."""
+    topic, cluster_wide = ("3", "1") if is_topics else ("1", "3")
+    metadata = Metadata(
+        state, live=live, config={MIN_ISR: topic}, cluster_config={MIN_ISR: cluster_wide}
+    )
+    metadata.submit(event)
+    assert metadata.state != state
+    assert (3 in metadata.state.eligible) == is_topics
+
+
+def test_other_rules_of_a_topic_are_in_effect_in_all_its_partitions() -> None:
+    metadata = cluster(PartitionImage(-1, 4, (1,), (1, 2)), live=(2,))
+    change = ConfigChange(UNCLEAN, ConfigOperation.SET, "true")
+    assert metadata.submit(AlterTopicConfigs("t", (change,))).error is ErrorCode.none
+    assert leaders(metadata) == [2, 2, -1]
+
+
+def test_all_topics_of_a_request_are_made_and_said() -> None:
+    metadata = Metadata(ALL)
+    wanted = (TopicToCreate("a", 1, 1), TopicToCreate("t", 1, 1), TopicToCreate("b", 2, 1))
+    reply = metadata.submit(CreateTopics(wanted))
+    assert [outcome.error for outcome in reply] == [
+        ErrorCode.none,
+        ErrorCode.topic_already_exists,
+        ErrorCode.none,
+    ]
+    assert {"a", "b"} <= metadata.image.topics.keys()
+    assert [notice.text.partition(" (")[0] for notice in metadata.notices] == [
+        "created topic a",
+        "created topic b",
+    ]
+
+
+def test_a_reassignment_of_several_topics_is_in_the_value_of_each() -> None:
+    metadata = cluster(ALL)
+    asked = tuple(Reassignment(label, (1, 2)) for label in (T0, U0))
+    decision = metadata.decide(AlterReassignments(asked))
+    paths = {path for path, _ in decision.writes}
+    assert paths >= {layout.topic_path("t"), layout.topic_path("u")}

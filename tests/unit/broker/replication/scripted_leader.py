@@ -155,6 +155,8 @@ class Bench:
         self.disk_moves.set()
         self.works_count = 0
         self.clock = CountedClock()
+        self.broker_epoch = BROKER_EPOCH
+        """The life of the follower's broker."""
         disk: Any = self
         self.partitions = PartitionManager(
             ME, self.config, self.logs, disk, self.clock, random.Random(1)
@@ -175,7 +177,7 @@ class Bench:
             self.networks,
             self.clock,
             self.brokers.get,
-            lambda: BROKER_EPOCH,
+            lambda: self.broker_epoch,
             made_for,
         )
         self.fetchers = Fetchers(parts, self.config.get_int("num.replica.fetchers"))

@@ -130,3 +130,22 @@ async def test_every_partition_of_a_fetch_has_told_its_end(tmp_path: Path) -> No
         states = [held.state for held in found if held is not None]
         told = [isinstance(each, FollowerState) and each.has_told(BROKER_EPOCH) for each in states]
         assert told == [True] * 3
+
+
+async def test_in_a_new_life_of_the_broker_all_partitions_are_named_again(tmp_path: Path) -> None:
+    """One that is not named would count as fetched in this life too, wherever it ends now."""
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(), following())
+        asked = await broker.next()
+        broker.broker_epoch += 1
+        asked.answer(given(0, records(0)))
+        asked = await broker.next()
+        assert (asked.request.replica_epoch, asked.request.session_epoch) == (BROKER_EPOCH + 1, 0)
+        assert asked.offsets == {0: 1, 1: 0}
+
+
+async def test_a_partition_without_a_leader_is_fetched_from_nobody(tmp_path: Path) -> None:
+    async with bench(tmp_path) as broker:
+        await broker.begin(following(leader=-1), following())
+        assert (await broker.next()).offsets == {1: 0}
+        assert len(broker.fetchers) == 1

@@ -377,6 +377,22 @@ async def test_what_was_asked_before_a_move_is_asked_after_it(bench: Bench) -> N
 
 
 @led_by(ALONE)
+async def test_what_was_answered_in_vain_during_a_move_is_asked_after_it(bench: Bench) -> None:
+    bench.controller.loses_answers = True
+    bench.controller.is_open.clear()
+    bench.fetch(SECOND)
+    await bench.turn()
+    bench.partition.resign(ErrorCode.not_leader_or_follower)
+    bench.controller.is_open.set()
+    await bench.turn()
+    bench.controller.loses_answers = False
+    bench.take(ALONE)
+    await bench.turn()
+    assert bench.controller.asked == [((ME, MY_LIFE), (SECOND, LIFE))] * 2
+    assert bench.isr == {ME, SECOND}
+
+
+@led_by(ALONE)
 async def test_a_newer_state_ends_the_pause_after_a_refusal(bench: Bench) -> None:
     bench.controller.refuses = ErrorCode.invalid_update_version
     bench.fetch(SECOND)

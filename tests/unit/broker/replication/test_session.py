@@ -74,9 +74,10 @@ def test_a_new_leader_epoch_is_asked_at_the_same_offset() -> None:
 
 
 def test_what_is_not_wanted_any_more_leaves_and_can_come_back() -> None:
-    session = begun(0, 1)
+    session = begun(0, 1, 2)
     session.want((TOPIC, 0), None)
-    assert sent(session) == (77, 1, {}, {(TOPIC, 0)})
+    session.want((TOPIC, 2), None)
+    assert sent(session) == (77, 1, {}, {(TOPIC, 0), (TOPIC, 2)})
     assert (TOPIC, 0) not in session.asked
     session.answered(NONE, 77)
     session.want((TOPIC, 0), at(0, 0))
