@@ -1,6 +1,7 @@
 """Three processes go from an earlier commit to these sources one by one, under load, and back.
 
-Both versions run at once: each is the controller of the other for a while.
+Both versions run at once: each is the controller of the other for a while. docs/drills.md has the
+drill, and its command says when to go on.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +20,7 @@ import pytest
 from oncelog import NewTopic
 from oncelog.client import ClientError
 from oncelog.sync import Admin, Consumer, Producer
+from tests.support.drills import Operator
 from tests.support.peer.child import free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(240)]
@@ -103,24 +104,6 @@ def started(tmp_path: Path) -> Iterator[Brokers]:
         brokers.close()
 
 
-def wait_in_sync(servers: str) -> None:
-    """Return once every replica is in sync. Raises `AssertionError`."""
-    with Admin(servers) as admin:
-        deadline_s = time.monotonic() + WAIT_S
-        while True:
-            topics = admin.list_topics()
-            behind = [
-                f"{name}-{one.index}: {one.isr}"
-                for name, topic in topics.items()
-                for one in topic.partitions
-                if set(one.isr) != set(one.replicas)
-            ]
-            if not behind:
-                return
-            assert time.monotonic() < deadline_s, behind
-            time.sleep(0.1)
-
-
 class Load:
     """A thread that sends numbers, one after the other, until it is stopped."""
 
@@ -176,17 +159,18 @@ def test_brokers_are_upgraded_one_by_one_and_taken_back(tmp_path: Path) -> None:
     with started(tmp_path) as brokers:
         with Admin(brokers.servers) as admin:
             admin.create_topics([NewTopic("t", 3, 3)])
+        operator = Operator(brokers.servers)
         load = Load(brokers.servers)
         # The first is the controller of both versions until it is upgraded as the last.
         for broker_id in (3, 2, 1):
-            wait_in_sync(brokers.servers)
+            operator.wait_in_sync(3)
             brokers.stop(broker_id)
             brokers.start(broker_id, is_earlier=False)
             change_metadata(brokers.servers, f"upgraded-{broker_id}")
-        wait_in_sync(brokers.servers)
+        operator.wait_in_sync(3)
         brokers.stop(3)
         brokers.start(3, is_earlier=True)
         change_metadata(brokers.servers, "taken-back")
-        wait_in_sync(brokers.servers)
+        operator.wait_in_sync(3)
         count = load.stop()
         assert sorted(read_all(brokers.servers, count)) == list(range(count))

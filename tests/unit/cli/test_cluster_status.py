@@ -15,10 +15,11 @@ from click.testing import CliRunner, Result
 from rich.console import Console
 
 from oncelog.cli.cluster.status import _screen
-from oncelog.cli.cluster.survey import BrokerStatus, ClusterStatus, PartitionTrouble
+from oncelog.cli.cluster.survey import BrokerStatus, ClusterStatus, PartitionTrouble, survey
 from oncelog.cli.main import main
-from oncelog.client import PartitionDescription, TopicPartition
+from oncelog.client import Admin, PartitionDescription, TopicPartition
 from oncelog.controller.topics import TopicToCreate
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC
 from oncelog.sync import Producer
 from oncelog.testing import ControlledCluster
 from tests.support.members import members
@@ -36,6 +37,7 @@ def broker(broker_id: int, **more: Any) -> BrokerStatus:
         "replicas_count": 12,
         "behind_count": 0,
         "lag": 0,
+        "coordinates_count": 0,
     }
     return BrokerStatus(broker_id, **{**plain, **more})
 
@@ -96,6 +98,16 @@ async def test_a_partition_whose_broker_has_lost_the_folder_is_off_line() -> Non
         assert (found["off_line"], found["under_replicated"]) == (1, 0)
         (shown,) = found["troubles"]
         assert (shown["leader"], shown["isr"], shown["state"]) == (-1, [2], "off line")
+
+
+async def test_a_broker_coordinates_for_the_internal_partitions_that_it_leads() -> None:
+    async with members(1) as cluster:
+        placed = {"t": {0: (1,)}, CONSUMER_OFFSETS_TOPIC: {0: (1,), 1: (1,)}}
+        topics = [TopicToCreate(name, assignment=each) for name, each in placed.items()]
+        await cluster[1].broker.controller.create_topics(topics)
+        async with Admin(cluster[1].broker.bootstrap_servers) as admin:
+            (only,) = (await survey(admin)).brokers
+        assert (only.leads_count, only.coordinates_count) == (3, 2)
 
 
 def test_a_lone_broker_is_in_sync(oncelog: Oncelog, topic: str) -> None:

@@ -30,6 +30,7 @@ _BROKERS: Final = (
     Column("replicas", "Replicas", numeric=True),
     Column("behind", "Behind", numeric=True),
     Column("lag", "Lag", numeric=True),
+    Column("coordinates", "Coordinates", numeric=True, spare=4),
 )
 _TROUBLES: Final = (
     Column("topic", "Topic", style="cyan", wraps=True),
@@ -56,7 +57,8 @@ def command(servers: str, watch: bool, interval_ms: int, count: int | None, as_j
     """Show brokers, who leads, and which replicas are behind or away.
 
     A replica is behind while it is not in the ISR; its lag is how many records it lacks of those
-    that the leader has.
+    that the leader has. A broker coordinates groups and transactions for the partitions of the
+    internal topics that it leads; how long it took to load them is among its metrics.
     """
 
     async def work() -> None:
@@ -153,6 +155,7 @@ def _broker_row(one: BrokerStatus) -> tuple[Cell, ...]:
         one.replicas_count,
         one.behind_count,
         one.lag,
+        one.coordinates_count,
     )
 
 

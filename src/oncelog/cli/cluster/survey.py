@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import INTERNAL_TOPICS, TopicPartition
 
 if TYPE_CHECKING:
     from oncelog.client import Admin, ClusterDescription, PartitionDescription
@@ -42,6 +42,8 @@ class BrokerStatus:
     """Its replicas that are not in the ISR."""
     lag: int | None
     """Records that its replicas lack of what their leaders have; None where it does not say."""
+    coordinates_count: int
+    """The partitions of the internal topics that it leads: it coordinates their groups and ids."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +176,9 @@ def _brokers(
     cluster: ClusterDescription, partitions: _Partitions, ends: _Ends
 ) -> list[BrokerStatus]:
     leads = Counter(one.leader for one in partitions.values())
+    coordinates = Counter(
+        one.leader for label, one in partitions.items() if label.topic in INTERNAL_TOPICS
+    )
     preferred = Counter(one.replicas[0] for one in partitions.values())
     holds = Counter(broker for one in partitions.values() for broker in one.replicas)
     in_sync = Counter(broker for one in partitions.values() for broker in one.isr)
@@ -192,6 +197,7 @@ def _brokers(
             holds[broker_id],
             max(0, holds[broker_id] - in_sync[broker_id]),
             lags[broker_id] if broker_id in ends else None,
+            coordinates[broker_id],
         )
         for broker_id in sorted({*live, *holds})
     ]
