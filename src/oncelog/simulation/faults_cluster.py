@@ -20,7 +20,7 @@ Rates = Mapping[str, float]
 
 _NETWORK: Final[Rates] = {"cut-brokers": 1.5, "slow-broker": 0.8, "cut-controller": 0.8}
 _PROCESSES: Final[Rates] = {
-    "zombie-broker": 0.8,
+    "zombie-broker": 2.0,
     "rolling-restart": 0.3,
     "expire-session": 1.0,
     "elect-leaders": 1.0,
@@ -46,6 +46,8 @@ _BY_PROFILE: Final[Mapping[str, Rates]] = {
 """How often each kind occurs per six seconds, where it is not left out."""
 LOST_DISKS: Final = frozenset({"disk-loss", "folder-loss", "disk-put-back"})
 """Faults after which a broker lacks what was on a disk."""
+_LED: Final = (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, "")
+"""What a broker leads that a fault is aimed at; "" is any broker."""
 _KEPT_CHANCE: Final = 0.5
 """The share of runs that keep a kind."""
 _EVERYTHING_SHARE: Final = 0.4
@@ -89,11 +91,11 @@ def _parameters(rng: random.Random, kind: str, brokers: int) -> dict[str, Any]:
         parameters |= {"extra_s": rng.choice((0.05, 0.3, 1.0)), "for_s": rng.uniform(0.5, 4.0)}
     elif kind == "zombie-broker":
         # Longer than most sessions, so that it wakes up when others have gone on.
-        parameters["for_s"] = rng.uniform(0.5, 6.0)
+        parameters |= {"for_s": rng.uniform(0.5, 6.0), "of": rng.choice(_LED)}
     elif kind in ("cut-from-store", "store-lags", "disk-put-back"):
         parameters["for_s"] = rng.uniform(0.2, 4.0)
     elif kind == "folder-loss":
-        parameters["of"] = rng.choice((TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC, ""))
+        parameters["of"] = rng.choice(_LED)
     elif kind == "rolling-restart":
         parameters["pause_s"] = rng.choice((0.05, 0.3, 1.0))
     elif kind == "power-loss-of-minority":

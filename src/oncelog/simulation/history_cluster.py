@@ -21,6 +21,7 @@ __all__ = [
     "PartitionChanged",
     "ReassignmentAnswered",
     "ReassignmentAsked",
+    "StaleAnswer",
     "UncleanElectionAsked",
     "broker_name",
 ]
@@ -103,6 +104,16 @@ class BrokerDrained(Event):
     """An operator was told that a broker has no replica, and it may be stopped for good."""
 
     broker: int
+
+
+@dataclass(frozen=True, slots=True)
+class StaleAnswer(Event):
+    """A coordinator answered by its state alone, while one of a later leader epoch served."""
+
+    topic_partition: TopicPartition
+    leader_epoch: int
+    later_epoch: int
+    asked: str
 
 
 @dataclass(frozen=True, slots=True)

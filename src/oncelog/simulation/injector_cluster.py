@@ -85,11 +85,16 @@ class ClusterFaults:
 
     def _zombie_broker(self, parameters: Parameters) -> str | None:
         """Freeze a broker until others may have taken over what it leads."""
-        node = self._of(parameters["broker"])
+        node = self._leading(parameters)
         if node.living is None or node.living.frozen:
             return None
-        self._cluster.pause(int(parameters["broker"]), float(parameters["for_s"]))
+        self._cluster.pause(node.index, float(parameters["for_s"]))
         return node.name
+
+    def _leading(self, parameters: Parameters) -> BrokerNode:
+        """Return who leads the first partition of a topic, such as coordinators', or any broker."""
+        leader = self._cluster.leader_of(TopicPartition(str(parameters.get("of", "")), 0))
+        return self._of(parameters["broker"] if leader is None else leader)
 
     def _rolling_restart(self, parameters: Parameters) -> None:
         """Restart one broker after the other in order, each once every ISR is whole."""
@@ -250,13 +255,8 @@ class ClusterFaults:
         return False
 
     def _folder_loss(self, parameters: Parameters) -> None:
-        """Stop a broker in order, and have it come back with an empty folder.
-
-        It is the one that leads the first partition of a topic, such as coordinators', or any.
-        """
-        first = TopicPartition(str(parameters["of"]), 0)
-        leader = self._cluster.leader_of(first)
-        node = self._of(parameters["broker"] if leader is None else leader)
+        """Stop a broker in order, and have it come back with an empty folder."""
+        node = self._leading(parameters)
 
         def lose() -> None:
             if not self._healed and not self._is_last_disk(node):

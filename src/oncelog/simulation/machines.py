@@ -12,6 +12,7 @@ from oncelog.simulation.network import SimulatedNetwork
 from oncelog.simulation.plan import Plan, part_rng
 from oncelog.simulation.process import Process
 from oncelog.simulation.reach import Reach
+from oncelog.simulation.replaced import CoordinatorEpochs
 from oncelog.simulation.scheduler import Scheduler
 from oncelog.simulation.trace import Trace
 from oncelog.simulation.watched_store import WatchedStore
@@ -38,6 +39,7 @@ class Machines:
         self.store = WatchedStore(
             plan.rng("store"), self.trace, lambda: self.scheduler.now_s, self.record
         )
+        self.coordinator_epochs: CoordinatorEpochs = {}
         self.is_over = False
         """Whether all that is judged by the history has been seen."""
         self._processes: list[Process] = []

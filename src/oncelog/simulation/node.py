@@ -20,10 +20,12 @@ from oncelog.simulation.audit_ending import Described, changed_by_a_restart, des
 from oncelog.simulation.disk import SimulatedDisk
 from oncelog.simulation.disk_nodes import Tree
 from oncelog.simulation.history import BrokerDied, BrokerStarted, Disagreement, Watermarks
+from oncelog.simulation.history_cluster import StaleAnswer
 from oncelog.simulation.machines import Machines
 from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.process import Process
+from oncelog.simulation.replaced import ReplacedCoordinators
 from oncelog.storage.checkpoints import parse_partition_metadata
 from oncelog.storage.files import PARTITION_METADATA_NAME
 
@@ -196,6 +198,7 @@ class BrokerNode:
             rng=process.rng,
             archive=self.archive,
         )
+        broker.watch.replaced = ReplacedCoordinators(world.coordinator_epochs, self._told_late)
         try:
             await broker.start()
         except (OncelogError, OSError) as error:
@@ -215,6 +218,9 @@ class BrokerNode:
             failure = failure or error
         cause = "stop" if failure is None else f"{type(failure).__name__}: {failure}"
         process.kill(cause)
+
+    def _told_late(self, label: TopicPartition, epoch: int, latest: int, asked: str) -> None:
+        self.world.record(StaleAnswer(self.world.now_s, self.name, label, epoch, latest, asked))
 
     def _died(self, process: Process) -> None:
         world = self.world

@@ -88,14 +88,19 @@ class ObservedShard(CoordinatorShard[EventT, ReplyT, EffectT]):
         self.inner = inner
         self.partition = partition
         """The one that it writes to."""
+        self._epoch = -1 if partition is None else partition.state.leader_epoch
         self.coverage = coverage
         self.watch = watch
         self.is_active = False
         watch.loading_count += 1
 
     def decide(self, event: EventT, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
-        """See `CoordinatorShard`."""
-        return self.inner.decide(event, context)
+        """Look whether it answers after it has been replaced."""
+        decision = self.inner.decide(event, context)
+        replaced = self.watch.replaced
+        if replaced is None or self.partition is None:
+            return decision
+        return replaced.heard(self.partition, self._epoch, event, decision)
 
     def replay(self, step: Step, context: RecordContext) -> None:
         """See `CoordinatorShard`."""
@@ -134,6 +139,8 @@ class ObservedShard(CoordinatorShard[EventT, ReplyT, EffectT]):
     def on_loaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
         """Count moves from now on: the load is over."""
         self._over()
+        if self.watch.replaced is not None and self.partition is not None:
+            self.watch.replaced.serves(self.partition, self._epoch)
         return self.inner.on_loaded(context)
 
     def on_unloaded(self, context: EventContext) -> Decision[EventT, ReplyT, EffectT]:
@@ -200,7 +207,7 @@ class ObservedTransactions(ObservedShard[TransactionEvent, TransactionReply, Tra
 
     def decide(self, event: TransactionEvent, context: EventContext) -> TransactionDecision:
         """Record which PREPARE_ABORTs fencing caused: PREPARE_EPOCH_FENCE is never written."""
-        decision = self.inner.decide(event, context)
+        decision = super().decide(event, context)
         id_ = decision.id
         is_new = id_ is not None and id_ not in self._transactions
         if is_new and len(decision.records) == 1 and first_epoch(id_ or ""):
@@ -270,7 +277,7 @@ class ObservedGroups(ObservedShard[GroupEvent, GroupReply, Never]):
         before = _snapshot(group)
         if id_ is not None:
             self._consumer_groups.look(id_, is_converted=isinstance(event, GroupConverted))
-        decision = self.inner.decide(event, context)
+        decision = super().decide(event, context)
         if id_ is not None:
             self._compare(id_, group, before)
         return decision

@@ -22,6 +22,7 @@ from oncelog.protocol.record import iter_records
 from oncelog.runtime.disk import Disk, DiskFile, DiskLock, Lane, StorageFailure
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.crashes import CrashContext, CrashPlace
+from oncelog.simulation.replaced import ReplacedCoordinators
 from oncelog.storage.files import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA_NAME
 from oncelog.storage.folder_names import DELETE_SUFFIX
 from oncelog.transaction import records
@@ -87,6 +88,7 @@ class BrokerWatch:
         "loading_count",
         "on_synced",
         "phase",
+        "replaced",
         "sealing",
     )
 
@@ -103,6 +105,8 @@ class BrokerWatch:
         """The index of a segment was written, and the next segment is not yet created."""
         self.on_synced: Callable[[], None] | None = None
         """Called when an fsync of a `.log` has ended."""
+        self.replaced: ReplacedCoordinators | None = None
+        """Finds what coordinators answer that have been replaced."""
         self._finish: Callable[[], None] | None = None
         """Called when the operation is done; None if it has several steps."""
         self._transactions: dict[str, _Transaction] = {}

@@ -41,6 +41,7 @@ from oncelog.simulation.checkers.offsets import copies, offsets_with_transaction
 from oncelog.simulation.checkers.reads import nonmonotonic_poll, skipped_poll, unseen
 from oncelog.simulation.checkers.reassignments import reassignments
 from oncelog.simulation.checkers.replicas import elections, leaders, replicas
+from oncelog.simulation.checkers.told import stale_answers
 from oncelog.simulation.checkers.transactions import (
     aborted_read,
     intermediate_read,
@@ -97,6 +98,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "lag-ends": lag_ends,
     "named": refused_names,
     "answers": differing_answers,
+    "stale-answers": stale_answers,
     "progress": progress,
     "oracle": disagreements,
     "components": components,

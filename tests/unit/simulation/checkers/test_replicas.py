@@ -13,6 +13,7 @@ from oncelog.simulation.history_cluster import (
     TRUNCATED,
     LogDiffers,
     PartitionChanged,
+    StaleAnswer,
     UncleanElectionAsked,
 )
 from tests.unit.simulation.checkers.model import T0, Model
@@ -133,6 +134,17 @@ def test_an_unclean_election_excuses_it_where_it_is_allowed() -> None:
     cluster.lacks()
     assert cluster.signatures() == {"elections: a leader was elected outside the ISR"}
     assert cluster.kinds(unclean_elections=True) == set()
+
+
+@pytest.mark.parametrize(("isr", "kinds"), [((0, 1), {"stale-answers"}), ((0,), set())])
+def test_only_an_unclean_election_excuses_an_old_answer(
+    isr: tuple[int, ...], kinds: set[str]
+) -> None:
+    cluster = Cluster()
+    cluster.write(isr=isr)
+    cluster.write(leader=1, leader_epoch=1, isr=(1,))
+    cluster.model.record(StaleAnswer, "broker-0", T0, 0, 1, "DescribeGroup")
+    assert cluster.kinds(unclean_elections=True) == kinds
 
 
 def test_an_unclean_election_that_an_operator_asks_for_is_allowed() -> None:
