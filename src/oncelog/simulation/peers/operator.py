@@ -134,7 +134,7 @@ class _Operator:
             self._acts.append((self._fill, 8))
         self._drains_from_s = context.now_s() + float(context.get("drains_after_s", 0.0))
         self._is_drained = False
-        """Whether its broker had no replica when it was looked at last."""
+        """Whether it has said that its broker has no replica."""
 
     def close(self) -> None:
         self._wire.close()
@@ -248,9 +248,7 @@ class _Operator:
 
     async def _take_away(self, gone: int) -> None:
         """Drain a broker; say that it is drained, and have it forgotten once it is away."""
-        has_any = any(gone in replicas for replicas in self._placed.values())
-        if has_any or not self._placed:
-            self._is_drained = False
+        if self._has_replicas(gone) or not self._placed:
             await self._give_away(gone)
         elif gone in self._brokers:
             self._is_drained = True
@@ -259,13 +257,21 @@ class _Operator:
             await self.forget()
 
     async def forget(self) -> bool:
-        """Have the broker that was drained forgotten if it is away; return whether that is done."""
+        """Have the broker that was drained forgotten if it is away; return whether that is done.
+
+        A broker that lags may show it a replica that the drained one has no more: it looks again.
+        """
         gone = self._gone
         if gone is None or not self._is_drained or gone in self._brokers:
             return True
+        if self._has_replicas(gone):
+            return False
         request = UnregisterBrokerRequest(broker_id=gone)
         answer = await self._ask(ApiKey.UNREGISTER_BROKER, request)
         return answer is not None and answer.error_code in _FORGOTTEN
+
+    def _has_replicas(self, broker_id: int) -> bool:
+        return any(broker_id in replicas for replicas in self._placed.values())
 
     async def _grow_internal(self) -> None:
         """Give the internal topics as many replicas as there may be."""
