@@ -29,6 +29,7 @@ START_S_MAX: Final = 300
 RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 SETTINGS: Final = {
     "default.replication.factor": "3",
+    "group.share.min.record.lock.duration.ms": "1000",
     "min.insync.replicas": "1",
     "num.partitions": "4",
     "replica.selector.class": RACK_AWARE,
