@@ -1,7 +1,8 @@
 """`make test-full`: every test, drawn bugs, simulated runs, every crash point of a transaction,
 groups whose consumers are killed once a second, 20,000 mutated files, 5,000 lives of a log, a
 million bad frames, 500 starts of an embedded broker on each Python, the crash table of Spark's
-queries, five demos, the suites of others and Apache's copier on three brokers.
+queries, five demos, the suites of others and Apache's copier on three brokers, every page of the
+site in a browser.
 
 What they found is written to docs/evidence.md.
 
@@ -20,6 +21,7 @@ from rich.console import Console
 
 from tests.fuzz.__main__ import fuzz
 from tests.support import evidence
+from tests.support.looks import __main__ as looks
 from tests.support.outside.suites import SUITES, UNAVAILABLE
 from tests.support.peer.kafka import ROOT, PeerUnavailable, jars
 
@@ -39,6 +41,7 @@ STEPS = (
     "spark",
     "demo",
     "outside",
+    "site",
 )
 DEMO_SEEDS = (1, 2, 3, 4, 5)
 CLUSTER_SEEDS = (1, 2, 3)
@@ -101,6 +104,18 @@ def run_outside(seed: int) -> bool:
     copies += ["--records", str(COPIED_RECORDS), "--seed", str(seed)]
     copied = subprocess.run(copies, cwd=ROOT, check=False).returncode
     return copied == 0 and not any(code not in (0, UNAVAILABLE) for code in codes)
+
+
+def run_site(console: Console) -> bool:
+    """Every page in a browser; where none is, that is said, and is no failure."""
+    done = subprocess.run([sys.executable, "-m", "tests.support.looks"], cwd=ROOT, check=False)
+    if done.returncode == looks.SKIPPED:
+        console.print("[yellow]the site was not looked at[/yellow]: there is no Chromium")
+        return True
+    verdict = "readable" if done.returncode == 0 else "not readable"
+    count = "every page at 1400 and 390 px, in both colour schemes"
+    evidence.note("site", verdict, count, "python -m tests.support.looks")
+    return done.returncode == 0
 
 
 def run_demos(console: Console) -> bool:
@@ -185,6 +200,8 @@ def main() -> int:
         passed = run_demos(console) and passed
     if arguments.only in (None, "outside"):
         passed = run_outside(arguments.seed) and passed
+    if arguments.only in (None, "site"):
+        passed = run_site(console) and passed
     console.print(f"evidence: {evidence.TABLE.relative_to(ROOT)}")
     return 0 if passed else 1
 

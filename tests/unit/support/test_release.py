@@ -17,6 +17,7 @@ import setup
 from tests.support import release
 from tests.support.fresh_python import StepFailed
 from tests.support.install_size import ROOT
+from tests.support.reproducible import pack_again
 
 LINK = re.compile(r"!?\[([^\]]+)\]\([^)]+\)")
 FILES = {
@@ -88,6 +89,16 @@ def test_a_version_that_is_tagged_is_not_released_again(checkout: Path) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("urls", "count"), [("", 1), ('[project.urls]\nHomepage = "https://oncelog.example"\n', 0)]
+)
+def test_a_wheel_that_names_no_address_is_not_released(
+    checkout: Path, urls: str, count: int
+) -> None:
+    (checkout / "pyproject.toml").write_text(f'[project]\nname = "oncelog"\n{urls}')
+    assert len(release.address_findings(checkout)) == count
+
+
 @pytest.mark.parametrize("version", ["1.2", "1.2.3.dev1", "1.2.3+local"])
 def test_a_version_that_no_index_takes_is_refused(checkout: Path, version: str) -> None:
     assert f"{version} is no version of a release" in release.version_findings(checkout, version)[0]
@@ -133,6 +144,34 @@ def test_what_an_sdist_lacks_and_a_wheel_has_too_much_is_found(
     )
     assert release.missing_in_sdist(checkout, sdist) == {"CITATION.cff"}
     assert release.strangers_in_wheel(checkout, wheel) == {"oncelog/stray.py"}
+
+
+def test_an_archive_packed_again_depends_on_its_files_alone(tmp_path: Path) -> None:
+    made = []
+    for order, (time_s, owner, mode) in {1: (1000, "me", 0o664), -1: (2000, "you", 0o600)}.items():
+        made.append(tmp_path / f"{owner}.tar.gz")
+        with tarfile.open(made[-1], "w:gz") as tar:
+            for name in ("a/one", "a/two")[::order]:
+                entry = tarfile.TarInfo(name)
+                entry.size, entry.mtime, entry.uname, entry.mode = 3, time_s, owner, mode
+                tar.addfile(entry, io.BytesIO(b"abc"))
+        pack_again(made[-1], 1234)
+    assert made[0].read_bytes() == made[1].read_bytes()
+    with tarfile.open(made[0]) as tar:
+        entries = [(entry.name, entry.mtime, entry.mode) for entry in tar]
+        assert entries == [("a/one", 1234, 0o644), ("a/two", 1234, 0o644)]
+        assert tar.extractfile("a/two").read() == b"abc"  # type: ignore[union-attr]
+
+
+def test_a_build_whose_bytes_differ_is_no_release(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = [tmp_path / name for name in ("first", "second")]
+    for file in files:
+        file.write_text(file.name)
+    monkeypatch.setattr(release, "build", lambda *_: (files[0], files[0]))
+    with pytest.raises(StepFailed, match="second was built twice, and its bytes differ"):
+        release.check_built_again(tmp_path, tmp_path, *files)
 
 
 def test_the_manifest_names_all_that_git_knows() -> None:
