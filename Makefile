@@ -12,7 +12,7 @@ SECONDS ?= 300
 JOBS ?= 2
 ARGS ?=
 
-.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site release clean
+.PHONY: help install hooks demo quick test test-pythons test-sparks interop-kafka test-full soak check simulate bench bench-quick site looks release clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -84,6 +84,10 @@ site: export NO_MKDOCS_2_WARNING = 1
 site: $(STAMP) ## the documentation as a site, in build/site
 	@$(BIN)/python -m mkdocs build --strict --quiet
 	@echo "build/site/index.html"
+
+looks: export NO_MKDOCS_2_WARNING = 1
+looks: $(STAMP) ## every page of the site in Chromium: tables, widths, contrast (ARGS="--pictures FOLDER")
+	@$(BIN)/python -m tests.support.looks $(ARGS)
 
 release: $(STAMP) ## sdist and wheel in dist/, checked up to the upload (ARGS=--rehearse)
 	@$(BIN)/python -m tests.support.release $(ARGS)

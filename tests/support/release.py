@@ -21,6 +21,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 
 import oncelog
 from tests.support.broker import BrokerProcess
@@ -275,7 +276,7 @@ def release(console: Console, rehearse: bool) -> list[Path]:
     version = oncelog.__version__
     findings = [*tree_findings(ROOT), *version_findings(ROOT, version), *address_findings(ROOT)]
     for finding in findings:
-        console.print(f"[yellow]not yet[/yellow]: {finding}", highlight=False)
+        console.print(f"[yellow]not yet[/yellow]: {escape(finding)}", highlight=False)
     if findings and not rehearse:
         raise StepFailed("nothing was built; --rehearse goes on nevertheless")
     with tempfile.TemporaryDirectory(prefix="oncelog-release-") as name:
