@@ -13,6 +13,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.simulation.checkers.anomaly import Anomaly, found
 from oncelog.simulation.checkers.evidence import Evidence, Txn
 from oncelog.simulation.checkers.excuses import Excuses
+from oncelog.simulation.checkers.late_requests import LateRequests
 
 __all__ = ["g0", "g1c"]
 
@@ -79,10 +80,11 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
 
     A copy names the record that its transaction read. Two transactions never read from each other,
     and on the partition of a copy the transaction of its source precedes it, because it had ended
-    before the read. Excused: power took a marker, and the next marker ended two transactions. Not
-    judged is a copy of an offset that may have gone to another record since.
+    before the read. Excused: power took a marker, and the next marker ended two transactions; a late
+    EndTxn of a TV1 client. Not judged is a copy of an offset that may have gone to another record
+    since.
     """
-    excuses = Excuses(evidence)
+    excuses, late = Excuses(evidence), LateRequests(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)
     last_of = _last_offsets(evidence)
     for copy, partition, offset in evidence.copies:
@@ -110,7 +112,8 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
                 topic_partition=copy.topic_partition,
                 offset=copy.shown[0],
                 values=(copy.value, source.value),
-                allowed=excuses.coordinator(0.0, evidence.end_s),
+                allowed=late.excuse(writer, copy.sent_s)
+                or excuses.coordinator(0.0, evidence.end_s),
             )
     for cycle in _cycles(edges):
         yield found(

@@ -62,6 +62,20 @@ def test_a_late_abort_may_take_a_part_of_the_next_transaction() -> None:
     assert "torn-transaction" in model.allowed()
 
 
+@pytest.mark.parametrize("is_late", [True, False])
+def test_a_late_commit_may_show_a_part_that_is_copied_before_the_rest(is_late: bool) -> None:
+    model = Model()
+    producer, copier = met(model, is_late=is_late), model.producer("q", "other", 2)
+    ended_early(producer, commit=True)
+    copier.begin()
+    copier.send(OUT, source="t-0@2")
+    copier.commit()
+    producer.send(OUT)
+    producer.commit()
+    assert ("G1c" in model.kinds()) is not is_late
+    assert ("G1c" in model.allowed()) is is_late
+
+
 @pytest.mark.parametrize(
     ("version", "is_late"), [(2, True), (2, False), (1, False)], ids=["tv2", "tv2-calm", "tv1-calm"]
 )
