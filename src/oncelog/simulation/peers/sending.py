@@ -251,6 +251,8 @@ class PeerSender:
         except (LostError, DisconnectedError) as error:
             for batch in batches:
                 batch.error = str(error)
+                # The leader may be another broker since, as this one may be gone for good.
+                self.wire.topics.pop(batch.at.topic, None)
                 self._put_back(batch)
 
     def _version_max(self, batches: Sequence[Batch]) -> int | None:
