@@ -80,9 +80,9 @@ def g1c(evidence: Evidence) -> Iterator[Anomaly]:
 
     A copy names the record that its transaction read. Two transactions never read from each other,
     and on the partition of a copy the transaction of its source precedes it, because it had ended
-    before the read. Excused: power took a marker, and the next marker ended two transactions; a late
-    EndTxn of a TV1 client. Not judged is a copy of an offset that may have gone to another record
-    since.
+    before the read. Excused: power took a marker, and the next marker ended two transactions; a
+    late EndTxn of a TV1 client. Not judged is a copy of an offset that may have gone to another
+    record since.
     """
     excuses, late = Excuses(evidence), LateRequests(evidence)
     edges: dict[Txn, set[Txn]] = defaultdict(set)
