@@ -263,6 +263,15 @@ def test_a_producer_whose_connection_closed_is_verified_again(bench: Bench) -> N
     assert again.response() == {}
 
 
+def test_what_closed_connections_asked_for_is_remembered_up_to_a_bound(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncelog.storage.verifications.VERIFICATIONS_REMEMBERED_COUNT_MAX", 2)
+    for epoch in range(5):
+        bench.waits(0, epoch).drop()
+    assert len(bench.partition.log.producers.verifications) == 2
+
+
 def test_a_verification_is_timed_from_the_question_to_the_answer(bench: Bench) -> None:
     waiting = bench.waits()
     assert bench.meter.time_ms == 0
