@@ -105,9 +105,8 @@ class _Flight:
 class PeerSender:
     """A producer's unacknowledged records.
 
-    `renew` gets a new id or epoch for an idempotent producer.
-
-    `implicit`: under TV2 a Produce adds its partitions to the transaction.
+    `renew` gets a new id or epoch for an idempotent producer. `implicit`: under TV2 a Produce adds
+    its partitions to the transaction.
     """
 
     def __init__(
@@ -251,8 +250,7 @@ class PeerSender:
         except (LostError, DisconnectedError) as error:
             for batch in batches:
                 batch.error = str(error)
-                # The leader may be another broker since, as this one may be gone for good.
-                self.wire.topics.pop(batch.at.topic, None)
+                self.wire.topics.pop(batch.at.topic, None)  # It may be gone for good.
                 self._put_back(batch)
 
     def _version_max(self, batches: Sequence[Batch]) -> int | None:
