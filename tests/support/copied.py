@@ -18,7 +18,7 @@ from tests.support.fresh_python import StepFailed, run
 PAGE = "docs/testing.md"
 CHECKOUT = "~/oncelog"
 """What stands on the page for a checkout: the wheel is installed in its place."""
-_COPIED = re.compile(r"^Copy \[\S+\]\((\S+\.py)\)", re.MULTILINE)
+_COPIED = re.compile(r"^Copy \[[^]]+\]\((\S+\.py)\)", re.MULTILINE)
 _VERDICT = re.compile(r"^(\d+) passed in \S+s", re.MULTILINE)
 
 
