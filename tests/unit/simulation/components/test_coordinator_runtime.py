@@ -59,8 +59,8 @@ class AppliesOneRecord(Processor):  # type: ignore[type-arg]
     def committed(self, append_id: int, base_offset: Offset, now_ms: int) -> Output:  # type: ignore[type-arg]
         flight = self._in_flight.get(append_id)
         if flight is not None:
-            decision = flight.decision
-            object.__setattr__(decision, "records", decision.records[:1])
+            one = flight.decision._replace(records=flight.decision.records[:1])
+            self._in_flight[append_id] = flight._replace(decision=one)
         return super().committed(append_id, base_offset, now_ms)
 
 
