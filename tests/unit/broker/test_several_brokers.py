@@ -326,6 +326,14 @@ async def test_who_does_not_lead_names_the_leader_and_its_address(is_replica: bo
             ((read,),) = [topic.partitions for topic in fetched.topics]
             assert (read.error, read.current_leader) == (ErrorCode.not_leader_or_follower, (2, 0))
             assert [tuple(node) for node in fetched.node_endpoints] == [address]
+            # Older versions have no address, and a client may not know the broker yet.
+            await send_fetch(client, 12, topic="t")
+            frame = await client.receive()
+            assert frame is not None
+            ((read,),) = [
+                topic.partitions for topic in parse_fetch_response(memoryview(frame), 12, 5).topics
+            ]
+            assert (read.error, read.current_leader) == (ErrorCode.not_leader_or_follower, None)
 
 
 async def test_a_group_works_whoever_is_asked_first() -> None:

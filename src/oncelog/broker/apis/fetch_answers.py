@@ -2,17 +2,32 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from oncelog.broker.partitions.partition import Partition
+from oncelog.controller.image import PartitionImage
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
+from oncelog.replication.replica import ReplicaState
 
 __all__ = ["diverging", "not_led", "out_of_range"]
 
 
-def not_led(partition: Partition, index: int, error: ErrorCode) -> FetchPartitionResponse:
-    """Name the leader, as far as it is known here, with the error."""
-    state = partition.state
-    return FetchPartitionResponse(index, error, current_leader=(state.leader, state.leader_epoch))
+LEADERS_NAMED_SINCE: Final = 16
+"""The first version whose answers have the leader's address too (KIP-951)."""
+
+
+def not_led(
+    index: int, error: ErrorCode, leader: ReplicaState | PartitionImage, version: int
+) -> FetchPartitionResponse:
+    """Name the leader, as far as it is known here, with the error.
+
+    Not below the version that has its address, as in Kafka: a client that does not know the broker
+    could not ask it.
+    """
+    if version < LEADERS_NAMED_SINCE:
+        return FetchPartitionResponse(index, error)
+    return FetchPartitionResponse(index, error, current_leader=(leader.leader, leader.leader_epoch))
 
 
 def out_of_range(partition: Partition, index: int) -> FetchPartitionResponse:

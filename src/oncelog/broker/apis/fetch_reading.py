@@ -167,7 +167,7 @@ class Reading:
         if self.is_follower and error is ErrorCode.none:
             error = self._refusal(partition, wanted)
         if error is not ErrorCode.none and not self._reads_follower(partition, error):
-            return not_led(partition, index, error)
+            return not_led(index, error, partition.state, self._request.version)
         partition.meter.fetches += 1
         if self._rack_id and (preferred := self._preferred(partition, wanted)):
             self._ends_wait = True
@@ -186,7 +186,7 @@ class Reading:
         if self.is_follower:
             error = self._record(partition, wanted)
             if error is not ErrorCode.none:
-                return not_led(partition, index, error)
+                return not_led(index, error, partition.state, self._request.version)
             end = log.log_end_offset
         else:
             end = partition.readable_end(self._read_committed)
@@ -275,8 +275,7 @@ class Reading:
         image = self._context.image.partition(name, index)
         if image is None:
             return FetchPartitionResponse(index, error)
-        leader = (image.leader, image.leader_epoch)
-        return FetchPartitionResponse(index, error, current_leader=leader)
+        return not_led(index, error, image, self._request.version)
 
     def encode(self) -> Buffers:
         """Return the reply's buffers; records are referred to, not copied."""
@@ -429,7 +428,7 @@ class Reading:
             return self._elsewhere(cold.name, index)
         error = partition.state.leader_error(cold.wanted.current_leader_epoch)
         if error is not ErrorCode.none and not self._reads_follower(partition, error):
-            return not_led(partition, index, error)
+            return not_led(index, error, partition.state, self._request.version)
         if isinstance(records, OffsetOutOfRange):
             return out_of_range(partition, index)
         if isinstance(records, (ProtocolError, StorageFailure)):
