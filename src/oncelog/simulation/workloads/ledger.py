@@ -193,7 +193,8 @@ class Ledger:
             entry.failed = error
             is_timeout = isinstance(error, DeliveryTimeoutError)
             waited_ms = now_ms - entry.created_ms
-            is_early = waited_ms < 0.999 * settings.delivery_timeout_ms
+            # As in Java's producer the time is that of the batch, begun up to linger_ms before.
+            is_early = waited_ms < 0.999 * settings.delivery_timeout_ms - settings.linger_ms
             # Another record of its transaction may have run out of time.
             if is_timeout and is_early and not settings.is_transactional:
                 self._complain(f"{entry} timed out after {waited_ms:.0f} ms")
