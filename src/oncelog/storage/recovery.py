@@ -122,6 +122,7 @@ class _Recovery:
         )
         epochs = parse_epochs(disk.read(f"{directory}/{LEADER_EPOCHS_NAME}"))
         self._epochs_known = epochs is not None
+        self._has_found_epochs = False
         self._state = DerivedState(LeaderEpochs(epochs))
         self._rebuilt: dict[int, list[AbortedTxn]] = {}
         self._has_moved = False
@@ -150,6 +151,8 @@ class _Recovery:
             first = 0
             self._has_moved = True
         aborted = [self._take_up(slot) for slot in range(first)]
+        if not clean and self._lacks_epochs(log_start_offset):
+            self._find_epochs(segments[:first])
         self._replay(first)
         for entries in aborted:
             for entry in entries:
@@ -201,6 +204,24 @@ class _Recovery:
         return max(log_start_offset, first)
 
     # ---- what is trusted ----
+
+    def _lacks_epochs(self, log_start_offset: int) -> bool:
+        """Whether the log begins before all epochs that are noted.
+
+        Retention had forgotten those of segments whose removal was then lost with the power.
+        """
+        noted = self._state.epochs.entries()
+        return bool(noted) and noted[0][1] > max(log_start_offset, self.segments[0].base_offset)
+
+    def _find_epochs(self, segments: list[Segment]) -> None:
+        """Add the epochs of segments that are not scanned."""
+        noted, found = self._state.epochs.entries(), DerivedState()
+        while self._replay_into(found, segments, self.segments[0].base_offset) is not None:
+            found = DerivedState()
+        for epoch, start_offset in noted:
+            found.epochs.assign(epoch, start_offset)
+        self._state = DerivedState(found.epochs)
+        self._has_found_epochs = True
 
     def _first_to_scan(self, clean: bool, recovery_point: int) -> int:
         segments = self.segments
@@ -418,7 +439,8 @@ class _Recovery:
         segments = self.segments
         state = self._state
         has_moved = self._has_moved or self._scan.has_cut
-        epochs_changed = state.epochs.changed or not self._epochs_known or must_rewrite
+        must_note = not self._epochs_known or self._has_found_epochs or must_rewrite
+        epochs_changed = state.epochs.changed or must_note
         if epochs_changed:
             self.files.write_epochs(state)
         if must_rewrite:

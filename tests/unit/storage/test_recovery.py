@@ -208,6 +208,26 @@ def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> 
         assert ctx.kill()._local.state.epochs.entries() == entries
 
 
+def test_epochs_of_segments_that_a_loss_of_power_brought_back_are_found_again(
+    make_log: MakeLog,
+) -> None:
+    """Retention had forgotten them; its removal of the segments was lost, the checkpoint was not.
+
+    They end below the recovery point, so nothing else would look at them.
+    """
+    ctx = make_log(segment_bytes=300)
+    for epoch in (0, 0, 2, 5, 5):
+        ctx.leader_epoch = epoch
+        ctx.append_well(batch(2))
+    ctx.log.flush()
+    checkpoint = ctx.folder / "leader-epoch-checkpoint"
+    checkpoint.write_text("0\n1\n5 8\n")
+    for _ in range(2):
+        opened = ctx.open(recovery_point=9)
+        assert [opened.epoch_at(offset) for offset in range(0, 10, 2)] == [0, 0, 2, 5, 5]
+        assert checkpoint.read_text() == "0\n3\n0 0\n2 4\n5 6\n"
+
+
 def test_leftovers_of_deletions_and_renames_are_removed(make_log: MakeLog) -> None:
     ctx = make_log(segment_bytes=300)
     data = fill(ctx)
