@@ -91,9 +91,12 @@ async def test_a_reader_is_told_where_the_epoch_ended_that_it_read(tmp_path: Pat
         assert await end_of_epoch(client, 1, 1) == (NONE, 1, 20)
         for _ in range(20):
             await produce(client, 9, batch(1))
-        fenced = await fetch(client, offset=30, leader_epoch=0)
+        topic_id = context.broker.image.topics["t"].topic_id
+        fenced = await fetch(client, 16, offset=30, leader_epoch=0, topic_id=topic_id)
         assert fenced.error == ErrorCode.fenced_leader_epoch
         assert fenced.current_leader == (1, 1)
+        fenced = await fetch(client, offset=30, leader_epoch=0)
+        assert (fenced.error, fenced.current_leader) == (ErrorCode.fenced_leader_epoch, None)
         assert await end_of_epoch(client, 0, 1) == (NONE, 0, 20)
         told = await fetch(client, offset=30, leader_epoch=1, last_fetched_epoch=0)
         assert (told.error, told.diverging_epoch, values(told.records)) == (NONE, (0, 20), [])

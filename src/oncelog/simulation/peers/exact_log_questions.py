@@ -239,7 +239,7 @@ class LogQuestions(LogAsker):
         else:
             is_fine = is_fine and (given.high_watermark, given.log_start_offset) == (-1, -1)
         if error in (ErrorCode.fenced_leader_epoch, ErrorCode.unknown_leader_epoch):
-            leader = (self.node, self.epochs[wish.partition]) if version >= 12 else None
+            leader = (self.node, self.epochs[wish.partition]) if version >= 16 else None
             is_fine = is_fine and given.current_leader == leader
         self.expect(
             is_fine, lambda: f"Fetch v{version} of {wish} gave {given}, wanted {error.name}"
