@@ -317,8 +317,8 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         self._in_flight.clear()  # `_delayed` is about what was in flight.
         self._pending.clear()
         self._waiting = WaitingEvents(0)
-        replies = [reply for reply in output.replies if reply.token not in answered]
-        return Output([], replies, [], [])
+        _drop_replies(output, answered)
+        return Output([], output.replies, [], [])
 
     @property
     def parked_count(self) -> int:

@@ -111,8 +111,7 @@ def _join_new(
         group.pending_joins.add(new_id)
         deadline_ms = builder.now_ms + event.session_timeout_ms
         store.timers.set(session_key(group, new_id), deadline_ms)
-        reply = JoinReply(ErrorCode.member_id_required, new_id)
-        builder.answer(reply)
+        builder.answer(JoinReply(ErrorCode.member_id_required, new_id))
     else:
         _add(store, group, new_id, event, builder)
 

@@ -17,6 +17,7 @@ from oncelog.protocol.fetch_client import encode_fetch_request, parse_fetch_resp
 from oncelog.protocol.fetch_values import (
     ABORTED,
     ABORTED_COMPACT,
+    ENDPOINTS_SINCE,
     EPOCH_OFFSET,
     FLEXIBLE_SINCE,
     HEAD_V4,
@@ -250,7 +251,7 @@ def encode_fetch_response(
         head += uvarint(len(topics) + 1)
         for topic in topics:
             _encode_compact_topic(version, topic, head, out)
-        if version >= 16 and node_endpoints:
+        if version >= ENDPOINTS_SINCE and node_endpoints:
             head += b"\x01" + wire.tag(0, endpoints_bytes(node_endpoints))
         else:
             head.append(0)

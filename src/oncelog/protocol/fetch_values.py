@@ -16,6 +16,8 @@ from oncelog.protocol.wire import Buffer
 
 FLEXIBLE_SINCE: Final = 12
 TOPIC_IDS_SINCE: Final = 13
+ENDPOINTS_SINCE: Final = 16
+"""An answer that names a leader has its address too (KIP-951)."""
 HIGH_WATERMARK_UNKNOWN: Final = 2**63 - 1
 
 HEAD_V4: Final = integers(">iiiib")

@@ -215,9 +215,8 @@ class _Recovery:
 
     def _find_epochs(self, segments: list[Segment]) -> None:
         """Add the epochs of segments that are not scanned."""
-        noted, found = self._state.epochs.entries(), DerivedState()
-        while self._replay_into(found, segments, self.segments[0].base_offset) is not None:
-            found = DerivedState()
+        noted = self._state.epochs.entries()
+        found, _ = self._replayed(segments, self.segments[0].base_offset)
         for epoch, start_offset in noted:
             found.epochs.assign(epoch, start_offset)
         self._state = DerivedState(found.epochs)

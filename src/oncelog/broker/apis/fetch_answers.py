@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import PartitionImage
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.fetch import FetchPartition, FetchPartitionResponse
+from oncelog.protocol.fetch_values import ENDPOINTS_SINCE
 from oncelog.replication.replica import ReplicaState
 
 __all__ = ["diverging", "not_led", "out_of_range"]
-
-
-LEADERS_NAMED_SINCE: Final = 16
-"""The first version whose answers have the leader's address too (KIP-951)."""
 
 
 def not_led(
@@ -25,7 +20,7 @@ def not_led(
     Not below the version that has its address, as in Kafka: a client that does not know the broker
     could not ask it.
     """
-    if version < LEADERS_NAMED_SINCE:
+    if version < ENDPOINTS_SINCE:
         return FetchPartitionResponse(index, error)
     return FetchPartitionResponse(index, error, current_leader=(leader.leader, leader.leader_epoch))
 
