@@ -7,7 +7,7 @@ import resource
 from pathlib import Path
 from typing import Final, NamedTuple
 
-__all__ = ["ProcessFigures", "read_process"]
+__all__ = ["ProcessFigures", "count_open_files", "open_files_limit", "read_process"]
 
 _PROC: Final = Path("/proc")
 _FIRST_FIELD: Final = 3
@@ -23,9 +23,6 @@ class ProcessFigures(NamedTuple):
     """When the process began, since 1970."""
     virtual_bytes: int
     resident_bytes: int
-    open_files_count: int
-    open_files_count_max: int
-    """The limit of descriptors that is in force now."""
 
 
 def read_process(proc: Path = _PROC) -> ProcessFigures | None:
@@ -33,7 +30,6 @@ def read_process(proc: Path = _PROC) -> ProcessFigures | None:
     try:
         fields = (proc / "self" / "stat").read_text().rpartition(")")[2].split()
         booted_s = _booted_s((proc / "stat").read_text())
-        open_count = len(os.listdir(proc / "self" / "fd")) - 1  # That of the listing itself.
     except OSError:
         return None
     ticks = os.sysconf("SC_CLK_TCK")
@@ -46,9 +42,20 @@ def read_process(proc: Path = _PROC) -> ProcessFigures | None:
         start_s=booted_s + field(22) / ticks,
         virtual_bytes=field(23),
         resident_bytes=field(24) * resource.getpagesize(),
-        open_files_count=open_count,
-        open_files_count_max=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
     )
+
+
+def count_open_files(proc: Path = _PROC) -> int | None:
+    """Count open descriptors, each of which is looked at; None as with `read_process`."""
+    try:
+        return len(os.listdir(proc / "self" / "fd")) - 1  # That of the listing itself.
+    except OSError:
+        return None
+
+
+def open_files_limit(proc: Path = _PROC) -> int | None:
+    """Return how many descriptors may be open now; None as with `read_process`."""
+    return resource.getrlimit(resource.RLIMIT_NOFILE)[0] if (proc / "self").exists() else None
 
 
 def _booted_s(stat: str) -> int:
