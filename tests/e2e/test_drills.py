@@ -14,9 +14,9 @@ import pytest
 
 from oncelog import NewTopic
 from oncelog.client import ClientError
-from oncelog.sync import Admin, Consumer, Producer
+from oncelog.sync import Admin, Producer
 from tests.support.broker import BrokerProcess, broker_processes
-from tests.support.drills import Operator
+from tests.support.drills import Operator, read_numbers
 from tests.support.zookeeper import one_server
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180)]
@@ -49,16 +49,6 @@ def send(servers: str, values: range, size: int = 0) -> None:
     with Producer(servers, acks="all") as producer:
         for value in values:
             producer.send("orders", str(value).encode().ljust(size)).result(WAIT_S)
-
-
-def read(servers: str, count: int) -> list[int]:
-    found: list[int] = []
-    with Consumer(servers, group_id="g", auto_offset_reset="earliest") as consumer:
-        consumer.subscribe(["orders"])
-        while len(found) < count:
-            found += [int(record.value or b"-1") for record in consumer.poll(1000)]
-        consumer.commit()
-    return sorted(found)
 
 
 def wait_until_said(broker: BrokerProcess, text: str) -> None:
@@ -95,7 +85,7 @@ def test_a_broker_is_lost_for_good(tmp_path: Path) -> None:
         operator.wait_in_sync(2)
         assert operator.away() == []
         send(servers, range(30, 40))
-        assert read(servers, 40) == list(range(40))
+        assert read_numbers(servers, "orders", 40) == list(range(40))
 
 
 @contextmanager
@@ -141,7 +131,7 @@ def test_a_disk_is_full(tmp_path: Path) -> None:
         small.start()
         operator.wait_in_sync(3)
         send(servers, range(50, 60))
-        assert read(servers, 60) == list(range(60))
+        assert read_numbers(servers, "orders", 60) == list(range(60))
 
 
 @pytest.mark.soak
@@ -157,10 +147,10 @@ def test_zookeeper_is_gone(tmp_path: Path) -> None:
             operator = Operator(servers)
             create(servers)
             send(servers, range(10))
-            assert read(servers, 10) == list(range(10))
+            assert read_numbers(servers, "orders", 10) == list(range(10))
             zookeeper.kill()
             send(servers, range(10, 20))
-            assert read(servers, 10) == list(range(10, 20))
+            assert read_numbers(servers, "orders", 10) == list(range(10, 20))
             with Admin(servers) as admin, pytest.raises(ClientError):
                 admin.create_topics([NewTopic("more", 1, 3)])
             assert operator.status()["troubles"] == []

@@ -19,8 +19,8 @@ import pytest
 
 from oncelog import NewTopic
 from oncelog.client import ClientError
-from oncelog.sync import Admin, Consumer, Producer
-from tests.support.drills import Operator
+from oncelog.sync import Admin, Producer
+from tests.support.drills import Operator, read_numbers
 from tests.support.peer.child import free_port
 
 pytestmark = [pytest.mark.soak, pytest.mark.timeout(240)]
@@ -145,16 +145,6 @@ def change_metadata(servers: str, name: str) -> None:
             producer.send(f"{name}-by-{number}", b"0").result(WAIT_S)
 
 
-def read_all(servers: str, count: int) -> list[int]:
-    found: list[int] = []
-    with Consumer(servers, group_id="g", auto_offset_reset="earliest") as consumer:
-        consumer.subscribe(["t"])
-        while len(found) < count:
-            found += [int(record.value or b"-1") for record in consumer.poll(1000)]
-        consumer.commit()
-    return found
-
-
 def test_brokers_are_upgraded_one_by_one_and_taken_back(tmp_path: Path) -> None:
     with started(tmp_path) as brokers:
         with Admin(brokers.servers) as admin:
@@ -173,4 +163,4 @@ def test_brokers_are_upgraded_one_by_one_and_taken_back(tmp_path: Path) -> None:
         change_metadata(brokers.servers, "taken-back")
         operator.wait_in_sync(3)
         count = load.stop()
-        assert sorted(read_all(brokers.servers, count)) == list(range(count))
+        assert read_numbers(brokers.servers, "t", count) == list(range(count))

@@ -9,9 +9,10 @@ import sys
 import time
 from typing import Any, Final
 
+from oncelog.sync import Consumer
 from tests.support.documents.blocks import blocks
 
-__all__ = ["Operator"]
+__all__ = ["Operator", "read_numbers"]
 
 PAGE: Final = "docs/drills.md"
 NAMED_THERE: Final = "broker1.example:9092"
@@ -58,3 +59,14 @@ class Operator:
                 return
             assert time.monotonic() < deadline_s, status
             time.sleep(0.2)
+
+
+def read_numbers(servers: str, topic: str, count: int) -> list[int]:
+    """Read so many records, or more, as group "g", and commit them; returns their values sorted."""
+    found: list[int] = []
+    with Consumer(servers, group_id="g", auto_offset_reset="earliest") as consumer:
+        consumer.subscribe([topic])
+        while len(found) < count:
+            found += [int(record.value or b"-1") for record in consumer.poll(1000)]
+        consumer.commit()
+    return sorted(found)

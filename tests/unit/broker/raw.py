@@ -20,6 +20,7 @@ from oncelog.protocol.fetch import (
     encode_fetch_request,
     parse_fetch_response,
 )
+from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.produce import (
     ProducePartitionResponse,
     encode_produce_request,
@@ -146,3 +147,22 @@ async def init_producer(client: Client, transactional_id: str | None, **fields: 
         producer_epoch=fields.pop("producer_epoch", NO_PRODUCER_EPOCH),
         **fields,
     )
+
+
+async def add_partition(
+    client: Client,
+    transactional_id: str,
+    producer_id: int,
+    producer_epoch: int,
+    *,
+    topic: str = TOPIC,
+    version: int = 3,
+) -> Any:
+    """Add the first partition of a topic to a transaction."""
+    wanted = add_partitions.AddPartitionsToTxnTransaction(
+        transactional_id=transactional_id,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        topics=(add_partitions.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
+    )
+    return await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=(wanted,))

@@ -20,14 +20,13 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, TopicPartition
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages import offset_commit
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
 from oncelog.runtime.clock import SystemClock
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
 from tests.unit.broker.context import Client
-from tests.unit.broker.raw import init_producer, until
+from tests.unit.broker.raw import add_partition, init_producer, until
 
 ID = "txn"
 TIMEOUT_MS = 60_000
@@ -82,17 +81,7 @@ class Run:
 
     async def begin(self) -> None:
         given = await init_producer(self.client, ID, transaction_timeout_ms=TIMEOUT_MS)
-        wanted = add_partitions.AddPartitionsToTxnTransaction(
-            transactional_id=ID,
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-            topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
-        )
-        await self.client.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN,
-            3,
-            transactions=(wanted,),
-        )
+        await add_partition(self.client, ID, given.producer_id, given.producer_epoch)
         assert self.is_open()
 
 

@@ -8,8 +8,8 @@ import pytest
 from oncelog.client import ClientError, Consumer, Producer, TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import metadata
-from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.network import ProtocolFactory
+from tests.support.counted_clock import CountedClock
 from tests.unit.client.scripted_broker import TOPIC_ID, ScriptedBroker
 from tests.unit.client.test_consumer import batch
 from tests.unit.runtime.memory_network import MemoryNetwork
@@ -119,26 +119,15 @@ async def test_a_poll_ends_at_its_timeout_and_the_next_takes_the_answer() -> Non
         assert [fetch.max_wait_ms for fetch in broker.requests(ApiKey.FETCH)] == [0]
 
 
-class WatchedClock(SystemClock):
-    """Real time; it counts how often it is read."""
-
-    def __init__(self) -> None:
-        self.read_count = 0
-
-    def monotonic_ms(self) -> float:
-        self.read_count += 1
-        return super().monotonic_ms()
-
-
 @pytest.mark.parametrize(("fetch_max_wait_ms", "timeout_ms"), [(0, 20), (500, 0.9)])
 async def test_a_poll_for_a_held_up_leader_waits_instead_of_spinning(
     fetch_max_wait_ms: int, timeout_ms: float
 ) -> None:
-    broker, clock = ScriptedBroker(), WatchedClock()
+    broker, clock = ScriptedBroker(), CountedClock()
     options = {"fetch_max_wait_ms": fetch_max_wait_ms, "clock": clock}
     async with asyncio.timeout(5), reader(broker, held_up(broker), **options) as consumer:
         assert [record.partition for record in await consumer.poll(1_000)] == [1]
         consumer.pause([READ])
-        clock.read_count = 0
+        clock.reads_count = 0
         assert await consumer.poll(timeout_ms) == []
-        assert clock.read_count <= 10 + 10 * timeout_ms
+        assert clock.reads_count <= 10 + 10 * timeout_ms

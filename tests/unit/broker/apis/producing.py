@@ -13,12 +13,11 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response_header
-from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages import metadata, offset_fetch, txn_offset_commit
 from oncelog.protocol.produce import encode_produce_request, parse_produce_response
 from oncelog.runtime.clock import SystemClock
 from tests.unit.broker.context import Client, Running
-from tests.unit.broker.raw import error_of, init_producer, produce
+from tests.unit.broker.raw import add_partition, error_of, init_producer, produce
 from tests.unit.broker.support import assignment, batch
 
 ID = "txn"
@@ -44,14 +43,8 @@ class Producing:
         self.sequence = 0
 
     async def add(self, topic: str = "t", version: int = 3) -> list[ErrorCode]:
-        wanted = add_partitions.AddPartitionsToTxnTransaction(
-            transactional_id=ID,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            topics=(add_partitions.AddPartitionsToTxnTopic(name=topic, partitions=(0,)),),
-        )
-        answer = await self.client.ask(
-            ApiKey.ADD_PARTITIONS_TO_TXN, version, transactions=(wanted,)
+        answer = await add_partition(
+            self.client, ID, self.producer_id, self.epoch, topic=topic, version=version
         )
         return [
             ErrorCode(partition.partition_error_code)

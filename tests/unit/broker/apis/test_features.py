@@ -11,11 +11,10 @@ from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages.update_features import FeatureUpdateKey
 from oncelog.protocol.records.transaction_log import decode_value
 from tests.unit.broker.context import Client, Running, running
-from tests.unit.broker.raw import init_producer, values
+from tests.unit.broker.raw import add_partition, init_producer, values
 
 NAME = "transaction.version"
 SAFE_DOWNGRADE = 2
@@ -124,13 +123,7 @@ async def fenced_under(context: Running, level: int) -> int:
     client = await context.connect()
     await update(client, level, upgrade_type=1 if level else SAFE_DOWNGRADE)
     given = await init_producer(client, ID, transaction_timeout_ms=60_000)
-    wanted = add_partitions.AddPartitionsToTxnTransaction(
-        transactional_id=ID,
-        producer_id=given.producer_id,
-        producer_epoch=given.producer_epoch,
-        topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
-    )
-    await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(wanted,))
+    await add_partition(client, ID, given.producer_id, given.producer_epoch)
     assert (
         await init_producer(client, ID, transaction_timeout_ms=60_000)
     ).error_code is ErrorCode.none

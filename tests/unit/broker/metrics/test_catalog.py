@@ -22,7 +22,7 @@ from oncelog.protocol.messages.offset_commit import (
 )
 from tests.support.metrics import DOCUMENT, document
 from tests.unit.broker.context import Client, Running, running
-from tests.unit.broker.raw import fetch, init_producer, produce
+from tests.unit.broker.raw import add_partition, fetch, init_producer, produce
 from tests.unit.broker.support import batch
 
 BY_TOPIC = "kafka_server_brokertopicmetrics_"
@@ -216,13 +216,7 @@ async def test_the_coordinators_tell_what_they_hold(tmp_path: Path) -> None:
             await context.broker.controller.internal_topic(topic)
         given = await init_producer(client, "open", transaction_timeout_ms=60_000)
         await init_producer(client, "empty", transaction_timeout_ms=60_000)
-        wanted = add_partitions.AddPartitionsToTxnTransaction(
-            transactional_id="open",
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-            topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
-        )
-        await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(wanted,))
+        await add_partition(client, "open", given.producer_id, given.producer_epoch)
         stranger = batch(producer_id=99, epoch=0, sequence=0, transactional=True)
         await produce(client, 11, stranger, transactional_id="nobody")
         partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=1)

@@ -9,7 +9,6 @@ import pytest
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages import add_partitions_to_txn as add_partitions
 from oncelog.protocol.messages.delete_topics import DeleteTopicState
 from oncelog.protocol.messages.offset_commit import (
     OffsetCommitRequestPartition,
@@ -19,7 +18,7 @@ from tests.support.members import Cluster, members
 from tests.unit.broker.context import Client, running
 from tests.unit.broker.metrics.test_catalog import create, values_of
 from tests.unit.broker.metrics.test_replication import read
-from tests.unit.broker.raw import init_producer, produce
+from tests.unit.broker.raw import add_partition, init_producer, produce
 from tests.unit.broker.support import batch
 from tests.unit.broker.test_several_brokers import asked
 
@@ -51,13 +50,7 @@ async def test_a_lone_broker_shows_both_lags_of_a_group(tmp_path: Path) -> None:
         assert (values[LAG, at], values[STABLE_LAG, at]) == (3, 3)
 
         given = await init_producer(client, "id", transaction_timeout_ms=60_000)
-        wanted = add_partitions.AddPartitionsToTxnTransaction(
-            transactional_id="id",
-            producer_id=given.producer_id,
-            producer_epoch=given.producer_epoch,
-            topics=(add_partitions.AddPartitionsToTxnTopic(name="t", partitions=(0,)),),
-        )
-        await client.ask(ApiKey.ADD_PARTITIONS_TO_TXN, 3, transactions=(wanted,))
+        await add_partition(client, "id", given.producer_id, given.producer_epoch)
         opened = batch(
             4,
             producer_id=given.producer_id,

@@ -38,7 +38,7 @@ from oncelog.protocol.headers import parse_request_header
 from oncelog.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime import Lane
-from oncelog.runtime.clock import SystemClock
+from tests.support.counted_clock import CountedClock
 from tests.support.folders import open_logs
 from tests.unit.broker.support import ME, NOW_MS, apply
 from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
@@ -49,17 +49,6 @@ BROKER_EPOCH = 17
 SESSION = 5
 LONG_MS = 600_000
 WAIT_S = 20
-
-
-class CountedClock(SystemClock):
-    """Counts how often it is read."""
-
-    def __init__(self) -> None:
-        self.reads_count = 0
-
-    def monotonic_ms(self) -> float:
-        self.reads_count += 1
-        return super().monotonic_ms()
 
 
 class Asked:
