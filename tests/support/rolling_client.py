@@ -63,8 +63,10 @@ class Application:
         consumers = [self._thread(f"reader-{kind}", self._read, kind) for kind in self.kinds]
         sys.stdin.readline()
         self._stop.set()
-        for thread in producers:
+        for thread, kind in zip(producers, self.kinds, strict=True):
             thread.join(READ_TIMEOUT_S)
+            if thread.is_alive():
+                tell("problem", f"{self._name}-{kind}", "did not come to its end")
         self._has_ended.set()
         for thread in consumers:
             thread.join(2 * READ_TIMEOUT_S)

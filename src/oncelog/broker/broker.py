@@ -26,6 +26,7 @@ from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.coordination.coordinators import (
     group_coordinator,
     import_machines,
+    is_coordinator_in_use,
     transaction_coordinator,
 )
 from oncelog.broker.coordination.markers import LocalLeaders, MarkerWriter
@@ -421,32 +422,30 @@ class Broker:
 
     async def _run(self) -> None:
         """The background work of all parts. If any of it ends with an error, the broker stops."""
-        parts = self.logs, self.feed, self.controller
+        parts = self.feed, self.controller
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self.life.run())
-                tasks.create_task(self._balance_leaders())
+                tasks.create_task(balance_leaders(self.broker_id, self.config, *parts, self.clock))
                 tasks.create_task(self.partitions.run())
                 tasks.create_task(self.transactions.run())
                 tasks.create_task(self.groups.run())
                 tasks.create_task(self.feed.make_unmade())
                 tasks.create_task(self.server.run())
                 tasks.create_task(self.deletions.run())
-                tasks.create_task(make_replicas_again(self.broker_id, *parts))
+                tasks.create_task(make_replicas_again(self.broker_id, self.logs, *parts))
                 tasks.create_task(self.mover.run())
                 tasks.create_task(import_machines(self.clock))
         except BaseExceptionGroup as failures:
             self.stop_because(failures.exceptions[0])
-
-    async def _balance_leaders(self) -> None:
-        await balance_leaders(self.broker_id, self.config, self.feed, self.controller, self.clock)
 
     async def _give_up_leadership(self) -> None:
         """Have other brokers lead before this one stops, unless it stops at once."""
         self._say("ending requests")
         if self.stopped_because is None and not self._is_killed:
             self._say("moving leaderships to other brokers")
-            await self.member.give_up_leadership()
+            is_in_use = is_coordinator_in_use(self.transactions, self.clock.now_ms())
+            await self.member.give_up_leadership(is_coordinator_in_use=is_in_use)
 
     async def _leave_cluster(self) -> None:
         await self.member.stop(at_once=self._is_killed)

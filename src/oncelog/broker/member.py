@@ -20,13 +20,14 @@ from typing import TYPE_CHECKING
 from oncelog.broker.controller.office import Office
 from oncelog.broker.controller.shell import ControllerShell
 from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.handover import Handover
 from oncelog.broker.membership.registration import ClusterMembership, Describe
 from oncelog.broker.membership.stores import session_timeout_ms
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage, MetadataImage
 from oncelog.controller.reach import OTHERS_COUNT_MIN
-from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX
+from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX, HANDOVER_LINGER_MS
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.core.limits import STORE_RETRY_MS_MAX, STORE_RETRY_MS_MIN
@@ -83,6 +84,7 @@ class ClusterMember:
 
         self.controller = ControllerShell(feed, membership, office, forwarding, rng)
         self._make_reach_watch = reach_watch
+        self._handover = Handover(broker_id, feed, network, clock, rng)
         self._office = office
         self._config = config
         self._feed = feed
@@ -123,23 +125,29 @@ class ClusterMember:
             raise self._following.exception() or OncelogError("the broker is not in the cluster")
         self._decided.result()
 
-    async def give_up_leadership(self) -> None:
+    async def give_up_leadership(self, *, is_coordinator_in_use: bool) -> None:
         """Have the controller move leaderships to other brokers, as far as others can lead.
 
         Asked again while another broker could lead what this one leads, so often and after such
         pauses as the configs say. Where no controller answers it waits as long as all these pauses,
-        and once.
+        and once. It returns when the others name the leaders after this one (`Handover`), and a
+        moment later where producers have used this broker as their coordinator.
         """
         config = self._config
         if config.get_bool("controlled.shutdown.enable") and self._has_others():
             retries_count = config.get_int("controlled.shutdown.max.retries")
             pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
             wait_ms = min(max(retries_count, 1) * pause_ms, CONTROLLER_WAIT_MS_MAX)
+            led = self._handover.led()
             for number in range(1 + retries_count):
                 if number:
                     await self._clock.sleep(pause_ms)
                 if await self._is_done(wait_ms) or not self._is_replaceable():
                     break
+            if given_up := led - self._handover.led():
+                await self._handover.heard(given_up)
+                if is_coordinator_in_use:
+                    await self._clock.sleep(HANDOVER_LINGER_MS)
         # Not before: the last brokers of a cluster that stops have to find a controller.
         self._office.is_wanted = False
 

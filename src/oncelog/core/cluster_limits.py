@@ -27,6 +27,11 @@ CONFIRMATION_WAIT_MS_MAX = 5_000
 COORDINATOR_NOT_AVAILABLE: as long as for a transition (`PARKED_REQUEST_WAIT_MS_MAX`).
 """
 
+NEWS_RETRY_MS_MIN = 20
+"""First pause of a follower whose leader has not heard yet that it leads, or leads no more; each
+further one is twice as long, up to `replica.fetch.backoff.ms`.
+"""
+
 FOLLOWER_FETCH_SESSIONS_COUNT_MAX = 1000
 """Fetch sessions of followers: one for each fetcher of another broker, and those of past lives."""
 
@@ -52,6 +57,18 @@ SQLITE_SESSIONS_COUNT_MAX = 1000
 
 SQLITE_BEATS_PER_TIMEOUT_COUNT = 4
 """How often a session of SQLite shows within its timeout that it lives, and looks for others."""
+
+HANDOVER_WAIT_MS_MAX = 2_000
+"""A broker that stops serves so long for others that have not heard who leads after it."""
+
+HANDOVER_LOOK_MS = 20
+"""Pause between two questions to those."""
+
+HANDOVER_LINGER_MS = 1_000
+"""A coordinator of transactions in use serves so much longer. A producer that asks it within that
+time hears NOT_COORDINATOR instead of finding nobody: kafka-python 3.0 loses a request that it
+cannot send. Apache Kafka's brokers stay for a heartbeat's interval, 2 s by default.
+"""
 
 CONTROLLER_WAIT_MS_MAX = 20_000
 """Longest wait of an event for a broker to be the controller, and for what was decided to be

@@ -206,7 +206,7 @@ class SqliteStore:
 
     async def _poll_on(self) -> None:
         while True:
-            await self._machine.sleep(self._sessions.pause_s)
+            await self._machine.sleep(self._sessions.poll_pause_s)
             try:
                 await self.poll()
             except StoreFailure:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from uuid import uuid4
 
 from oncelog.core.cluster_limits import SQLITE_BEATS_PER_TIMEOUT_COUNT
-from oncelog.core.limits import METADATA_POLL_MS
+from oncelog.core.limits import METADATA_COMPANY_POLL_MS, METADATA_POLL_MS
 from oncelog.metadata import sqlite_tables
 from oncelog.metadata.liveness import has_ended, is_late
 from oncelog.metadata.session_file import SessionFile, look_at
@@ -115,9 +115,16 @@ class SqliteSessions:
 
     @property
     def pause_s(self) -> float:
-        """How long to pause between two beats, and between two looks at the others."""
+        """How long to pause between two beats."""
         pauses = [one.row.timeout_ms / SQLITE_BEATS_PER_TIMEOUT_COUNT for one in self.own]
         return min([METADATA_POLL_MS, *pauses]) / 1000
+
+    @property
+    def poll_pause_s(self) -> float:
+        """How long to pause between two looks at what others wrote, and at who of them lives."""
+        if not self.has_company:
+            return self.pause_s
+        return min(METADATA_COMPANY_POLL_MS / 1000, self.pause_s)
 
     def open(
         self,

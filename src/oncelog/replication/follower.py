@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
+from oncelog.core.cluster_limits import NEWS_RETRY_MS_MIN
 from oncelog.core.errors import ErrorCode
 from oncelog.core.values import value
 from oncelog.replication.divergence import truncation_offset
@@ -130,17 +131,39 @@ class Pause:
 _LED = (ErrorCode.none, ErrorCode.offset_out_of_range)
 """What only a leader of the epoch that was asked answers."""
 
+_UNHEARD = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    }
+)
+"""What a leader answers that the news has not reached. A fenced epoch ends with the next state."""
+
+_DOUBLINGS_COUNT_MAX = 16
+"""After so many a pause is as long as any backoff."""
+
 
 class FollowerState(ReplicaState):
     """Follows the leader of one leader epoch."""
 
-    __slots__ = ("begins_anew", "has_all_compacted", "phase", "retry_ms", "told_high_watermark")
+    __slots__ = (
+        "begins_anew",
+        "has_all_compacted",
+        "pauses_count",
+        "phase",
+        "retry_ms",
+        "told_high_watermark",
+    )
 
     def __init__(self, before: ReplicaState | Replica, given: Assignment) -> None:
         super().__init__(before, given)
         self.phase = Phase.FETCHING
         self.retry_ms = 0.0
         """When one that has erred asks again, on the monotonic clock."""
+        self.pauses_count = 0
+        """Since its leader last gave it what it asked for, in this leader epoch."""
         self.has_all_compacted = self.broker_id in given.isr or self.broker_id in given.eligible
         """Whether it has all below the high watermark, above which no leader compacts."""
         self.told_high_watermark = -1
@@ -151,6 +174,7 @@ class FollowerState(ReplicaState):
             self.told_high_watermark = before.told_high_watermark
             if before.partition_epoch == given.partition_epoch:
                 self.phase, self.retry_ms = before.phase, before.retry_ms
+                self.pauses_count = before.pauses_count
 
     # ---- what to ask ----
 
@@ -230,6 +254,7 @@ class FollowerState(ReplicaState):
         if answer.error is not ErrorCode.none:
             return Pause(answer.error, "its leader answers so")
         if answer.diverging is None:
+            self.pauses_count = 0
             return TakeRecords()
         offset = truncation_offset(*answer.diverging, held.epochs, held.end_offset)
         if offset >= held.end_offset:
@@ -273,10 +298,16 @@ class FollowerState(ReplicaState):
         """Record that the log is being cut at `offset`: no record above it is known any more."""
         self.high_watermark = min(self.high_watermark, offset)
 
-    def paused(self, retry_ms: float) -> None:
-        """Ask nothing before `retry_ms`."""
+    def paused(self, error: ErrorCode, now_ms: float, backoff_ms: float) -> None:
+        """Ask nothing until the backoff has passed.
+
+        A leader that has not heard yet that it leads is asked again soon: the ISR waits for this
+        replica, and so does each producer with acks=all.
+        """
+        soon_ms = NEWS_RETRY_MS_MIN << min(self.pauses_count, _DOUBLINGS_COUNT_MAX)
         self.phase = Phase.ERRED
-        self.retry_ms = retry_ms
+        self.retry_ms = now_ms + (min(soon_ms, backoff_ms) if error in _UNHEARD else backoff_ms)
+        self.pauses_count += 1
 
     def truncated(self, log_end_offset: int, log_start_offset: int = 0) -> None:
         """Record that the log was truncated to agree with the leader's, and where it ends now.

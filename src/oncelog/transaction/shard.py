@@ -103,6 +103,13 @@ class TransactionCoordinatorShard(
         known = self._store.transactions.values()
         return max((max(one.producer_id, one.next_producer_id) for one in known), default=-1)
 
+    def is_in_use(self, since_ms: int) -> bool:
+        """Whether a transaction is open, or an id has moved since a time."""
+        return any(
+            not one.state.is_at_rest or one.last_update_timestamp_ms >= since_ms
+            for one in self._store.transactions.values()
+        )
+
     @property
     def owed_markers_count(self) -> int:
         """Count the markers that are not written yet."""

@@ -121,6 +121,17 @@ async def test_a_lone_broker_polls_by_one_statement(tmp_path: Path) -> None:
         assert len(statements) == 1
 
 
+async def test_who_has_company_looks_more_often_than_it_beats(tmp_path: Path) -> None:
+    """What one broker decides, clients of the others wait for."""
+    async with brokers(tmp_path) as c:
+        a, _ = await c.registered("a", "b")
+        await c.let_pass(1, 3)
+        assert c.pauses_s == [0.5, 0.05, 0.5], "the first one alone, the second one, and its beats"
+        await c.let_pass(1, 4)
+        assert sorted(c.pauses_s[3:]) == [0.05, 0.05, 0.5, 0.5]
+        assert a.session.is_alive
+
+
 async def test_who_waits_for_changes_is_told_that_the_file_fails(tmp_path: Path) -> None:
     async with brokers(tmp_path) as c:
         (a,) = await c.registered("a")

@@ -243,12 +243,46 @@ def test_any_other_error_is_a_reason_to_pause(error: ErrorCode) -> None:
     assert step.error is error
 
 
+FENCED = ErrorCode.fenced_leader_epoch
+
+
 def test_one_that_erred_asks_again_after_the_backoff() -> None:
     state = follower(30)
-    state.paused(1000)
+    state.paused(FENCED, 0, 1000)
     assert state.position(HELD, 999) is None
     assert asks(state, now_ms=1000).offset == 30
     assert state.phase is Phase.FETCHING
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+    ],
+)
+def test_a_leader_that_has_not_heard_of_it_is_asked_again_soon(error: ErrorCode) -> None:
+    """Each pause is twice as long as the one before, and none is longer than the backoff."""
+    state = follower(30)
+
+    def wait_ms() -> float:
+        state.paused(error, 1000, 100)
+        return state.retry_ms - 1000
+
+    assert [wait_ms() for _ in range(5)] == [20, 40, 80, 100, 100]
+    again = take(state, given((2, ME), leader=2, epoch=1))
+    assert isinstance(again, FollowerState)
+    assert again.pauses_count == 5
+    asked = asks(again, now_ms=1100)
+    assert isinstance(again.answered(asked.leader_epoch, asked.offset, answer(), HELD), TakeRecords)
+    assert again.pauses_count == 0
+    for _ in range(100):
+        wait_ms()
+    assert wait_ms() == 100
+    state.paused(ErrorCode.corrupt_message, 1000, 500)
+    assert state.retry_ms == 1500
 
 
 @pytest.mark.parametrize(
@@ -259,7 +293,7 @@ def test_one_that_erred_asks_again_by_a_newer_state(
 ) -> None:
     """A state that is only told again, as with a new config, ends no backoff."""
     state = follower(30)
-    state.paused(1000)
+    state.paused(FENCED, 0, 1000)
     again = take(state, given((2, ME), leader=2, epoch=epoch, partition_epoch=partition_epoch))
     assert isinstance(again, FollowerState)
     assert (again.position(HELD, 0) is not None) == asks_at_once
@@ -274,7 +308,7 @@ def test_an_answer_to_what_is_not_asked_any_more_says_nothing() -> None:
     assert (
         state.answered(asked.leader_epoch, asked.offset, answer(), HeldLog(3, 31, EPOCHS)) is None
     )
-    state.paused(1000)
+    state.paused(FENCED, 0, 1000)
     assert state.answered(asked.leader_epoch, asked.offset, answer(), HELD) is None
 
 
@@ -345,7 +379,7 @@ def test_one_that_starts_anew_keeps_its_records_until_a_leader_answers() -> None
         asked.leader_epoch, asked.offset, answer(ErrorCode.not_leader_or_follower), HELD
     )
     assert isinstance(step, Pause)
-    state.paused(5)
+    state.paused(FENCED, 0, 5)
     same = given((2,), replicas=(2, ME), leader=2, epoch=6)
     later = take(state, replace(same, partition_epoch=state.partition_epoch + 1))
     assert isinstance(later, FollowerState)

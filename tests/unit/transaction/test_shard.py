@@ -89,3 +89,16 @@ def test_inv11_the_largest_producer_id_may_be_one_that_an_id_will_have() -> None
     assert context.shard.largest_producer_id == FIRST_PRODUCER_ID + 2
     context.answer_markers()
     assert context.shard.largest_producer_id == FIRST_PRODUCER_ID + 2
+
+
+def test_a_coordinator_is_in_use_while_a_transaction_is_open_or_has_just_ended() -> None:
+    context = Context()
+    later_ms = context.now_ms + 1
+    assert not context.shard.is_in_use(0)
+    context.go_to(TransactionState.ONGOING)
+    assert context.shard.is_in_use(later_ms)
+    context.end(True)
+    context.answer_markers()
+    ended_ms = context.metadata.last_update_timestamp_ms
+    assert context.shard.is_in_use(ended_ms)
+    assert not context.shard.is_in_use(ended_ms + 1)

@@ -20,6 +20,7 @@ from oncelog.broker.coordination.runtime import CoordinatorRuntime, Deletions
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage
+from oncelog.core.cluster_limits import HANDOVER_LINGER_MS
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_list, as_str
 from oncelog.core.errors import InvariantViolation
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
 __all__ = [
     "group_coordinator",
     "import_machines",
+    "is_coordinator_in_use",
     "still_named",
     "transaction_coordinator",
 ]
@@ -191,6 +193,19 @@ def still_named(
         if isinstance(reply, DeletedTopicsReply | DeletedOffsetsReply):
             found |= reply.names
     return frozenset(found)
+
+
+def is_coordinator_in_use(transactions: TransactionRuntime, now_ms: int) -> bool:
+    """Whether this broker coordinates a transaction that is open, or ended a moment ago."""
+    since_ms = now_ms - HANDOVER_LINGER_MS
+    if shards := transactions.shards():
+        from oncelog.transaction.shard import TransactionCoordinatorShard
+
+        return any(
+            isinstance(shard, TransactionCoordinatorShard) and shard.is_in_use(since_ms)
+            for shard in shards
+        )
+    return False
 
 
 def _largest_producer_id(partitions: PartitionManager, transactions: TransactionRuntime) -> int:

@@ -382,7 +382,8 @@ class ReplicaFetcher:
         state = partition.state
         if not isinstance(state, FollowerState):
             return  # Its log directory has just failed.
-        state.paused(self._parts.clock.monotonic_ms() + self._parts.settings.backoff_ms)
+        now_ms, backoff_ms = self._parts.clock.monotonic_ms(), self._parts.settings.backoff_ms
+        state.paused(pause.error, now_ms, backoff_ms)
         text = f"{pause.error.name}: {pause.reason}"
         if self._said.get(key) != text:
             self._said[key] = text

@@ -142,6 +142,16 @@ async def test_a_partition_that_erred_comes_back_after_the_backoff(tmp_path: Pat
         assert (await broker.next()).offsets == {0: 1}
 
 
+async def test_a_leader_that_has_not_heard_of_it_is_asked_again_soon(tmp_path: Path) -> None:
+    async with bench(tmp_path, LATER) as broker:
+        await broker.begin(following())
+        asked = await broker.next()
+        asked.answer(given(0, error=ErrorCode.unknown_leader_epoch))
+        asked = await broker.next()
+        asked.answer(given(0, records(0)))
+        assert (await broker.next()).offsets == {0: 1}
+
+
 async def test_a_diverging_log_is_cut_and_asked_for_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
         await broker.begin(following(epoch=3))
