@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.controller.office import Office
 from oncelog.broker.controller.shell import ControllerShell
+from oncelog.broker.handover import Handover
 from oncelog.broker.membership.feed import MetadataFeed
-from oncelog.broker.membership.handover import Handover
 from oncelog.broker.membership.registration import ClusterMembership, Describe
 from oncelog.broker.membership.stores import session_timeout_ms
 from oncelog.controller.decision import ChangeOutcome

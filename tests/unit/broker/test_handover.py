@@ -8,8 +8,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from oncelog.broker import member
-from oncelog.broker.membership import handover
+from oncelog.broker import handover, member
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.cluster_limits import HANDOVER_LOOK_MS
 from oncelog.core.errors import ErrorCode
