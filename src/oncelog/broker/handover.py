@@ -1,7 +1,7 @@
 """Asks the other brokers whom they name as leaders, before a broker that stops closes its listener.
 
-What one reply names the next request finds: a client that hears from another broker that this one
-leads must still be served, or be told of the next leader. Apache Kafka's controller lets a broker
+What one reply names the next request finds: a client to which another broker names this one
+must still be served, or be told of the next leader. Apache Kafka's controller lets a broker
 go on the same condition, once the heartbeats of all active brokers have passed the hand-over
 (KIP-631, `BrokerHeartbeatManager`).
 """
@@ -67,7 +67,7 @@ class Handover:
     async def heard(self, partitions: Collection[TopicPartition]) -> None:
         """Return once all others that answer have applied that this broker leads none of these.
 
-        One that does not hear of it keeps the stop for `HANDOVER_WAIT_MS_MAX`.
+        One that does not learn of it keeps the stop for `HANDOVER_WAIT_MS_MAX`.
         """
         unaware = set(self._feed.known.stored.brokers) - {self._broker_id}
         try:

@@ -28,7 +28,7 @@ COORDINATOR_NOT_AVAILABLE: as long as for a transition (`PARKED_REQUEST_WAIT_MS_
 """
 
 NEWS_RETRY_MS_MIN = 20
-"""First pause of a follower whose leader has not heard yet that it leads, or leads no more; each
+"""First pause of a follower whose leader does not know yet that it leads, or leads no more; each
 further one is twice as long, up to `replica.fetch.backoff.ms`.
 """
 
@@ -58,15 +58,20 @@ SQLITE_SESSIONS_COUNT_MAX = 1000
 SQLITE_BEATS_PER_TIMEOUT_COUNT = 4
 """How often a session of SQLite shows within its timeout that it lives, and looks for others."""
 
+METADATA_COMPANY_POLL_MS = 50
+"""Pause between two polls of a metadata file that other brokers share (`limits.METADATA_POLL_MS`):
+what one of them decides, clients of the others wait for.
+"""
+
 HANDOVER_WAIT_MS_MAX = 2_000
-"""A broker that stops serves so long for others that have not heard who leads after it."""
+"""A broker that stops serves so long for others that do not name the next leaders yet."""
 
 HANDOVER_LOOK_MS = 20
 """Pause between two questions to those."""
 
 HANDOVER_LINGER_MS = 1_000
 """A coordinator of transactions in use serves so much longer. A producer that asks it within that
-time hears NOT_COORDINATOR instead of finding nobody: kafka-python 3.0 loses a request that it
+time gets NOT_COORDINATOR instead of finding no broker: kafka-python 3.0 loses a request that it
 cannot send. Apache Kafka's brokers stay for a heartbeat's interval, 2 s by default.
 """
 

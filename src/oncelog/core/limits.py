@@ -179,9 +179,6 @@ DOUBLE_MAX = 1.7976931348623157e308
 METADATA_POLL_MS = 500
 """Pause between two polls for metadata that another process wrote."""
 
-METADATA_COMPANY_POLL_MS = 50
-"""The same while other brokers share the file: what one decides, clients of the others wait for."""
-
 SQLITE_BUSY_TIMEOUT_MS = 10_000
 """Longest wait for another process's write to the metadata store."""
 

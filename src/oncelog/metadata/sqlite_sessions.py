@@ -19,8 +19,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from uuid import uuid4
 
-from oncelog.core.cluster_limits import SQLITE_BEATS_PER_TIMEOUT_COUNT
-from oncelog.core.limits import METADATA_COMPANY_POLL_MS, METADATA_POLL_MS
+from oncelog.core.cluster_limits import METADATA_COMPANY_POLL_MS, SQLITE_BEATS_PER_TIMEOUT_COUNT
+from oncelog.core.limits import METADATA_POLL_MS
 from oncelog.metadata import sqlite_tables
 from oncelog.metadata.liveness import has_ended, is_late
 from oncelog.metadata.session_file import SessionFile, look_at

@@ -301,7 +301,7 @@ class FollowerState(ReplicaState):
     def paused(self, error: ErrorCode, now_ms: float, backoff_ms: float) -> None:
         """Ask nothing until the backoff has passed.
 
-        A leader that has not heard yet that it leads is asked again soon: the ISR waits for this
+        A leader that does not know yet that it leads is asked again soon: the ISR waits for this
         replica, and so does each producer with acks=all.
         """
         soon_ms = NEWS_RETRY_MS_MIN << min(self.pauses_count, _DOUBLINGS_COUNT_MAX)
