@@ -11,9 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final, NamedTuple, TypeVar
 
-from oncelog.client import Admin, ClientError, Consumer
+from oncelog.client import Admin, ClientError, Consumer, OffsetOutOfRangeError
 from oncelog.client.cluster import Cluster
 from oncelog.client.group_offsets import fetch_offsets
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
@@ -346,12 +347,16 @@ class _Reading:
     async def _partition(
         self, tp: TopicPartition, marks: PartitionMarks, log: list[_Chunk]
     ) -> FinalPartition:
-        batches = tuple(self._batch(tp, chunk, marks.log_start_offset) for chunk in log)
+        batches = [self._batch(tp, chunk, marks.log_start_offset) for chunk in log]
         known = {chunk.header: batch.records for chunk, batch in zip(log, batches, strict=True)}
         committed: list[LoggedRecord] = []
-        await self._try(tp, lambda: self._committed(tp, marks, known, committed))
+        start = await self._try(tp, partial(self._committed, tp, marks, known, committed))
+        if start is not None and start > marks.log_start_offset:
+            marks = marks._replace(log_start_offset=start)
+            left = [chunk for chunk in log if chunk.header.last_offset >= start]
+            batches = [self._batch(tp, chunk, start) for chunk in left]
         topic_id = self._cluster.metadata.topic_id(tp.topic)
-        return FinalPartition(tp, str(topic_id or ""), *marks, batches, tuple(committed))
+        return FinalPartition(tp, str(topic_id or ""), *marks, tuple(batches), tuple(committed))
 
     def _batch(self, tp: TopicPartition, chunk: _Chunk, start: int) -> LoggedBatch:
         header = chunk.header
@@ -403,30 +408,40 @@ class _Reading:
         marks: PartitionMarks,
         known: Mapping[BatchHeader, tuple[LoggedRecord, ...]],
         into: list[LoggedRecord],
-    ) -> None:
-        """Return what our Consumer returns under read_committed up to the last stable offset.
+    ) -> int:
+        """Read what our Consumer returns under read_committed up to the last stable offset.
 
-        A batch with the same header, CRC included, as an earlier one is not decoded again. Raises
-        `OncelogError`.
+        A batch with the same header, CRC included, as an earlier one is not decoded again. Return
+        where the log begins. Raises `OncelogError`.
         """
-        position = marks.log_start_offset
+        log_start = position = marks.log_start_offset
         while position < marks.last_stable_offset:
-            fetched = await self._consumer.fetch_batches(tp, position, FETCH_BYTES, max_wait_ms=0)
-            for start, header in iter_headers(fetched.batches):
+            try:
+                got = await self._consumer.fetch_batches(tp, position, FETCH_BYTES, max_wait_ms=0)
+            except OffsetOutOfRangeError:
+                # Retention may have removed what was about to be read.
+                now = (await marks_of(self._admin, self._try, [tp])).get(tp, marks)
+                if now.log_start_offset <= log_start:
+                    raise
+                log_start = position = now.log_start_offset
+                into.clear()
+                continue
+            for start, header in iter_headers(got.batches):
                 records = known.get(header)
                 if records is None:
                     records = tuple(
                         LoggedRecord(row.offset, self._value(row.value))
-                        for row in iter_records(fetched.batches, start, header)
+                        for row in iter_records(got.batches, start, header)
                     )
                 if header.base_offset >= position and header.last_offset < marks.last_stable_offset:
                     into += records
                 else:
                     end = marks.last_stable_offset
                     into += [record for record in records if position <= record.offset < end]
-            if fetched.next_offset == position:
+            if got.next_offset == position:
                 raise ProtocolError(ErrorCode.unknown_server_error, f"no batch at {position}")
-            position = fetched.next_offset
+            position = got.next_offset
+        return log_start
 
     def _entries(self, tp: TopicPartition, log: list[_Chunk]) -> list[TransactionEntry]:
         """Return the records of one partition of `__transaction_state`."""

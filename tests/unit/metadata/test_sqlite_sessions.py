@@ -428,3 +428,16 @@ async def test_who_opens_another_session_hears_of_the_end_of_the_first(tmp_path:
         assert not first.is_alive
         await asyncio.wait_for(first.wait_ended(), 20)
         assert one.session.is_alive
+
+
+async def test_nothing_is_kept_of_sessions_that_are_gone(tmp_path: Path) -> None:
+    """Each life of each broker has a new one, and one that was alone has not beaten."""
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await b.store.poll()
+        silent = b.store._sessions._silent_since_ns
+        assert list(silent) == [a.session.session_id]
+        await a.die()
+        await b.store.poll()
+        await b.store.poll(looks=True)
+        assert b.store._sessions._silent_since_ns == {}

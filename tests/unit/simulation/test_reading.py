@@ -10,7 +10,7 @@ import pytest
 from oncelog.client import Admin, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.simulation.final import FinalState
 from oncelog.simulation.history import Value
-from oncelog.simulation.reading import read_final_state
+from oncelog.simulation.reading import _Reading, read_final_state
 from tests.unit.simulation.small_world import HOST, PORT
 from tests.unit.simulation.workloads.rig import Rig, in_virtual_time
 
@@ -235,3 +235,34 @@ def test_old_records_that_retention_deleted_are_not_missed(tmp_path: Path) -> No
     assert [r.offset for r in partition.committed] == list(
         range(partition.log_start_offset, partition.high_watermark)
     )
+
+
+def test_records_that_go_between_the_two_readings_are_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once the log has been read, and before the consumer reads what is committed in it."""
+
+    async def story(rig: Rig) -> FinalState:
+        await rig.create(t=1)
+        made = await producer(rig, None)
+        for number in range(3):
+            await send(made, value(number))
+            await made.flush()
+        await made.close()
+        read_logs = _Reading._logs
+
+        async def logs(reading: _Reading, marks: Any) -> Any:
+            found = await read_logs(reading, marks)
+            async with Admin(SERVERS, **rig.options("a")) as admin:
+                await admin.delete_records({T0: 2})
+            return found
+
+        monkeypatch.setattr(_Reading, "_logs", logs)
+        return await read(rig, "t")
+
+    final = in_virtual_time(tmp_path, story)
+    partition = final.partitions[T0]
+    assert final.unread == {}
+    assert (partition.log_start_offset, partition.high_watermark) == (2, 3)
+    assert [batch.first_offset for batch in partition.batches] == [2]
+    assert [record.offset for record in partition.committed] == [2]

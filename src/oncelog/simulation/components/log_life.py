@@ -72,6 +72,8 @@ class Truth:
     """Where an interrupted deletion may have moved the start to."""
     cut_to: int | None = None
     """Where an interrupted truncation cuts."""
+    cut: list[RawBatch] = field(default_factory=list)
+    """What an interrupted truncation cut, and a loss of power brings back until the next sync."""
     is_cleaning: bool = False
     passed_over_below: int = 0
     """Where the log began at a cleaning, which left what was before it as it was.
@@ -340,6 +342,7 @@ class LogFolders:
         if unsynced >= log.config.flush_messages:
             self._wrong(partition, [f"{unsynced} records are not flushed"])
         truth.durable_end = max(truth.durable_end, log.recovery_point)
+        truth.cut = [batch for batch in truth.cut if batch.base_offset >= truth.durable_end]
 
     def _repeat(self, partition: TopicPartition, data: bytearray) -> None:
         """Append the last batch again: it is known as a duplicate."""

@@ -352,13 +352,14 @@ class LogLife(LogFolders):
             keep = [batch for batch in due if batch.last_offset < truth.cut_to]
             self._same(partition, "what is left", _datas(found[: len(keep)]), _datas(keep))
             self._same(partition, "what is left", _datas(found), _datas(due[: len(found)]))
+            truth.cut += due[len(found) :]
         elif not lost_power:
             allowed = [_datas(due), _datas([*due, *truth.in_doubt])]
             if _datas(found) not in allowed:
                 self.wrong.append(f"{partition}: {len(found)} batches are left of {len(due)}")
         else:
             must = [b for b in due if b.last_offset < truth.durable_end]
-            every = [*truth.batches, *truth.in_doubt]
+            every = [*truth.batches, *truth.in_doubt, *truth.cut]
             known = {batch.data for batch in every}
             self._same(partition, "what was synced", _datas(found[: len(must)]), _datas(must))
             self._same(

@@ -25,6 +25,11 @@ def test_logs_as_they_are_pass() -> None:
     assert found(6) == []
 
 
+def test_a_loss_of_power_may_bring_back_what_an_interrupted_truncation_cut() -> None:
+    """The process died before the cut was synced, and the next one found it done."""
+    assert list(logs(random.Random("81000020:logs"))) == []
+
+
 def _forget_the_start(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(PartitionLog, "_move_start", lambda self, offset: None)
 
