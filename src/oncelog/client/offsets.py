@@ -28,8 +28,8 @@ async def list_offsets(
     Of the log's start or end, or of the first record at or after a time (-1: none).
 
     Asks again, of the right leaders, until `timeout_ms` is over. Raises `RetriableError` then.
-    `found`, if given, also has the answers that came before an error: one partition without a
-    leader does not keep the others from being asked.
+    `found`, if given, also has the answers that came beside an error: one partition without a
+    leader, or whose leader does not answer, does not keep the others from being asked.
     """
     found = {} if found is None else found
 
@@ -44,10 +44,11 @@ async def list_offsets(
             )
             try:
                 response = await cluster.request_node(node_id, ApiKey.LIST_OFFSETS, request)
-            except ConnectionLostError:
+            except ConnectionLostError as error:
                 for tp in wanted:
                     cluster.metadata.mark_stale(tp.topic)
-                raise
+                    failed[tp] = error
+                continue
             for topic in response.topics:
                 for p in topic.partitions:
                     tp = TopicPartition(str(topic.name), int(p.partition_index))

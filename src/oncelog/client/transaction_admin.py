@@ -230,9 +230,13 @@ async def end_transaction(
     )
     request = markers_api.WriteTxnMarkersRequest(markers=(marker,))
     node_id = await cluster.leader(topic_partition)
-    response: markers_api.WriteTxnMarkersResponse = await cluster.request_node(
-        node_id, ApiKey.WRITE_TXN_MARKERS, request
-    )
+    try:
+        response: markers_api.WriteTxnMarkersResponse = await cluster.request_node(
+            node_id, ApiKey.WRITE_TXN_MARKERS, request
+        )
+    except ConnectionLostError:
+        cluster.metadata.mark_stale(topic_partition.topic)
+        raise
     for result in response.markers:
         for topic in result.topics:
             for one in topic.partitions:

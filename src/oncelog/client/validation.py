@@ -53,7 +53,7 @@ async def validate_each(
 ) -> tuple[dict[TopicPartition, Position | Diverged], dict[TopicPartition, ClientError]]:
     """Do as `validate`, and return the errors of single partitions beside the others' positions.
 
-    Raises `ConnectionLostError`.
+    Raises `ConnectionLostError` when no broker tells who leads.
     """
     checked: dict[TopicPartition, Position | Diverged] = {}
     unsure: dict[int, dict[TopicPartition, tuple[Position, Leadership]]] = {}
@@ -67,7 +67,14 @@ async def validate_each(
         else:
             checked[tp] = known
     for node_id, wanted in unsure.items():
-        for tp, end in (await _ends(cluster, node_id, wanted)).items():
+        try:
+            ends = await _ends(cluster, node_id, wanted)
+        except ConnectionLostError as error:
+            for tp in wanted:
+                cluster.metadata.mark_stale(tp.topic)
+                failed[tp] = error
+            continue
+        for tp, end in ends.items():
             position, now = wanted[tp]
             if isinstance(end, ClientError):
                 failed[tp] = end
@@ -79,7 +86,10 @@ async def validate_each(
 async def _ends(
     cluster: Cluster, node_id: int, wanted: Mapping[TopicPartition, tuple[Position, Leadership]]
 ) -> dict[TopicPartition, tuple[int, int] | ClientError]:
-    """(epoch, end offset) of the largest epoch up to each position's, or the error."""
+    """(epoch, end offset) of the largest epoch up to each position's, or the error.
+
+    Raises `ConnectionLostError`.
+    """
     connection = await cluster.connection(node_id)
     version = connection.support.newest_common(ApiKey.OFFSET_FOR_LEADER_EPOCH)
     if version is None or version < OPEN_TO_CONSUMERS_SINCE:
@@ -87,12 +97,7 @@ async def _ends(
     request = requests.offset_for_leader_epoch_request(
         {tp: (now.leader_epoch, position.epoch) for tp, (position, now) in wanted.items()}
     )
-    try:
-        response = await cluster.request(connection, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)
-    except ConnectionLostError:
-        for tp in wanted:
-            cluster.metadata.mark_stale(tp.topic)
-        raise
+    response = await cluster.request(connection, ApiKey.OFFSET_FOR_LEADER_EPOCH, request)
     return dict(
         _end(cluster, str(topic.topic), p) for topic in response.topics for p in topic.partitions
     )

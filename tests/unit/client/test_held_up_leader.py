@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.client import ClientError, Consumer, Producer, TopicPartition
+from oncelog.client import ClientError, Consumer, OffsetAndMetadata, Producer, TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages import metadata
 from oncelog.runtime.network import ProtocolFactory
@@ -16,6 +16,15 @@ from tests.unit.runtime.memory_network import MemoryNetwork
 
 HUNG = "hung"
 HELD, READ = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class GoneNetwork(MemoryNetwork):
+    """One host refuses every connection."""
+
+    async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
+        if host == HUNG:
+            raise ConnectionRefusedError(host)
+        await super().connect(host, port, protocol_factory)
 
 
 class HungNetwork(MemoryNetwork):
@@ -33,6 +42,12 @@ class HungNetwork(MemoryNetwork):
 
 def held_up(broker: ScriptedBroker) -> HungNetwork:
     """Partition 0 is led by a broker that hangs, partition 1 by one that answers."""
+    tell(broker)
+    return HungNetwork(broker.network)
+
+
+def tell(broker: ScriptedBroker, times: int = 1) -> None:
+    """Answer so many requests for metadata with another leader of partition 0."""
     places = tuple(
         metadata.MetadataResponsePartition(partition_index=i, leader_id=leader, leader_epoch=0)
         for i, leader in enumerate((2, 1))
@@ -42,8 +57,8 @@ def held_up(broker: ScriptedBroker) -> HungNetwork:
         metadata.MetadataResponseBroker(node_id=1, host="b", port=1),
         metadata.MetadataResponseBroker(node_id=2, host=HUNG, port=2),
     )
-    broker.on(ApiKey.METADATA, metadata.MetadataResponse(brokers=nodes, topics=(topic,)))
-    return HungNetwork(broker.network)
+    answer = metadata.MetadataResponse(brokers=nodes, topics=(topic,))
+    broker.on(ApiKey.METADATA, *([answer] * times))
 
 
 async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() -> None:
@@ -60,7 +75,7 @@ async def test_a_leader_that_does_not_answer_holds_up_its_own_partitions_only() 
         await held
 
 
-def reader(broker: ScriptedBroker, network: HungNetwork, **options: Any) -> Consumer:
+def reader(broker: ScriptedBroker, network: MemoryNetwork, **options: Any) -> Consumer:
     """A consumer of both partitions, whose logs have one record at each of three offsets."""
     broker.records = {offset: batch(offset, b"x") for offset in range(3)}
     broker.end_offset = 3
@@ -131,3 +146,41 @@ async def test_a_poll_for_a_held_up_leader_waits_instead_of_spinning(
         clock.reads_count = 0
         assert await consumer.poll(timeout_ms) == []
         assert clock.reads_count <= 10 + 10 * timeout_ms
+
+
+GONE_TIMES = 1_000
+
+
+@pytest.mark.parametrize("times", [1, GONE_TIMES], ids=["until it is asked again", "for good"])
+async def test_a_leader_that_is_gone_is_looked_for_again_when_a_position_is_checked(
+    times: int,
+) -> None:
+    """By its epoch, before the first fetch; the partitions of other leaders are read meanwhile."""
+    broker = ScriptedBroker()
+    tell(broker, times)
+    broker.epoch_ends = {0: (0, 3)}
+    options = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
+    async with (
+        asyncio.timeout(5),
+        reader(broker, GoneNetwork(broker.network.on_frame), **options) as consumer,
+    ):
+        for place in (HELD, READ):
+            consumer.seek(place, OffsetAndMetadata(0, "", 0))
+        expected = [(1, 0), (1, 1), (1, 2)]
+        if times == 1:
+            expected = [(0, 0), (0, 1), (0, 2), *expected]
+        assert await read(consumer, len(expected)) == expected
+    asked_count = len(broker.requests(ApiKey.METADATA))
+    assert asked_count > 1
+
+
+async def test_a_leader_that_is_gone_keeps_no_other_partition_from_its_first_position() -> None:
+    broker = ScriptedBroker()
+    tell(broker, GONE_TIMES)
+    options = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "auto_offset_reset": "earliest"}
+    broker.records = {0: batch(0, b"x")}
+    broker.end_offset = 1
+    consumer = Consumer("b:1", network=GoneNetwork(broker.network.on_frame), **options)
+    consumer.assign([HELD, READ])
+    async with asyncio.timeout(5), consumer:
+        assert await read(consumer, 1) == [(1, 0)]
