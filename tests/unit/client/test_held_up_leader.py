@@ -159,7 +159,7 @@ async def test_a_leader_that_is_gone_is_looked_for_again_when_a_position_is_chec
     broker = ScriptedBroker()
     tell(broker, times)
     broker.epoch_ends = {0: (0, 3)}
-    options = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
+    options: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2}
     async with (
         asyncio.timeout(5),
         reader(broker, GoneNetwork(broker.network.on_frame), **options) as consumer,
@@ -177,7 +177,7 @@ async def test_a_leader_that_is_gone_is_looked_for_again_when_a_position_is_chec
 async def test_a_leader_that_is_gone_keeps_no_other_partition_from_its_first_position() -> None:
     broker = ScriptedBroker()
     tell(broker, GONE_TIMES)
-    options = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "auto_offset_reset": "earliest"}
     broker.records = {0: batch(0, b"x")}
     broker.end_offset = 1
     consumer = Consumer("b:1", network=GoneNetwork(broker.network.on_frame), **options)
