@@ -177,7 +177,11 @@ async def test_a_leader_that_is_gone_is_looked_for_again_when_a_position_is_chec
 async def test_a_leader_that_is_gone_keeps_no_other_partition_from_its_first_position() -> None:
     broker = ScriptedBroker()
     tell(broker, GONE_TIMES)
-    options: dict[str, Any] = {"retry_backoff_ms": 1, "retry_backoff_max_ms": 2, "auto_offset_reset": "earliest"}
+    options: dict[str, Any] = {
+        "retry_backoff_ms": 1,
+        "retry_backoff_max_ms": 2,
+        "auto_offset_reset": "earliest",
+    }
     broker.records = {0: batch(0, b"x")}
     broker.end_offset = 1
     consumer = Consumer("b:1", network=GoneNetwork(broker.network.on_frame), **options)
