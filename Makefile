@@ -34,7 +34,7 @@ demo: $(STAMP) ## the exactly-once Spark job on real flights, through three kill
 	@$(BIN)/oncelog demo --seed $(SEED) $(ARGS)
 
 # The rooms that decide, and the log: nothing here starts a broker.
-QUICK := $(addprefix tests/unit/,core protocol replication coordinator transaction group controller storage \
+QUICK := $(addprefix tests/unit/,core protocol replication coordinator transaction group controller security storage \
 	client/machines) tests/scenarios
 
 quick: $(STAMP) ## the pure rooms and storage, with few random examples (under 20 seconds)

