@@ -481,31 +481,3 @@ SIMULATED_SOCKET_BUFFER_BYTES = 256 * 1024
 
 SIMULATED_SEND_BUFFER_BYTES = 64 * 1024
 """Bytes that a simulated machine still sends for a process that has closed the connection."""
-
-SCRAM_ITERATIONS_MIN = 4096
-"""Fewer iterations (RFC 7677) would let a hostile broker guess the password from our proof."""
-
-SCRAM_ITERATIONS_MAX = 1_000_000
-"""More iterations of a key derivation than a hostile broker may ask for; these take half a second
-in the executor. Apache Kafka allows 16,384.
-"""
-
-SASL_CHALLENGE_BYTES_MAX = 64 * 1024
-"""Longest message of a broker during an authentication."""
-
-TOKEN_ENDPOINT_TIMEOUT_S = 10
-"""How long the token endpoint may take to respond."""
-
-TOKEN_RESPONSE_BYTES_MAX = 1024 * 1024
-"""Longest response of that endpoint."""
-
-UNAUTHENTICATED_FRAME_BYTES_MAX = 64 * 1024
-"""Largest frame of a client that has not named its mechanism of SASL yet; then it is
-`sasl.server.max.receive.size`.
-"""
-
-REAUTHENTICATION_PAUSE_MS_MIN = 1_000
-"""How long a client has to wait between two authentications of one connection, as in Kafka."""
-
-TOKEN_NAME_LENGTH_MAX = 1024
-"""Longest name that a bearer token may give its bearer."""

@@ -23,7 +23,10 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from oncelog.core.errors import ErrorCode, ProtocolError, require
-from oncelog.core.limits import REAUTHENTICATION_PAUSE_MS_MIN, UNAUTHENTICATED_FRAME_BYTES_MAX
+from oncelog.core.security_limits import (
+    REAUTHENTICATION_PAUSE_MS_MIN,
+    UNAUTHENTICATED_FRAME_BYTES_MAX,
+)
 from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey, accepts, is_software_name
 from oncelog.protocol.headers import RequestHeader, parse_request_header
@@ -33,9 +36,9 @@ from oncelog.protocol.messages.sasl_authenticate import (
     SaslAuthenticateResponse,
 )
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest, SaslHandshakeResponse
-from oncelog.security.mechanism import Accepted, Challenge, Mechanism, Refusal
+from oncelog.security.mechanism import Accepted, Challenge, Mechanism, SaslRefusal
 
-__all__ = ["Authentication", "Moment", "SaslOutcome", "SaslRules", "SaslState"]
+__all__ = ["Authentication", "SaslMoment", "SaslOutcome", "SaslRules", "SaslState"]
 
 
 class SaslState(Enum):
@@ -70,7 +73,7 @@ class SaslRules:
     """`sasl.server.max.receive.size`."""
 
 
-class Moment(NamedTuple):
+class SaslMoment(NamedTuple):
     """What a step needs besides the frame: two clocks, and a fresh random nonce."""
 
     wall_ms: float
@@ -130,7 +133,7 @@ class Authentication:
             return self._rules.receive_bytes_max
         return UNAUTHENTICATED_FRAME_BYTES_MAX
 
-    def take(self, frame: bytes | bytearray, moment: Moment) -> SaslOutcome:
+    def take(self, frame: bytes | bytearray, moment: SaslMoment) -> SaslOutcome:
         """Take the client's next frame."""
         try:
             if self.state is SaslState.DONE:
@@ -146,7 +149,7 @@ class Authentication:
                 "client's security.protocol right?"
             )
 
-    def _take_request(self, frame: bytes | bytearray, moment: Moment) -> SaslOutcome:
+    def _take_request(self, frame: bytes | bytearray, moment: SaslMoment) -> SaslOutcome:
         """Pass on what an authenticated client asks, while its session lasts."""
         if self.ends_at_ms is None:
             return _PASSES
@@ -159,12 +162,12 @@ class Authentication:
             return self._fail("its session has ended", is_expired=True)
         return _PASSES
 
-    def _may_begin_again(self, moment: Moment) -> bool:
+    def _may_begin_again(self, moment: SaslMoment) -> bool:
         before = self._began_again_ms
         return before is None or moment.monotonic_ms - before >= REAUTHENTICATION_PAUSE_MS_MIN
 
     def _take_header(
-        self, frame: bytes | bytearray, header: RequestHeader, moment: Moment
+        self, frame: bytes | bytearray, header: RequestHeader, moment: SaslMoment
     ) -> SaslOutcome:
         key = header.api_key
         if self.state is SaslState.TOKENS:
@@ -180,7 +183,7 @@ class Authentication:
         return self._fail(f"API {key} before it is authenticated")
 
     def _shake_hands(
-        self, frame: bytes | bytearray, header: RequestHeader, moment: Moment
+        self, frame: bytes | bytearray, header: RequestHeader, moment: SaslMoment
     ) -> SaslOutcome:
         api, version = ApiKey.SASL_HANDSHAKE, header.api_version
         if not accepts(api, version):
@@ -204,7 +207,7 @@ class Authentication:
         return SaslOutcome(reply)
 
     def _take_authenticate(
-        self, frame: bytes | bytearray, header: RequestHeader, moment: Moment
+        self, frame: bytes | bytearray, header: RequestHeader, moment: SaslMoment
     ) -> SaslOutcome:
         version = header.api_version
         if not accepts(ApiKey.SASL_AUTHENTICATE, version):
@@ -216,7 +219,7 @@ class Authentication:
         return self._take_token(bytes(request.auth_bytes), moment, header)
 
     def _take_token(
-        self, token: bytes, moment: Moment, header: RequestHeader | None
+        self, token: bytes, moment: SaslMoment, header: RequestHeader | None
     ) -> SaslOutcome:
         """Take a message of the mechanism, bare where there is no header."""
         require(self._exchange is not None, "a message of a mechanism needs its exchange")
@@ -234,14 +237,14 @@ class Authentication:
                 self.principal = name
                 lifetime_ms = self._begin_session(expires_ms, moment)
                 return SaslOutcome(_token_reply(header, data, lifetime_ms), principal=name)
-            case Refusal(text):
+            case SaslRefusal(text):
                 shown = text or (
                     f"Authentication failed during {self._what} due to invalid credentials with "
                     f"SASL mechanism {self.mechanism}"
                 )
                 return self._refuse(shown, _refusal_reply(header, shown))
 
-    def _begin_session(self, expires_ms: float | None, moment: Moment) -> int:
+    def _begin_session(self, expires_ms: float | None, moment: SaslMoment) -> int:
         """Return the session's lifetime in ms, as the client is told; 0 without an end."""
         ends = [] if expires_ms is None else [expires_ms - moment.wall_ms]
         if (session_ms := self._rules.sessions_ms.get(self.mechanism, 0)) > 0:
@@ -296,8 +299,8 @@ class _OtherMechanism:
             f"of mechanism '{before}'"
         )
 
-    def take(self, message: bytes, now_ms: float) -> Refusal:
-        return Refusal(self._text)
+    def take(self, message: bytes, now_ms: float) -> SaslRefusal:
+        return SaslRefusal(self._text)
 
 
 def _is_announced(frame: bytes | bytearray, header: RequestHeader) -> bool:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from oncelog.security.mechanism import Accepted, Challenge, MechanismReply, Refusal
+from oncelog.security.mechanism import Accepted, Challenge, MechanismReply, SaslRefusal
 
 __all__ = ["BearerMechanism", "TokenVerdict", "Verify"]
 
@@ -43,17 +43,17 @@ class BearerMechanism:
     def take(self, message: bytes, now_ms: float) -> MechanismReply:
         """Take the token, or the acknowledgement that it was refused."""
         if self._refused is not None:
-            return Refusal(self._refused)
+            return SaslRefusal(self._refused)
         parsed = _parse(message)
         if parsed is None:
-            return Refusal()
+            return SaslRefusal()
         identity, token = parsed
         verdict = self._verify(token, now_ms)
         if verdict.refusal is not None:
             self._refused = json.dumps({"status": verdict.refusal}, separators=(",", ":"))
             return Challenge(self._refused.encode())
         if identity not in ("", verdict.name):
-            return Refusal(
+            return SaslRefusal(
                 "Authentication failed: Client requested an authorization id that is different "
                 "from the token's principal name"
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-__all__ = ["Accepted", "Challenge", "Mechanism", "MechanismReply", "Refusal"]
+__all__ = ["Accepted", "Challenge", "Mechanism", "MechanismReply", "SaslRefusal"]
 
 
 class Challenge(NamedTuple):
@@ -24,7 +24,7 @@ class Accepted(NamedTuple):
     expires_ms: float | None = None
 
 
-class Refusal(NamedTuple):
+class SaslRefusal(NamedTuple):
     """The client is refused.
 
     `text` is for the client; without it the text is one that is the same for every reason.
@@ -33,7 +33,7 @@ class Refusal(NamedTuple):
     text: str | None = None
 
 
-MechanismReply = Challenge | Accepted | Refusal
+MechanismReply = Challenge | Accepted | SaslRefusal
 
 
 class Mechanism(Protocol):

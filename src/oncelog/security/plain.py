@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from oncelog.core.secret import Secret
-from oncelog.security.mechanism import Accepted, MechanismReply, Refusal
+from oncelog.security.mechanism import Accepted, MechanismReply, SaslRefusal
 
 __all__ = ["OTHER_IDENTITY", "PlainMechanism"]
 
@@ -29,16 +29,16 @@ class PlainMechanism:
         try:
             parts = message.decode().split("\0")
         except UnicodeDecodeError:
-            return Refusal()
+            return SaslRefusal()
         if len(parts) != 3:
-            return Refusal()
+            return SaslRefusal()
         identity, name, password = parts
         if not name or not password:
-            return Refusal()
+            return SaslRefusal()
         expected = self._passwords.get(name, _NO_USER).value
         # An empty password matches none, and an unknown user takes the same comparison.
         if not hmac.compare_digest(expected.encode(), password.encode()):
-            return Refusal(WRONG)
+            return SaslRefusal(WRONG)
         if identity not in ("", name):
-            return Refusal(OTHER_IDENTITY)
+            return SaslRefusal(OTHER_IDENTITY)
         return Accepted(name)

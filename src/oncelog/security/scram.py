@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from oncelog.core.sasl import HASHES, ScramCredential, digest, unescaped, xor
-from oncelog.security.mechanism import Accepted, Challenge, MechanismReply, Refusal
+from oncelog.security.mechanism import Accepted, Challenge, MechanismReply, SaslRefusal
 from oncelog.security.plain import OTHER_IDENTITY
 
 __all__ = ["ScramMechanism", "decoy"]
@@ -63,15 +63,15 @@ class ScramMechanism:
         try:
             text = message.decode()
         except UnicodeDecodeError:
-            return Refusal()
+            return SaslRefusal()
         return self._begin(text) if self._first is None else self._end(self._first, text)
 
     def _begin(self, text: str) -> MechanismReply:
         first = _parse_first(text)
         if first is None:
-            return Refusal()
+            return SaslRefusal()
         if first.identity not in ("", first.name):
-            return Refusal(OTHER_IDENTITY)
+            return SaslRefusal(OTHER_IDENTITY)
         found = self._find(first.name)
         self._is_known = found is not None
         self._credential = found or self._decoy_of(first.name)
@@ -89,10 +89,10 @@ class ScramMechanism:
         if fields[0] != f"c={binding}" or not hmac.compare_digest(
             ",".join(fields[1:2]).encode(), f"r={self._nonce}".encode()
         ):
-            return Refusal()
+            return SaslRefusal()
         signed = f"{first.bare},{self._server_first},{without_proof}".encode()
         if not self._proves(proof, signed) or not self._is_known:
-            return Refusal()
+            return SaslRefusal()
         signature = digest(self._mechanism, self._credential.server_key, signed)
         return Accepted(first.name, b"v=" + base64.b64encode(signature))
 

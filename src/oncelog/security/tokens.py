@@ -12,10 +12,10 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from oncelog.core.config_definition import ConfigError
-from oncelog.core.limits import TOKEN_NAME_LENGTH_MAX
+from oncelog.core.security_limits import TOKEN_NAME_LENGTH_MAX
 from oncelog.security.bearer import TokenVerdict
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ _OURS: Final[Options] = {
 _SIGNATURES: Final = frozenset(
     {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"}
 )
-"""Of public keys only: whoever may read a JWKS file must not be able to sign by it."""
+"""Of public keys only: a reader of a JWKS file must not be able to sign by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,18 +50,19 @@ class TokenClaims:
     issuer: str | None = None
     clock_skew_ms: float = 30_000
 
-    def judge(self, claims: Mapping[str, Any], now_ms: float) -> TokenVerdict:
+    def judge(self, claims: Mapping[str, object], now_ms: float) -> TokenVerdict:
         """Judge the claims of a token whose signature is right, or needs not be."""
         name, expires_s = claims.get(self.name_claim), claims.get("exp")
         if not isinstance(name, str) or not 0 < len(name) <= TOKEN_NAME_LENGTH_MAX:
             return _INVALID
         starts = (claims.get("nbf", 0), claims.get("iat", 0))
-        if not all(map(_is_time, (expires_s, *starts))):
+        times_ms = [_time_ms(value) for value in (expires_s, *starts)]
+        if not all(map(math.isfinite, times_ms)):
             return _INVALID
-        expires_ms = float(expires_s or 0) * 1000
+        expires_ms, *starts_ms = times_ms
         if expires_ms + self.clock_skew_ms <= now_ms:
             return _INVALID
-        if any(float(start) * 1000 - self.clock_skew_ms > now_ms for start in starts):
+        if any(start_ms - self.clock_skew_ms > now_ms for start_ms in starts_ms):
             return _INVALID
         if self.issuer is not None and claims.get("iss") != self.issuer:
             return _INVALID
@@ -74,10 +75,11 @@ class TokenClaims:
         return TokenVerdict(name, expires_ms)
 
 
-def _is_time(value: object) -> bool:
+def _time_ms(value: object) -> float:
+    """Return a claim's time in ms; NaN if it is none."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and abs(value) < _SECONDS_MAX
+        return math.nan
+    return float(value) * 1000 if abs(value) < _SECONDS_MAX else math.nan
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,18 +90,19 @@ class UnsecuredTokens:
 
     def __call__(self, token: str, now_ms: float) -> TokenVerdict:
         """Judge a token."""
-        header, claims, signature = [*map(_part, token.split(".")), None, None, None][:3]
-        if token.count(".") != 2 or not token.endswith(".") or signature is not None:
+        parts = token.split(".")
+        if len(parts) != 3 or parts[2]:
             return _INVALID
+        header, claims = _part(parts[0]), _part(parts[1])
         if header is None or header.get("alg") != "none" or claims is None:
             return _INVALID
         return self.claims.judge(claims, now_ms)
 
 
-def _part(text: str) -> dict[str, Any] | None:
+def _part(text: str) -> dict[str, object] | None:
     try:
         data = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-        found = json.loads(data)
+        found: object = json.loads(data)
     except (binascii.Error, ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
@@ -117,18 +120,18 @@ class SignedTokens:
         import jwt
 
         try:
-            named = jwt.get_unverified_header(token).get("kid")
+            named: str | None = jwt.get_unverified_header(token).get("kid")
             key = self.keys.get(named)
             if key is None and named is None and len(self.keys) == 1:
                 key = next(iter(self.keys.values()))
             if key is None:
                 return _INVALID
             # Its times are judged by our clock, and the other claims with them.
-            claims = jwt.decode(
+            claims: Mapping[str, object] = jwt.decode(
                 token,
                 key,
                 algorithms=[key.algorithm_name],
-                options=dict.fromkeys(_OURS, False),
+                options=_OURS,
             )
         except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
             return _INVALID
@@ -140,8 +143,8 @@ def read_keys(text: str) -> dict[str | None, PyJWK]:
     import jwt
 
     try:
-        entries = json.loads(text)["keys"]
-        found = {}
+        entries: Sequence[dict[str, object]] = json.loads(text)["keys"]
+        found: dict[str | None, PyJWK] = {}
         for entry in entries:
             if entry.get("use", "sig") != "sig":
                 continue

@@ -22,7 +22,7 @@ from oncelog.protocol.api import ApiKey, newest
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
-from oncelog.security.authentication import Authentication, Moment, SaslOutcome, SaslRules
+from oncelog.security.authentication import Authentication, SaslMoment, SaslOutcome, SaslRules
 from oncelog.security.bearer import BearerMechanism
 from oncelog.security.plain import PlainMechanism
 from oncelog.security.scram import ScramMechanism, decoy
@@ -69,7 +69,7 @@ class Stage:
         self.mechanism = ""
 
     def frame(self, data: bytes) -> tuple[SaslOutcome, list[str]]:
-        moment = Moment(NOW_MS + self.now_ms, self.now_ms, "servernonce")
+        moment = SaslMoment(NOW_MS + self.now_ms, self.now_ms, "servernonce")
         outcome = self.machine.take(data, moment)
         return outcome, self.told(data, outcome)
 

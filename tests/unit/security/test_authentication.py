@@ -16,7 +16,7 @@ from oncelog.protocol.messages.sasl_authenticate import SaslAuthenticateRequest
 from oncelog.protocol.messages.sasl_handshake import SaslHandshakeRequest
 from oncelog.security.authentication import (
     Authentication,
-    Moment,
+    SaslMoment,
     SaslOutcome,
     SaslRules,
     SaslState,
@@ -24,7 +24,7 @@ from oncelog.security.authentication import (
 from oncelog.security.mechanism import Accepted
 from oncelog.security.plain import PlainMechanism
 
-MOMENT = Moment(1_700_000_000_000.0, 0.0, "nonce")
+MOMENT = SaslMoment(1_700_000_000_000.0, 0.0, "nonce")
 
 
 class Anyone:

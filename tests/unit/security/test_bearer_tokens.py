@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.config_definition import ConfigError
 from oncelog.security.bearer import BearerMechanism, TokenVerdict
-from oncelog.security.mechanism import Accepted, Challenge, Refusal
+from oncelog.security.mechanism import Accepted, Challenge, SaslRefusal
 from oncelog.security.tokens import SignedTokens, TokenClaims, UnsecuredTokens, read_keys
 
 NOW_S = 1_700_000_000
@@ -203,23 +203,23 @@ def test_a_message_with_a_token_is_taken(sent: bytes) -> None:
     ],
 )
 def test_a_message_without_one_is_refused(sent: bytes) -> None:
-    assert mechanism().take(sent, NOW_MS) == Refusal()
+    assert mechanism().take(sent, NOW_MS) == SaslRefusal()
 
 
 def test_another_identity_than_the_token_s_is_refused() -> None:
     refusal = mechanism().take(message(header="n,a=bob,"), NOW_MS)
-    assert isinstance(refusal, Refusal)
+    assert isinstance(refusal, SaslRefusal)
     assert "different from the token's principal name" in (refusal.text or "")
 
 
 def test_no_second_token_is_taken_after_a_refused_one() -> None:
     bearer = mechanism()
     assert bearer.take(message(), NOW_MS + 3_600_000) == Challenge(b'{"status":"invalid_token"}')
-    assert bearer.take(message(), NOW_MS) == Refusal('{"status":"invalid_token"}')
+    assert bearer.take(message(), NOW_MS) == SaslRefusal('{"status":"invalid_token"}')
 
 
 @given(st.binary(max_size=64), st.text(max_size=64))
 def test_any_bytes_are_answered(data: bytes, text: str) -> None:
-    assert isinstance(mechanism().take(data, NOW_MS), Refusal)
+    assert isinstance(mechanism().take(data, NOW_MS), SaslRefusal)
     assert TOKENS(text, NOW_MS) == INVALID
     assert UnsecuredTokens(TokenClaims())(text, NOW_MS) == INVALID

@@ -17,7 +17,7 @@ from oncelog.core.sasl import (
 )
 from oncelog.core.secret import Secret
 from oncelog.peer.sasl.scram import ScramExchange
-from oncelog.security.mechanism import Accepted, Challenge, Refusal
+from oncelog.security.mechanism import Accepted, Challenge, SaslRefusal
 from oncelog.security.scram import ScramMechanism, decoy
 
 SHA256 = "SCRAM-SHA-256"
@@ -78,7 +78,7 @@ def test_the_example_of_rfc_7677_is_followed_to_the_letter() -> None:
 def test_a_last_message_that_proves_nothing_is_refused(last: str) -> None:
     scram = server()
     scram.take(FIRST, 0)
-    assert scram.take(last.encode(), 0) == Refusal()
+    assert scram.take(last.encode(), 0) == SaslRefusal()
 
 
 @pytest.mark.parametrize(
@@ -100,17 +100,17 @@ def test_a_last_message_that_proves_nothing_is_refused(last: str) -> None:
     ],
 )
 def test_a_first_message_that_is_malformed_is_refused(first: str) -> None:
-    assert server().take(first.encode(), 0) == Refusal()
+    assert server().take(first.encode(), 0) == SaslRefusal()
 
 
 def test_bytes_that_are_no_text_are_refused() -> None:
-    assert server().take(b"n,,n=\xff,r=abc", 0) == Refusal()
+    assert server().take(b"n,,n=\xff,r=abc", 0) == SaslRefusal()
 
 
 def test_another_identity_is_refused_whether_the_user_exists_or_not() -> None:
     refusals = {server().take(f"n,a=bob,n={name},r=abc".encode(), 0) for name in ("user", "eve")}
     assert len(refusals) == 1
-    assert isinstance(refusals.pop(), Refusal)
+    assert isinstance(refusals.pop(), SaslRefusal)
 
 
 def test_an_optional_extension_is_ignored() -> None:
@@ -152,7 +152,7 @@ def test_an_unknown_user_gets_the_same_salt_each_time_and_is_refused_at_the_end(
     scram.take(client.first(), 0)
     proof = client.answer(challenge.data)
     assert proof is not None
-    assert scram.take(proof, 0) == Refusal()
+    assert scram.take(proof, 0) == SaslRefusal()
 
 
 def test_an_unknown_user_is_refused_even_with_the_proof_of_its_decoy() -> None:
@@ -160,7 +160,7 @@ def test_an_unknown_user_is_refused_even_with_the_proof_of_its_decoy() -> None:
     real = stored()
     scram = ScramMechanism(SHA256, lambda _: None, lambda _: real, SERVER_NONCE)
     scram.take(FIRST, 0)
-    assert scram.take(f"{BEFORE_PROOF},p={PROOF}".encode(), 0) == Refusal()
+    assert scram.take(f"{BEFORE_PROOF},p={PROOF}".encode(), 0) == SaslRefusal()
 
 
 def test_a_decoy_looks_like_the_stored_credentials() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
 from oncelog.core.errors import ErrorCode
-from oncelog.core.limits import SASL_CHALLENGE_BYTES_MAX
+from oncelog.core.security_limits import SASL_CHALLENGE_BYTES_MAX
 from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.peer.sasl.settings import Sasl
 from oncelog.protocol.api import ApiKey

@@ -11,9 +11,9 @@ import base64
 import binascii
 import hmac
 
-from oncelog.core.limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
 from oncelog.core.sasl import digest, escaped, keys_of, salted_password, xor
 from oncelog.core.secret import Secret
+from oncelog.core.security_limits import SCRAM_ITERATIONS_MAX, SCRAM_ITERATIONS_MIN
 from oncelog.peer.sasl.exchange import SaslAuthenticationError
 
 __all__ = ["ScramExchange"]

@@ -16,8 +16,8 @@ from http.client import HTTPException
 from pathlib import Path
 from typing import Final
 
-from oncelog.core.limits import TOKEN_ENDPOINT_TIMEOUT_S, TOKEN_RESPONSE_BYTES_MAX
 from oncelog.core.secret import Secret
+from oncelog.core.security_limits import TOKEN_ENDPOINT_TIMEOUT_S, TOKEN_RESPONSE_BYTES_MAX
 from oncelog.peer.sasl.exchange import SaslAuthenticationError
 from oncelog.runtime.clock import SystemClock
 from oncelog.runtime.framed import DisconnectedError
