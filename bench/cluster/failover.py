@@ -60,8 +60,8 @@ def coordinator_killed(system: ClusterSystem) -> Figures:
 def brokers_restarted(system: ClusterSystem) -> Figures:
     """Restart each broker in order under the load of stock clients: their longest pauses.
 
-    Raises `RuntimeError` where an application was told of an error, or a record is not as it was
-    sent.
+    Beside them, how many clients told their application of an error. Raises `RuntimeError` where a
+    record is not as it was sent.
     """
     folder = system.folder / f"rolling-{time.monotonic_ns()}"
     folder.mkdir()
@@ -70,7 +70,8 @@ def brokers_restarted(system: ClusterSystem) -> Figures:
         raise RuntimeError(f"{len(report.findings)} findings: {report.findings[:3]}")
     for topic in report.pauses_s:
         delete_topic(system, topic)
-    return {f"longest pause of {who}, s": seconds for who, seconds in report.pauses_s.items()}
+    pauses = {f"longest pause of {who}, s": seconds for who, seconds in report.pauses_s.items()}
+    return {**pauses, "errors that applications got": len(report.problems)}
 
 
 FAULTS: Final = {

@@ -34,9 +34,9 @@ def _text(measured: Results, table: list[str]) -> list[str]:
         " is stopped by SIGTERM and started again, the next one when all replicas are in sync."
         " Meanwhile librdkafka, aiokafka, kafka-python and the Java client send to three partitions"
         " and wait, every 20 ms, idempotent and in transactions, and consumers in groups read what"
-        " they send. A run in which a client told its application of an error, or a record was not"
-        " read once and in order, counts as failed. The pause is the longest time between two"
-        " answers.",
+        " they send. A run in which a record was not read once and in order counts as failed. The"
+        " pause is the longest time between two answers; an error counts that a client told its"
+        " application, whose part ended with it.",
         "",
         f"Tuned, Apache Kafka has {tuned}. Apache Kafka {kafka}, commit `{commit}`.",
         "",

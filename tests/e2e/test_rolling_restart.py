@@ -20,6 +20,7 @@ FEW_READ = 20
 
 
 def check(report: Report) -> None:
+    assert report.problems == []
     assert report.findings == []
     assert all(count > FEW_READ for count in report.counts.values()), report.counts
 

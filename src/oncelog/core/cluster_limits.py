@@ -58,7 +58,7 @@ SQLITE_SESSIONS_COUNT_MAX = 1000
 SQLITE_BEATS_PER_TIMEOUT_COUNT = 4
 """How often a session of SQLite shows within its timeout that it lives, and looks for others."""
 
-METADATA_COMPANY_POLL_MS = 50
+METADATA_COMPANY_POLL_MS = 100
 """Pause between two polls of a metadata file that other brokers share (`limits.METADATA_POLL_MS`):
 what one of them decides, clients of the others wait for.
 """
