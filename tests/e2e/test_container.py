@@ -27,7 +27,7 @@ def test_what_is_copied_is_there() -> None:
 
 def test_a_lone_broker_takes_its_settings_and_listens_where_the_container_says() -> None:
     config = BrokerConfig(parse_properties((FOLDER / "lone.properties").read_text()))
-    assert str(config.listener.port) in STEPS["EXPOSE"].split()
+    assert str(config.listeners[0].bound.port) in STEPS["EXPOSE"].split()
     assert STEPS["VOLUME"] == "/var/lib/oncelog/data"
     assert int(STEPS["USER"]) > 0
 
@@ -45,9 +45,9 @@ def test_a_broker_of_the_compose_file_takes_its_settings(
     name: str, service: dict[str, Any]
 ) -> None:
     config = BrokerConfig(settings_of(service))
-    assert config.advertised_listener is not None
-    assert config.advertised_listener.host == name
-    port = config.listener.port
+    assert config.listeners[0].advertised is not None
+    assert config.listeners[0].advertised.host == name
+    port = config.listeners[0].bound.port
     assert service["ports"] == [f"127.0.0.1:{port}:{port}"]
 
 

@@ -110,7 +110,9 @@ class Link:
 
     def __init__(self, broker: Broker, dispatcher: Dispatcher) -> None:
         self.transport = Transport()
-        self.connection = ServerConnection(broker.server, dispatcher, broker.server._read_buffer)
+        self.connection = ServerConnection(
+            broker.server.listeners[0], dispatcher, broker.server.read_buffer
+        )
         self.connection.connection_made(cast(Any, self.transport))
 
     @property

@@ -51,6 +51,9 @@ A key that is unknown, or Kafka's but not in these tables, is refused by its nam
 silently ignored. A key works unless its meaning begins with *No effect yet*: then it is accepted,
 shown, and named at the start, but nothing reads it so far (that is found in the sources, not
 claimed). *No limit* is the largest number of the type.
+
+A key of one listener alone has `listener.name.` and the listener's name in lower case in front:
+`listener.name.external.max.connections=100`. The other keys hold for the broker as a whole.
 """
 
 TOPIC_HEAD = """

@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -48,6 +49,7 @@ from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.partitions.strays import off_line
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.controller.events import BrokerRegistered, DirectoryFailed
 from oncelog.controller.group_configs import group_config_warnings
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
@@ -56,7 +58,7 @@ from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
-from oncelog.core.listeners import Endpoint
+from oncelog.core.listeners import RegisteredListener
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock, stopwatch
 from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
@@ -119,6 +121,7 @@ class Broker:
         self._own_disk = SystemDisk(syncs=syncs) if disk is None else None
         self.disk: Disk = disk or self._own_disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
+        self.peers = PeerNetwork(self.network, config.inter_broker_listener)
         self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
@@ -141,9 +144,7 @@ class Broker:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses for clients to bootstrap, once started: ``host:port`` as advertised."""
-        member = self.image.brokers[self.broker_id]
-        host = f"[{member.host}]" if ":" in member.host else member.host
-        return f"{host}:{member.port}"
+        return self.server.bootstrap_servers
 
     async def start(self) -> None:
         """Start everything; when it returns, clients can connect. A failure stops it all again.
@@ -181,7 +182,7 @@ class Broker:
             self.config,
             self.store,
             self.feed,
-            self.network,
+            self.peers,
             self.clock,
             self.rng,
             self.logs.may_take_over,
@@ -292,17 +293,18 @@ class Broker:
         exits.push_async_callback(self._give_up_leadership)
 
     def _described(
-        self, endpoint: Endpoint, image: MetadataImage
+        self, listeners: Mapping[str, RegisteredListener], image: MetadataImage
     ) -> tuple[BrokerImage, BrokerRegistered]:
         """Return the registration and what the controller has to know, but for their epoch."""
         event = registration(self.logs, image, self.config)
         own = BrokerImage(
             self.broker_id,
-            *endpoint,
+            *listeners[self.config.inter_broker_listener].endpoint,
             self.config.get_str("broker.rack"),
             broker_epoch=self.logs.noted_epoch,
             is_clean=event.is_clean,
             incarnation=self._incarnation,
+            listeners=listeners,
         )
         return own, event
 
@@ -334,7 +336,7 @@ class Broker:
     def _make_fetchers(self, following: Following) -> ReplicaFetchers:
         from oncelog.broker.replication.fetchers import make_fetchers
 
-        return make_fetchers(following, self.config, self.network, self.clock, self.feed)
+        return make_fetchers(following, self.config, self.peers, self.clock, self.feed)
 
     def _receive_markers(self) -> ReceivedMarkers:
         if self._received_markers is None:
@@ -351,11 +353,10 @@ class Broker:
 
     def _know_others(self) -> OtherBrokers:
         """Ask other brokers about transactions from now on: the second one is registered."""
-        # Imported here because a lone broker has no peers.
         from oncelog.broker.others import OtherBrokers
 
         others = OtherBrokers(
-            self.membership, self.feed, self.network, self.rng, self.transactions, self.stop_because
+            self.membership, self.feed, self.peers, self.rng, self.transactions, self.stop_because
         )
         self._coordinators.use(others.coordinators)
         self.markers.join(others.leaders)

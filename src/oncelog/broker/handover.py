@@ -15,14 +15,13 @@ from collections.abc import Collection
 from typing import Final
 
 from oncelog.broker.membership.feed import MetadataFeed
-from oncelog.broker.peers.connections import PeerAddress, Peers
+from oncelog.broker.peers.connections import PeerNetwork, Peers
 from oncelog.core.cluster_limits import HANDOVER_LOOK_MS, HANDOVER_WAIT_MS_MAX
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network
 
 __all__ = ["Handover"]
 
@@ -39,7 +38,7 @@ class Handover:
         self,
         broker_id: int,
         feed: MetadataFeed,
-        network: Network,
+        network: PeerNetwork,
         clock: Clock,
         rng: random.Random,
     ) -> None:
@@ -49,7 +48,7 @@ class Handover:
         self._peers = Peers(
             network,
             f"broker-{broker_id}-handover",
-            lambda other: PeerAddress.of(feed.known.stored, other),
+            lambda: feed.known.stored,
             HANDOVER_WAIT_MS_MAX,
             clock,
             rng,

@@ -23,6 +23,7 @@ from oncelog.broker.handover import Handover
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership, Describe
 from oncelog.broker.membership.stores import session_timeout_ms
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage, MetadataImage
@@ -34,7 +35,6 @@ from oncelog.core.limits import STORE_RETRY_MS_MAX, STORE_RETRY_MS_MIN
 from oncelog.metadata.store import MetadataStore, StoreFailure
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network
 
 if TYPE_CHECKING:
     from oncelog.broker.controller.forwarding import Forwarding
@@ -57,7 +57,7 @@ class ClusterMember:
         config: BrokerConfig,
         store: MetadataStore,
         feed: MetadataFeed,
-        network: Network,
+        network: PeerNetwork,
         clock: Clock,
         rng: random.Random,
         may_take_over: Callable[[int], bool],

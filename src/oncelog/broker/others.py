@@ -15,9 +15,8 @@ from oncelog.broker.coordination.remote_markers import make_cluster_leaders
 from oncelog.broker.coordination.remote_verification import ClusterCoordinators
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
-from oncelog.broker.peers.connections import PeerAddress, Peers
+from oncelog.broker.peers.connections import PeerNetwork, Peers
 from oncelog.core.cluster_limits import PEER_ANSWER_MS_MAX
-from oncelog.runtime.network import Network
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionRuntime
@@ -32,7 +31,7 @@ class OtherBrokers:
         self,
         membership: ClusterMembership,
         feed: MetadataFeed,
-        network: Network,
+        network: PeerNetwork,
         rng: random.Random,
         transactions: TransactionRuntime,
         on_bug: Callable[[BaseException], None],
@@ -42,7 +41,7 @@ class OtherBrokers:
         self._verifying = Peers(
             network,
             f"broker-{membership.broker_id}-verification",
-            lambda other: PeerAddress.of(feed.known.stored, other),
+            lambda: feed.known.stored,
             PEER_ANSWER_MS_MAX,
             clock,
             rng,

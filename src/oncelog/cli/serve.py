@@ -24,7 +24,7 @@ import click
 from oncelog.cli.logs import logging_options
 from oncelog.cli.properties import parse_properties, parse_setting
 from oncelog.cli.tool import ToolCommand
-from oncelog.core.config import BrokerConfig, Endpoint, parse_listener
+from oncelog.core.config import BrokerConfig, parse_listener
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.memory import keep_freed_memory
@@ -70,11 +70,12 @@ def command(
         raise click.ClickException(_refusals(error)) from None
     for warning in config.warnings:
         log.warning("%s", warning)
-    if config.listener.host not in _LOCAL_HOSTS:
-        log.warning(
-            "listening on %s: no authentication yet, every client can read and write",
-            config.listener.host or "every interface",
-        )
+    for listener in config.listeners:
+        if listener.bound.host not in _LOCAL_HOSTS:
+            log.warning(
+                "listening on %s: no authentication yet, every client can read and write",
+                listener.bound.host or "every interface",
+            )
     sys.exit(run(config))
 
 
@@ -98,10 +99,10 @@ def gather(
     if data_dir is not None:
         given["log.dirs"] = data_dir
     if listen is not None:
-        host, port = parse_listener("--listen", listen)
+        endpoint = parse_listener("--listen", listen)
         # The file's advertised address belongs to its own listener, which --listen replaces.
         given.pop("advertised.listeners", None)
-        given["listeners"] = f"PLAINTEXT://{f'[{host}]' if ':' in host else host}:{port}"
+        given["listeners"] = f"PLAINTEXT://{endpoint}"
     given |= dict(parse_setting(setting) for setting in settings)
     return given
 
@@ -161,19 +162,18 @@ async def stop_aloud(broker: Broker) -> None:
 
 
 def _announce(broker: Broker) -> None:
-    listener = Endpoint(broker.server.host, broker.server.port)
+    listeners = broker.server.listeners
+    places = [
+        str(each.address) if len(listeners) == 1 else f"{each.name}://{each.address}"
+        for each in listeners
+    ]
     count = len(broker.image.topics)
     topics = f"{count} topic{'s' if count != 1 else ''}"
     click.echo(
-        f"oncelog: ready on {_shown(listener)} (node {broker.broker_id}, "
+        f"oncelog: ready on {', '.join(places)} (node {broker.broker_id}, "
         f"data {', '.join(map(os.path.abspath, broker.config.data_dirs))}, {topics})"
     )
     sys.stdout.flush()
-
-
-def _shown(endpoint: Endpoint) -> str:
-    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-    return f"{host}:{endpoint.port}"
 
 
 def _refuse(sentence: str) -> int:

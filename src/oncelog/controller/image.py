@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from oncelog.controller.features import SUPPORTED_LEVELS, all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
+from oncelog.core.listeners import Endpoint, RegisteredListener
 from oncelog.core.values import value
 
 __all__ = [
@@ -34,7 +35,10 @@ _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class BrokerImage:
-    """One registered broker: its address for clients, and this life of it."""
+    """One registered broker: its addresses, and this life of it.
+
+    `host` and `port` are those of its inter-broker listener.
+    """
 
     broker_id: int
     host: str
@@ -52,8 +56,17 @@ class BrokerImage:
     is_shutting_down: bool = False
     incarnation: str = ""
     """An id of the process that registered; no other life has it."""
+    listeners: Mapping[str, RegisteredListener] = field(default_factory=lambda: _NOTHING)
+    """By name; none where an earlier version registered, whose one address is of any listener."""
     unknown_fields: str = ""
     """As of `PartitionImage`."""
+
+    def endpoint_of(self, listener: str) -> Endpoint | None:
+        """Return where it is reached by a listener; None if it has no such listener."""
+        if not self.listeners:
+            return Endpoint(self.host, self.port)
+        found = self.listeners.get(listener)
+        return None if found is None else found.endpoint
 
 
 @value

@@ -42,6 +42,7 @@ from oncelog.controller.image import BrokerImage, PartitionImage, TopicImage
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicId
 from oncelog.core.limits import STATES_DECODED_COUNT_MAX
+from oncelog.core.listeners import PLAINTEXT, Endpoint, RegisteredListener
 
 __all__ = [
     "BROKERS_PREFIX",
@@ -347,10 +348,17 @@ class _Levels(TypedDict):
     max_version: int
 
 
+class _ListenerFields(TypedDict):
+    host: str
+    port: int
+    protocol: str
+
+
 class _Broker(TypedDict):
     version: int
     host: str
     port: int
+    listeners: NotRequired[Mapping[str, _ListenerFields]]
     endpoints: Sequence[str]
     listener_security_protocol_map: Mapping[str, str]
     jmx_port: int
@@ -364,13 +372,14 @@ class _Broker(TypedDict):
 
 def encode_broker(broker: BrokerImage) -> bytes:
     """Encode a broker's registration: Kafka's fields, and ours."""
-    host = f"[{broker.host}]" if ":" in broker.host else broker.host
+    own = Endpoint(broker.host, broker.port)
+    listeners = broker.listeners or {PLAINTEXT: RegisteredListener(own, PLAINTEXT)}
     value: _Broker = {
         "version": 5,
         "host": broker.host,
         "port": broker.port,
-        "endpoints": [f"PLAINTEXT://{host}:{broker.port}"],
-        "listener_security_protocol_map": {"PLAINTEXT": "PLAINTEXT"},
+        "endpoints": [f"{name}://{each.endpoint}" for name, each in listeners.items()],
+        "listener_security_protocol_map": {name: each.protocol for name, each in listeners.items()},
         "jmx_port": -1,
         "rack": broker.rack,
         "features": {
@@ -382,6 +391,15 @@ def encode_broker(broker: BrokerImage) -> bytes:
         "clean": broker.is_clean,
         "shutting_down": broker.is_shutting_down,
     }
+    if broker.listeners:
+        value["listeners"] = {
+            name: {
+                "host": each.endpoint.host,
+                "port": each.endpoint.port,
+                "protocol": each.protocol,
+            }
+            for name, each in listeners.items()
+        }
     return _json(value, broker.unknown_fields)
 
 
@@ -401,6 +419,10 @@ def decode_broker(path: str, value: bytes) -> BrokerImage:
         is_clean=fields["clean"],
         is_shutting_down=fields["shutting_down"],
         incarnation=fields["incarnation"],
+        listeners={
+            name: RegisteredListener(Endpoint(each["host"], each["port"]), each["protocol"])
+            for name, each in fields.get("listeners", {}).items()
+        },
         unknown_fields=_unknown(fields, _Broker),
     )
 

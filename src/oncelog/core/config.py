@@ -32,11 +32,20 @@ from oncelog.core.config_definition import (
 )
 from oncelog.core.config_keys import (
     BROKER_KEYS,
+    LISTENER_KEYS,
     TOPIC_KEYS,
     UNSUPPORTED_TOPIC_KEYS,
 )
 from oncelog.core.kafka_keys import EXPLAINED, PASSED_OVER, is_harmless, refusal
-from oncelog.core.listeners import Endpoint, Listeners, parse_listener, protocols_of
+from oncelog.core.listeners import (
+    LISTENER_PREFIX,
+    Endpoint,
+    ListenerConfig,
+    Listeners,
+    inter_broker_listener,
+    parse_listener,
+    protocols_of,
+)
 
 __all__ = [
     "BrokerConfig",
@@ -79,20 +88,22 @@ class BrokerConfig:
 
     __slots__ = (
         "_given",
+        "_of_listeners",
         "_values",
-        "advertised_listener",
-        "listener",
+        "inter_broker_listener",
+        "listeners",
         "metrics_address",
         "warnings",
     )
 
-    listener: Endpoint
+    listeners: tuple[ListenerConfig, ...]
+    inter_broker_listener: str
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self._given = dict(given or {})
         self.warnings: list[str] = []
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
-        self.advertised_listener: Endpoint | None = None
+        self._of_listeners: dict[str, dict[str, ConfigValue]] = {}
         self.metrics_address: Endpoint | None = None
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
@@ -107,6 +118,8 @@ class BrokerConfig:
 
     def _take(self, name: str, text: str) -> None:
         definition = BROKER_KEYS.get(name)
+        if name.startswith(LISTENER_PREFIX):
+            return  # `_find_listeners` takes it, once the names of the listeners are known.
         if definition is not None:
             self._values[name] = definition.parse(text)
             if definition.support is ConfigSupport.NOT_YET:
@@ -128,15 +141,14 @@ class BrokerConfig:
             as_list(self._values["controller.listener.names"]),
         )
         listeners = as_list(self._values["listeners"])
-        self.listener = names.only("listeners", listeners)
-        between = self._values["inter.broker.listener.name"]
-        if between and not names.has(as_str(between), listeners):
-            raise ConfigError(
-                f"inter.broker.listener.name={as_str(between)} has to name the broker's listener"
-            )
         advertised = self._values["advertised.listeners"]
-        if advertised is not None:
-            self.advertised_listener = names.only("advertised.listeners", as_list(advertised))
+        self.listeners = names.own(listeners, None if advertised is None else as_list(advertised))
+        self.inter_broker_listener = inter_broker_listener(
+            self.listeners,
+            self.get_str("inter.broker.listener.name"),
+            self.get_str("security.inter.broker.protocol"),
+        )
+        self._take_keys_of_listeners(names)
         metrics = self._values["oncelog.metrics.address"]
         if metrics is not None:
             self.metrics_address = parse_listener("oncelog.metrics.address", as_str(metrics))
@@ -145,6 +157,33 @@ class BrokerConfig:
             "the metadata itself"
             for text in filter(names.is_controllers, listeners)
         ]
+
+    def _take_keys_of_listeners(self, names: Listeners) -> None:
+        """Take ``listener.name.<name>.<key>``; those of a controller's listener have no effect."""
+        problems = []
+        for name, text in self._given.items():
+            if not name.startswith(LISTENER_PREFIX):
+                continue
+            owner = next((each for each in self.listeners if name.startswith(each.prefix)), None)
+            if owner is None:
+                listener = name.removeprefix(LISTENER_PREFIX).partition(".")[0]
+                if not names.is_controllers(f"{listener}://"):
+                    known = ", ".join(each.prefix for each in self.listeners)
+                    problems.append(f"{name} names no listener of this broker: {known}")
+                continue
+            key = name.removeprefix(owner.prefix)
+            if key not in LISTENER_KEYS:
+                is_broker_wide = key in BROKER_KEYS
+                reason = "it holds for the broker as a whole" if is_broker_wide else refusal(key)
+                problems.append(f"{name} is not supported: {reason or 'there is no such key'}")
+                continue
+            found = _problems(partial(self._take_of_listener, owner.name, key, text))
+            problems += [f"listener.name.{owner.name.lower()}: {problem}" for problem in found]
+        if problems:
+            raise ConfigError(*problems)
+
+    def _take_of_listener(self, listener: str, key: str, text: str) -> None:
+        self._of_listeners.setdefault(listener, {})[key] = BROKER_KEYS[key].parse(text)
 
     def _check_folders(self) -> None:
         key = "log.dirs" if self._values["log.dirs"] else "log.dir"
@@ -241,6 +280,10 @@ class BrokerConfig:
     def get(self, name: str) -> ConfigValue:
         """The value of any key; None when it is unset."""
         return self._values[name]
+
+    def of_listener(self, listener: str) -> Mapping[str, ConfigValue]:
+        """The values that are of one listener alone, as ``listener.name.<name>.<key>``."""
+        return self._of_listeners.get(listener, {})
 
     @property
     def data_dirs(self) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
 __all__ = [
     "BROKER_KEYS",
+    "LISTENER_KEYS",
     "RACK_AWARE_SELECTOR",
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
@@ -117,10 +118,11 @@ _BROKER: Final = (
     Definition("node.id", _INT, 1, "This broker's number. Kafka has no default; ours is 1.", _at_least(0)),
     Definition("broker.id", _INT, -1, "The older name of node.id."),
     Definition("broker.rack", _STRING, None, "The rack or zone of this broker."),
-    Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
-    Definition("advertised.listeners", _LIST, None, "The address for clients to connect to; port 0 is the port that was bound."),
+    Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen, as NAME://HOST:PORT for each listener. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
+    Definition("advertised.listeners", _LIST, None, "The address for clients to connect to, by listener; port 0 is the port that was bound. A listener that is left out is told to no client."),
     Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; only PLAINTEXT is served."),
-    Definition("inter.broker.listener.name", _STRING, None, "The listener that the other brokers connect to: there is one listener, so only its name is accepted."),
+    Definition("inter.broker.listener.name", _STRING, None, "The listener by which brokers reach each other; unset: the one of security.inter.broker.protocol."),
+    Definition("security.inter.broker.protocol", _STRING, None, "The protocol whose name the inter-broker listener has, instead of inter.broker.listener.name; without both it is the only listener, or PLAINTEXT.", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     Definition("controller.listener.names", _LIST, (), "Names of listeners that are a controller's, and are left out here."),
     Definition("process.roles", _LIST, ("broker",), "The roles of a KRaft server; broker must be among them.", _each_of("broker", "controller")),
     Definition("log.dir", _LIST, ("oncelog-data",), "The log directory, when log.dirs is not set. Kafka's default is in /tmp."),
@@ -132,7 +134,7 @@ _BROKER: Final = (
     # --- connections
     Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),
-    Definition("max.connections", _INT, INT32_MAX, "Connections open at a time.", _at_least(0)),
+    Definition("max.connections", _INT, INT32_MAX, "Connections open at a time; with listener.name.NAME. in front: those of one listener.", _at_least(0)),
     Definition("max.connections.per.ip", _INT, INT32_MAX, "Connections open at a time from one address.", _at_least(0)),
     Definition("oncelog.metrics.address", _STRING, None, "Where Prometheus reads metrics, and supervisors `/livez` and `/readyz`, as HOST:PORT; unset: nowhere. Kafka has no such key: its metrics go through JMX."),
     # --- topics
@@ -250,6 +252,9 @@ def _passed_over_type(name: str) -> ConfigType:
     # DescribeConfigs returns the configured text, but no secret.
     return ConfigType.PASSWORD if name.endswith((".password", ".secret")) else _STRING
 
+
+LISTENER_KEYS: Final = frozenset({"max.connections"})
+"""Keys that one listener may have a value of its own for, as ``listener.name.<name>.<key>``."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{

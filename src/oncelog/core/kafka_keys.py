@@ -56,7 +56,7 @@ PASSED_OVER: Final = (
     *_names("", "broker.id.generation.enable reserved.broker.max.id"),
     "initial.broker.registration.timeout.ms",
     *_names("", "early.start.listeners server.max.startup.time.ms request.timeout.ms"),
-    *_names("", "inter.broker.protocol.version security.inter.broker.protocol"),
+    *_names("", "inter.broker.protocol.version"),
     "control.plane.listener.name",
     # Replicas on other brokers.
     *_names("replica.", "alter.log.dirs.io.max.bytes.per.second socket.receive.buffer.bytes"),
@@ -121,7 +121,6 @@ _RATES: Final = "this limit is not enforced; docs/limits.md names those that are
 REFUSED: Final = (
     ("ssl.", _AUTHENTICATION),
     ("sasl.", _AUTHENTICATION),
-    ("listener.name.", _AUTHENTICATION),
     ("connections.max.reauth.ms", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
     ("principal.builder.class", _AUTHENTICATION),

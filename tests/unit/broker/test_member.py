@@ -10,6 +10,7 @@ from typing import Any
 
 from oncelog.broker.member import ClusterMember
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.controller import layout
 from oncelog.controller.events import BrokerRegistered
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
@@ -35,7 +36,7 @@ class Member:
             BrokerConfig({"node.id": "1"}),
             store,
             self.feed,
-            SystemNetwork(),
+            PeerNetwork(SystemNetwork(), "PLAINTEXT"),
             clock,
             rng,
             lambda epoch: False,

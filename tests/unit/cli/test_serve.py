@@ -198,11 +198,11 @@ def test_another_address_is_advertised_too(tmp_path: Path) -> None:
     file = tmp_path / "server.properties"
     file.write_text(properties("4.4"))
     config = BrokerConfig(gather(str(file), None, "127.0.0.1:19092", ()))
-    assert config.listener == ("127.0.0.1", 19092)
-    assert config.advertised_listener is None
+    assert config.listeners[0].bound == ("127.0.0.1", 19092)
+    assert config.listeners[0].advertised is None
     advertised = "advertised.listeners=PLAINTEXT://kafka.test:1"
     config = BrokerConfig(gather(str(file), None, "127.0.0.1:19092", (advertised,)))
-    assert config.advertised_listener == ("kafka.test", 1)
+    assert config.listeners[0].advertised == ("kafka.test", 1)
 
 
 def test_later_settings_win_over_earlier_ones(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from oncelog.controller.image import (
     TopicImage,
 )
 from oncelog.controller.writes import topic_removal, topic_writes
+from oncelog.core.listeners import Endpoint, RegisteredListener
 
 ID_A, ID_B = UUID(int=1), UUID(int=2)
 DAMAGE = [b"", b"{", b"\xff", b"[1]", b"null", b'"text"']
@@ -250,6 +251,28 @@ def test_what_monitors_read_of_a_broker_and_the_controller_is_kafkas() -> None:
     }
     assert {name: value[name] for name in kafkas} == kafkas
     assert layout.encode_controller(2) == b'{"brokerid":2,"version":1}'
+
+
+def test_a_registration_names_every_listener() -> None:
+    listeners = {
+        "INTERNAL": RegisteredListener(Endpoint("::1", 1), "PLAINTEXT"),
+        "EXTERNAL": RegisteredListener(Endpoint("h", 2), "SSL"),
+    }
+    broker = BrokerImage(2, "::1", 1, listeners=listeners)
+    value = layout.encode_broker(broker)
+    assert layout.decode_broker(layout.broker_path(2), value) == broker
+    found = json.loads(value)
+    assert sorted(found["endpoints"]) == ["EXTERNAL://h:2", "INTERNAL://[::1]:1"]
+    assert found["listener_security_protocol_map"]["EXTERNAL"] == "SSL"
+    assert broker.endpoint_of("EXTERNAL") == ("h", 2)
+    assert broker.endpoint_of("OTHER") is None
+
+
+def test_a_registration_of_before_there_were_names_is_of_any_listener() -> None:
+    value = layout.encode_broker(BrokerImage(2, "h", 9092))
+    assert "listeners" not in json.loads(value)
+    broker = layout.decode_broker(layout.broker_path(2), value)
+    assert broker.endpoint_of("LAN") == broker.endpoint_of("WAN") == ("h", 9092)
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ HOUR_MS = 60 * 60 * 1000
         ("log.cleanup.policy", "shred", "each entry must be one of: compact, delete"),
         ("listeners", "SSL://:9093", "listeners other than PLAINTEXT"),
         ("listeners", "PLAINTEXT://host", "expected HOST:PORT"),
-        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "exactly one listener"),
+        ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "must have a different name"),
         ("log.dirs", "/a,/b,/a", "log.dirs names a folder more than once"),
         ("log.dirs", "/a,,/b", "at least one folder"),
         ("log.dir", "", "at least one folder"),

@@ -15,7 +15,7 @@ from tests.support.stock_files import STOCK_FILES
 def test_the_stock_file_of_a_release_is_taken(release: str) -> None:
     given = STOCK_FILES[release]
     config = BrokerConfig(given)
-    assert config.listener.port == 9092
+    assert config.listeners[0].bound.port == 9092
     assert config.get_int("node.id") == int(given.get("node.id", given.get("broker.id", "")))
     (summary,) = [w for w in config.warnings if "have no effect on this broker" in w]
     assert "num.io.threads" in summary

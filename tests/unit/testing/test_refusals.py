@@ -62,6 +62,7 @@ class NoPeer:
     """A connection that a refusal must not touch."""
 
     id = 1
+    listener = "PLAINTEXT"
     peer_host = ""
     client_software = ""
 

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
 from oncelog.broker.apis.responses import (
-    offline_replicas,
-    registered_leader,
+    ShownCluster,
+    shown_by,
     shown_eligible,
     shown_isr,
 )
 from oncelog.broker.net.request import Request
-from oncelog.controller.image import MetadataImage, TopicImage
+from oncelog.controller.image import TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.describe_topic_partitions import (
@@ -44,6 +44,7 @@ def handle(
     """Return one page from the metadata image."""
     body = request.body
     image = context.image
+    shown = shown_by(image, request.connection.listener)
     cursor = body.cursor
     start_name, start_index = ("", 0)
     if cursor is not None:
@@ -68,7 +69,7 @@ def handle(
             continue
         first = start_index if name == start_name else 0
         indexes = range(first, min(first + remaining, len(topic.partitions)))
-        topics.append(_topic(image, topic, indexes))
+        topics.append(_topic(shown, topic, indexes))
         remaining -= len(indexes)
         if indexes.stop < len(topic.partitions):
             next_cursor = (name, indexes.stop)
@@ -107,23 +108,23 @@ def _unknown(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _topic(
-    metadata: MetadataImage, topic: TopicImage, indexes: range
+    shown: ShownCluster, topic: TopicImage, indexes: range
 ) -> DescribeTopicPartitionsResponseTopic:
     partitions = []
     for index in indexes:
         image = topic.partitions[index]
-        leader = registered_leader(metadata, image)
+        leader, error = shown.leader(image)
         partitions.append(
             DescribeTopicPartitionsResponsePartition(
-                error_code=ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available,
+                error_code=error,
                 partition_index=index,
                 leader_id=leader,
                 leader_epoch=image.leader_epoch,
                 replica_nodes=image.replicas,
-                isr_nodes=shown_isr(metadata, image),
-                eligible_leader_replicas=shown_eligible(metadata, image),
+                isr_nodes=shown_isr(shown.image, image),
+                eligible_leader_replicas=shown_eligible(shown.image, image),
                 last_known_elr=tuple(image.suspects),
-                offline_replicas=offline_replicas(metadata, image),
+                offline_replicas=shown.offline_replicas(image),
             )
         )
     return DescribeTopicPartitionsResponseTopic(

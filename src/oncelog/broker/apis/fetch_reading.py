@@ -31,6 +31,7 @@ from oncelog.protocol.fetch import (
     FetchTopicResponse,
     encode_fetch_response,
 )
+from oncelog.protocol.produce import NodeEndpoint
 from oncelog.protocol.wire import Buffer
 from oncelog.runtime.disk import NotCached, StorageFailure
 from oncelog.storage import OffsetOutOfRange
@@ -229,8 +230,12 @@ class Reading:
         self, partition: Partition, wanted: FetchPartition
     ) -> FetchPartitionResponse | None:
         """Name the replica in the consumer's rack that it should read from (KIP-392)."""
-        brokers = self._context.image.brokers
-        racks = {each: brokers[each].rack for each in partition.state.isr if each in brokers}
+        brokers, listener = self._context.image.brokers, self._request.connection.listener
+        racks = {
+            each: brokers[each].rack
+            for each in partition.state.isr
+            if each in brokers and brokers[each].endpoint_of(listener) is not None
+        }
         nearest = partition.state.nearest_replica(wanted.fetch_offset, self._rack_id, racks)
         if nearest is None:
             return None
@@ -292,7 +297,10 @@ class Reading:
                         has_errors = True
                     elif given.records and meter is not None and not self.is_follower:
                         meter.bytes_out += len(given.records)
-        nodes = leader_endpoints(self._context.image, self._topics) if has_errors else ()
+        nodes: Sequence[NodeEndpoint] = ()
+        if has_errors:
+            listener = request.connection.listener
+            nodes = leader_endpoints(self._context.image, listener, self._topics)
         if self._session is None:
             return encode_fetch_response(
                 request.version, request.correlation_id, self._topics, node_endpoints=nodes

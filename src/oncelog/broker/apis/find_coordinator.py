@@ -41,26 +41,30 @@ def handle(
         )
     topic = context.image.topic(name)
     if topic is None:
-        return _create(context, name, keys)
-    return _response([_find(context, topic, key) for key in keys])
+        return _create(context, name, keys, request.connection.listener)
+    listener = request.connection.listener
+    return _response([_find(context, topic, key, listener) for key in keys])
 
 
-async def _create(context: Context, name: str, keys: tuple[str, ...]) -> FindCoordinatorResponse:
+async def _create(
+    context: Context, name: str, keys: tuple[str, ...], listener: str
+) -> FindCoordinatorResponse:
     try:
         topic = await context.controller.internal_topic(name)
     except OncelogError as error:
         return _response(
             [_failed(key, ErrorCode.coordinator_not_available, str(error)) for key in keys]
         )
-    return _response([_find(context, topic, key) for key in keys])
+    return _response([_find(context, topic, key, listener) for key in keys])
 
 
-def _find(context: Context, topic: TopicImage, key: str) -> Coordinator:
+def _find(context: Context, topic: TopicImage, key: str, listener: str) -> Coordinator:
     if topic.name == TRANSACTION_STATE_TOPIC and not key:
         return _failed(key, ErrorCode.invalid_request, "The transactional id is empty.")
     index = coordinator_partition(key, len(topic.partitions))
     leader = context.image.brokers.get(topic.partitions[index].leader)
-    if leader is None:
+    endpoint = None if leader is None else leader.endpoint_of(listener)
+    if leader is None or endpoint is None:
         return _failed(key, ErrorCode.coordinator_not_available, "No leader at the moment.")
     is_group = topic.name == CONSUMER_OFFSETS_TOPIC
     is_damaged = context.groups.is_damaged if is_group else context.transactions.is_damaged
@@ -70,8 +74,8 @@ def _find(context: Context, topic: TopicImage, key: str) -> Coordinator:
     return Coordinator(
         key=key,
         node_id=leader.broker_id,
-        host=leader.host,
-        port=leader.port,
+        host=endpoint.host,
+        port=endpoint.port,
         error_code=ErrorCode.none,
         error_message="NONE",
     )

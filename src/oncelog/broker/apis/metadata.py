@@ -4,8 +4,10 @@
 not exist is created where the client allows it and `auto.create.topics.enable` is set; the same
 reply lists its leaders. Topics requested by id (version 12 on) are never created. All operations
 are authorized, as in Kafka without an authorizer; versions 8 to 10 can request those of the cluster
-(KIP-430). A partition whose leader is not registered has none. Version 0 has no offline replicas:
-they are left out there, with REPLICA_NOT_AVAILABLE. Gap: none known.
+(KIP-430). Brokers are named by their addresses of the listener that was asked. A partition whose
+leader is not registered has none; one whose leader has no such listener has LISTENER_NOT_FOUND.
+Version 0 has no offline replicas: they are left out there, with REPLICA_NOT_AVAILABLE. Gap: none
+known.
 """
 
 from __future__ import annotations
@@ -13,14 +15,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.apis.responses import (
-    by_id,
+    ShownCluster,
     each_once,
-    offline_replicas,
-    registered_leader,
+    shown_by,
     shown_isr,
 )
 from oncelog.broker.net.request import Request
-from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.topics import name_problem
 from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MIN
 from oncelog.core.errors import ErrorCode
@@ -55,9 +56,9 @@ def handle(
     body = request.body
     wanted = body.topics
     if wanted is None or (request.version == 0 and not wanted):
-        image = context.image
-        topics = [_topic(image, request, topic) for _, topic in sorted(image.topics.items())]
-        return _response(image, request, topics)
+        shown = shown_by(context.image, request.connection.listener)
+        topics = [_topic(shown, request, topic) for _, topic in sorted(shown.image.topics.items())]
+        return _response(shown, request, topics)
     if body.allow_auto_topic_creation and context.config.get_bool("auto.create.topics.enable"):
         image = context.image
         missing = [
@@ -67,7 +68,7 @@ def handle(
         ]
         if missing:
             return _create(context, request, missing)
-    return _response(context.image, request, _wanted(context, request, {}))
+    return _answer(context, request, {})
 
 
 async def _create(
@@ -79,13 +80,20 @@ async def _create(
         error = await context.controller.auto_create(name, due_s)
         if error is not ErrorCode.none:
             errors[name] = error
-    return _response(context.image, request, _wanted(context, request, errors))
+    return _answer(context, request, errors)
+
+
+def _answer(
+    context: Context, request: Request[MetadataRequest], errors: dict[str, ErrorCode]
+) -> MetadataResponse:
+    shown = shown_by(context.image, request.connection.listener)
+    return _response(shown, request, _wanted(shown, request, errors))
 
 
 def _wanted(
-    context: Context, request: Request[MetadataRequest], errors: dict[str, ErrorCode]
+    shown: ShownCluster, request: Request[MetadataRequest], errors: dict[str, ErrorCode]
 ) -> list[MetadataResponseTopic]:
-    image = context.image
+    image = shown.image
     found = []
     for asked in each_once(request.body.topics or (), lambda topic: (topic.name, topic.topic_id)):
         if asked.topic_id is not None:
@@ -96,7 +104,7 @@ def _wanted(
             topic = image.topic(name)
             missing = errors.get(name) or _unknown(name)
         if topic is not None:
-            found.append(_topic(image, request, topic))
+            found.append(_topic(shown, request, topic))
         else:
             found.append(
                 MetadataResponseTopic(
@@ -125,7 +133,7 @@ def _operations(request: Request[MetadataRequest]) -> int:
 
 
 def _topic(
-    image: MetadataImage, request: Request[MetadataRequest], topic: TopicImage
+    shown: ShownCluster, request: Request[MetadataRequest], topic: TopicImage
 ) -> MetadataResponseTopic:
     return MetadataResponseTopic(
         error_code=ErrorCode.none,
@@ -133,7 +141,7 @@ def _topic(
         topic_id=topic.topic_id,
         is_internal=topic.is_internal,
         partitions=tuple(
-            _partition(image, request, index, partition)
+            _partition(shown, request, index, partition)
             for index, partition in enumerate(topic.partitions)
         ),
         topic_authorized_operations=_operations(request),
@@ -141,17 +149,16 @@ def _topic(
 
 
 def _partition(
-    image: MetadataImage,
+    shown: ShownCluster,
     request: Request[MetadataRequest],
     index: int,
     partition: PartitionImage,
 ) -> MetadataResponsePartition:
-    leader = registered_leader(image, partition)
-    error = ErrorCode.none if leader >= 0 else ErrorCode.leader_not_available
-    offline = offline_replicas(image, partition)
-    replicas, isr = partition.replicas, shown_isr(image, partition)
+    leader, error = shown.leader(partition)
+    offline = shown.offline_replicas(partition)
+    replicas, isr = partition.replicas, shown_isr(shown.image, partition)
     if request.version == 0 and offline:
-        replicas = tuple(each for each in replicas if each in image.brokers)
+        replicas = tuple(each for each in replicas if each in shown.brokers)
         if len(replicas) < len(partition.replicas) and error is ErrorCode.none:
             error = ErrorCode.replica_not_available
     return MetadataResponsePartition(
@@ -166,21 +173,21 @@ def _partition(
 
 
 def _response(
-    image: MetadataImage, request: Request[MetadataRequest], topics: list[MetadataResponseTopic]
+    shown: ShownCluster, request: Request[MetadataRequest], topics: list[MetadataResponseTopic]
 ) -> MetadataResponse:
     is_asked = request.body.include_cluster_authorized_operations
     return MetadataResponse(
         brokers=tuple(
             MetadataResponseBroker(
-                node_id=broker.broker_id,
-                host=broker.host,
-                port=broker.port,
-                rack=broker.rack,
+                node_id=broker_id,
+                host=host,
+                port=port,
+                rack=shown.image.brokers[broker_id].rack,
             )
-            for broker in by_id(image)
+            for broker_id, (host, port) in shown.brokers.items()
         ),
-        cluster_id=image.cluster_id,
-        controller_id=image.controller_id,
+        cluster_id=shown.image.cluster_id,
+        controller_id=shown.controller_id,
         topics=tuple(topics),
         error_code=ErrorCode.none,
         cluster_authorized_operations=CLUSTER_OPERATIONS if is_asked else OPERATIONS_NOT_ASKED,

@@ -203,7 +203,7 @@ def _append(
     if waiting is None:
         version, correlation_id = request.version, request.correlation_id
         if failed:
-            nodes = leader_endpoints(context.image, topics)
+            nodes = leader_endpoints(context.image, request.connection.listener, topics)
             return encode_produce_response(version, correlation_id, topics, node_endpoints=nodes)
         return encode_produce_response(version, correlation_id, topics)
     return _wait(context, request, produce.timeout_ms, topics, waiting)
@@ -319,7 +319,7 @@ def _wait(
                 name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
                 refusal = _refusal(context, name, topic.partitions[place.slot].index, error)
                 topic.partitions[place.slot] = refusal._replace(error=told)
-                nodes = leader_endpoints(context.image, topics)
+                nodes = leader_endpoints(context.image, request.connection.listener, topics)
         return encode_produce_response(
             request.version, request.correlation_id, topics, node_endpoints=nodes
         )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple, TypeVar
 
-from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage
+from oncelog.controller.image import MetadataImage, PartitionImage
 from oncelog.core.errors import ErrorCode
+from oncelog.core.listeners import Endpoint
 from oncelog.protocol.fetch import FetchTopicResponse
 from oncelog.protocol.produce import NodeEndpoint, ProduceTopicResponse
 
 __all__ = [
+    "ShownCluster",
     "absent",
-    "by_id",
     "each_once",
     "leader_endpoints",
-    "offline_replicas",
-    "registered_leader",
+    "shown_by",
     "shown_eligible",
     "shown_isr",
 ]
@@ -38,18 +38,51 @@ def each_once(items: Iterable[T], key: Callable[[T], object]) -> tuple[T, ...]:
     return tuple(first.values())
 
 
-def by_id(image: MetadataImage) -> list[BrokerImage]:
-    """Return the registered brokers in the order of their ids: each of them answers the same."""
-    return [image.brokers[broker_id] for broker_id in sorted(image.brokers)]
+class ShownCluster(NamedTuple):
+    """The metadata as clients of one listener see it."""
+
+    image: MetadataImage
+    brokers: Mapping[int, Endpoint]
+    """Where they reach the brokers that have the listener, in the order of their ids."""
+
+    @property
+    def controller_id(self) -> int:
+        """The controller; another broker, which forwards to it, where it has no such listener."""
+        controller_id = self.image.controller_id
+        if controller_id in self.brokers or controller_id not in self.image.brokers:
+            return controller_id
+        return next(iter(self.brokers), -1)
+
+    def leader(self, partition: PartitionImage) -> tuple[int, ErrorCode]:
+        """Return the leader of a partition; -1 where none is reached, with the reason."""
+        leader = partition.leader
+        if leader in self.brokers:
+            return leader, ErrorCode.none
+        if leader in self.image.brokers:
+            return -1, ErrorCode.listener_not_found
+        return -1, ErrorCode.leader_not_available
+
+    def offline_replicas(self, partition: PartitionImage) -> tuple[int, ...]:
+        """Return the replicas whose broker is not reached, or whose log directory is off line."""
+        return tuple(
+            replica
+            for replica in partition.replicas
+            if replica not in self.brokers or replica in partition.offline_replicas
+        )
 
 
-def registered_leader(image: MetadataImage, partition: PartitionImage) -> int:
-    """Return the leader of a partition; -1 for none, and for one that is not registered."""
-    return partition.leader if partition.leader in image.brokers else -1
+def shown_by(image: MetadataImage, listener: str) -> ShownCluster:
+    """Return the metadata as clients of a listener see it: every broker answers them the same."""
+    addresses = (
+        (each, image.brokers[each].endpoint_of(listener)) for each in sorted(image.brokers)
+    )
+    return ShownCluster(image, {each: found for each, found in addresses if found is not None})
 
 
 def leader_endpoints(
-    image: MetadataImage, topics: Iterable[ProduceTopicResponse | FetchTopicResponse]
+    image: MetadataImage,
+    listener: str,
+    topics: Iterable[ProduceTopicResponse | FetchTopicResponse],
 ) -> list[NodeEndpoint]:
     """Return the addresses of the leaders that a response of Produce or Fetch names (KIP-951)."""
     leaders = {
@@ -59,19 +92,11 @@ def leader_endpoints(
         if partition.current_leader is not None
     }
     return [
-        NodeEndpoint(each, broker.host, broker.port, broker.rack)
+        NodeEndpoint(each, *endpoint, broker.rack)
         for each in sorted(leaders)
         if (broker := image.brokers.get(each)) is not None
+        and (endpoint := broker.endpoint_of(listener)) is not None
     ]
-
-
-def offline_replicas(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:
-    """Return the replicas whose broker is not registered, or whose log directory is off line."""
-    return tuple(
-        replica
-        for replica in partition.replicas
-        if replica not in image.brokers or replica in partition.offline_replicas
-    )
 
 
 def shown_isr(image: MetadataImage, partition: PartitionImage) -> tuple[int, ...]:

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from oncelog.broker.controller.office import EventVerdict
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
-from oncelog.broker.peers.connections import PeerAddress, Peers, PeerUnreachable
+from oncelog.broker.peers.connections import PeerNetwork, Peers, PeerUnreachable
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.event_codec import MalformedEvent, decode_reply, encode_event
 from oncelog.core.config import BrokerConfig
@@ -25,7 +25,6 @@ from oncelog.protocol.messages.controller_event import (
 )
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.framed import DisconnectedError
-from oncelog.runtime.network import Network
 
 __all__ = ["Forwarding"]
 
@@ -40,7 +39,7 @@ class Forwarding:
 
     def __init__(
         self,
-        network: Network,
+        network: PeerNetwork,
         config: BrokerConfig,
         feed: MetadataFeed,
         membership: ClusterMembership,
@@ -54,7 +53,7 @@ class Forwarding:
         self._peers = Peers(
             network,
             f"broker-{membership.broker_id}",
-            lambda other: PeerAddress.of(feed.known.stored, other),
+            lambda: feed.known.stored,
             config.get_int("controller.socket.timeout.ms"),
             clock,
             rng,

@@ -14,14 +14,13 @@ from typing import Final
 
 from oncelog.broker.controller.office import Office
 from oncelog.broker.membership.feed import MetadataFeed
-from oncelog.broker.peers.connections import PeerAddress, Peers
+from oncelog.broker.peers.connections import PeerNetwork, Peers
 from oncelog.controller.reach import LEFT_MS_MAX, ROUNDS_COUNT, ROUNDS_PER_SESSION_COUNT, ReachJudge
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.store import StoreFailure
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.api_versions import ApiVersionsRequest
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network
 
 __all__ = ["ReachWatch"]
 
@@ -40,7 +39,7 @@ class ReachWatch:
         broker_id: int,
         office: Office,
         feed: MetadataFeed,
-        network: Network,
+        network: PeerNetwork,
         session_timeout_ms: int,
         clock: Clock,
         rng: random.Random,
@@ -54,7 +53,7 @@ class ReachWatch:
         self._peers = Peers(
             network,
             f"broker-{broker_id}-reach",
-            lambda other: PeerAddress.of(feed.known.stored, other),
+            lambda: feed.known.stored,
             self._round_ms,
             clock,
             rng,

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple, Protocol
 from oncelog.broker.coordination.markers import PartitionLeaders, Settled
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
-from oncelog.broker.peers.connections import PeerAddress, Peers, PeerUnreachable
+from oncelog.broker.peers.connections import PeerNetwork, Peers, PeerUnreachable
 from oncelog.controller.image import MetadataImage
 from oncelog.core.cluster_limits import (
     MARKER_REQUESTS_IN_FLIGHT_COUNT_MAX,
@@ -45,7 +45,6 @@ from oncelog.protocol.messages.write_txn_markers import (
 )
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.framed import DisconnectedError
-from oncelog.runtime.network import Network
 from oncelog.transaction.events import MARKER_REFUSALS, SendMarkers
 
 __all__ = ["ClusterLeaders", "MarkerParts", "MarkerPeers", "make_cluster_leaders"]
@@ -86,7 +85,7 @@ def make_cluster_leaders(
     *,
     membership: ClusterMembership,
     feed: MetadataFeed,
-    network: Network,
+    network: PeerNetwork,
     clock: Clock,
     rng: random.Random,
     stop_because: Callable[[BaseException], None],
@@ -102,7 +101,7 @@ def make_cluster_leaders(
         return Peers(
             network,
             client_id,
-            lambda other: PeerAddress.of(feed.known.image, other),
+            lambda: feed.known.image,
             MARKERS_ANSWER_MS_MAX,
             clock,
             rng,

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from oncelog.broker.metrics.metric import Metric, MetricType, Parts, Sample, by_bit_length, one
 from oncelog.broker.net.request import TIME_BUCKETS_COUNT, RequestMeter
+from oncelog.broker.net.server import BoundListener
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 
 __all__ = ["REQUEST_METRICS"]
-
-_LISTENER: Final = "PLAINTEXT"
 
 _SHOWN_BUCKETS: Final = range(6, 27)
 """Bit lengths of microseconds: 64 us to 67 s."""
@@ -61,8 +60,12 @@ def _request_bytes(parts: Parts) -> Iterator[Sample]:
         yield Sample((name,), sum(meter.byte_count for meter in meters))
 
 
-def _by_listener(value: float) -> tuple[Sample]:
-    return (Sample((_LISTENER,), value),)
+def _by_listener(
+    value: Callable[[BoundListener], float],
+) -> Callable[[Parts], Iterable[Sample]]:
+    return lambda parts: [
+        Sample((each.name,), value(each)) for each in parts.context.server.listeners
+    ]
 
 
 _REQUEST: Final = "kafka.network:type=RequestMetrics,"
@@ -137,7 +140,7 @@ REQUEST_METRICS: Final = (
         "connections",
         _SOCKETS + "connection-count",
         "Open connections.",
-        lambda parts: _by_listener(len(parts.context.server.connections)),
+        _by_listener(lambda each: each.connections_count),
         ("listener",),
     ),
     Metric(
@@ -146,7 +149,7 @@ REQUEST_METRICS: Final = (
         "connections",
         _SOCKETS + "connection-creation-total",
         "Connections accepted.",
-        lambda parts: _by_listener(parts.context.server.opened_count),
+        _by_listener(lambda each: each.opened_count),
         ("listener",),
     ),
     Metric(
@@ -155,9 +158,7 @@ REQUEST_METRICS: Final = (
         "connections",
         _SOCKETS + "connection-close-total",
         "Connections closed, by either side.",
-        lambda parts: _by_listener(
-            parts.context.server.opened_count - len(parts.context.server.connections)
-        ),
+        _by_listener(lambda each: each.opened_count - each.connections_count),
         ("listener",),
     ),
     Metric(
@@ -166,7 +167,7 @@ REQUEST_METRICS: Final = (
         "bytes",
         _SOCKETS + "incoming-byte-total",
         "Bytes received.",
-        lambda parts: _by_listener(parts.context.server.bytes_in),
+        _by_listener(lambda each: each.bytes_in),
         ("listener",),
     ),
     Metric(
@@ -175,7 +176,7 @@ REQUEST_METRICS: Final = (
         "bytes",
         _SOCKETS + "outgoing-byte-total",
         "Bytes handed to the sockets.",
-        lambda parts: _by_listener(parts.context.server.bytes_out),
+        _by_listener(lambda each: each.bytes_out),
         ("listener",),
     ),
 )

@@ -22,7 +22,7 @@ from collections.abc import Coroutine
 from functools import partial
 from typing import Protocol, cast
 
-from oncelog.broker.net.frames import ReadBuffer
+from oncelog.broker.net.frames import ReadBuffer, size_problem
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.core.integers import integers
 from oncelog.core.limits import (
@@ -48,13 +48,16 @@ _JOINED_BYTES_MAX = 4096
 
 
 class Acceptor(Protocol):
-    """Accepts connections: it applies the connection limits and counts."""
+    """A listener: it applies the connection limits and counts."""
 
+    name: str
     loop: asyncio.AbstractEventLoop
     frame_bytes_max: int
-    unread_bytes: int
     bytes_in: int
     bytes_out: int
+
+    def note_unread(self, change_bytes: int) -> None:
+        """Count reply bytes that a stalled peer has not read."""
 
     def admit(self, connection: ServerConnection) -> bool:
         """Whether the connection may stay."""
@@ -77,8 +80,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     """The broker's end of a connection."""
 
     def __init__(self, acceptor: Acceptor, starter: Starter, read_buffer: ReadBuffer) -> None:
-        self.peer_host = ""
-        self.peer_port = 0
+        self.listener = acceptor.name
+        self.peer_host, self.peer_port = "", 0
         self.client_software = ""
         self.closed = False
         self.last_active_s = 0.0
@@ -93,10 +96,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         # The frame being received: its buffer, the bytes received so far, and its full size.
         self._frame: bytearray | None = None
-        self._frame_filled = 0
-        self._frame_size = 0
+        self._frame_filled = self._frame_size = 0
         self._size_prefix = b""
-        # Frames whose requests are not started yet, each with the time of its arrival.
+        # Frames of requests that are not started, each with the time of its arrival.
         self._queue: deque[tuple[bytearray, float]] = deque()
         self._queued_bytes = 0
         self.queued_s = 0.0
@@ -107,11 +109,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = 0
-        self._flush_scheduled = False
-        self._in_turn = False
-        self._writing_paused = False
+        self._flush_scheduled = self._in_turn = False
+        self._writing_paused = self._reading_paused = False
         self._unread_bytes = 0
-        self._reading_paused = False
 
     def __repr__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
@@ -145,7 +145,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._writing_paused = True
         if self._transport is not None:
             self._unread_bytes = self._transport.get_write_buffer_size()
-            self._acceptor.unread_bytes += self._unread_bytes
+            self._acceptor.note_unread(self._unread_bytes)
         self._regulate()
 
     def resume_writing(self) -> None:
@@ -155,7 +155,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._run_queue()
 
     def _no_longer_unread(self) -> None:
-        self._acceptor.unread_bytes -= self._unread_bytes
+        self._acceptor.note_unread(-self._unread_bytes)
         self._unread_bytes = 0
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -229,7 +229,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _cut_one(self, size: int, position: int, end: int) -> int:
         """Take one frame of `size` bytes from `position`; returns where the next one begins."""
         if size < 0 or size > self._frame_bytes_max:
-            reason = f"a frame of {size} bytes (socket.request.max.bytes={self._frame_bytes_max})"
+            reason = size_problem(size, self._frame_bytes_max)
             log.warning("closing connection %s: %s", self, reason)
             self._take_no_more()
             return end

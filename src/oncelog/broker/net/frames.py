@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from oncelog.core.limits import FRAME_BYTES_MIN, READ_BUFFER_BYTES, SPARE_FRAME_BYTES_MAX
 
-__all__ = ["ReadBuffer"]
+__all__ = ["ReadBuffer", "size_problem"]
+
+_CLIENT_HELLO = 0x1603
+"""The first two bytes of a TLS connection: a handshake record of any version."""
 
 
 class ReadBuffer:
@@ -47,3 +50,10 @@ class ReadBuffer:
         """Offer the memory of a started frame for the next one; no new view of it may be made."""
         if FRAME_BYTES_MIN <= len(frame) <= SPARE_FRAME_BYTES_MAX:
             self._spare = frame
+
+
+def size_problem(size: int, bytes_max: int) -> str:
+    """Return why a frame of this size closes its connection."""
+    if size >> 16 == _CLIENT_HELLO:
+        return "it speaks TLS, and this listener does not: see security.protocol of the client"
+    return f"a frame of {size} bytes (socket.request.max.bytes={bytes_max})"

@@ -49,6 +49,8 @@ Body = TypeVar("Body")
 class Peer(Protocol):
     """The part of the connection's interface that handlers use."""
 
+    listener: str
+    """The name of the listener that accepted it."""
     peer_host: str
     client_software: str
 

@@ -24,7 +24,7 @@ from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.network import Network
 
-__all__ = ["PeerAddress", "PeerUnreachable", "Peers"]
+__all__ = ["PeerAddress", "PeerNetwork", "PeerUnreachable", "Peers"]
 
 RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
 """Pause before an address is tried again that did not answer."""
@@ -36,11 +36,21 @@ class PeerAddress(NamedTuple):
     host: str
     port: int
 
-    @classmethod
-    def of(cls, image: MetadataImage, broker_id: int) -> PeerAddress | None:
-        """Return the address that an image has of a broker; None if it is not registered."""
+
+class PeerNetwork(NamedTuple):
+    """How a broker reaches the others: over which network, and by which of their listeners."""
+
+    network: Network
+    listener: str
+
+    def address_of(self, image: MetadataImage, broker_id: int) -> PeerAddress | None:
+        """Return the address that an image has of a broker.
+
+        None if it is not registered, or has no such listener.
+        """
         broker = image.brokers.get(broker_id)
-        return None if broker is None else cls(broker.host, broker.port)
+        endpoint = None if broker is None else broker.endpoint_of(self.listener)
+        return None if endpoint is None else PeerAddress(*endpoint)
 
 
 class PeerUnreachable(OncelogError):  # noqa: N818 - names what was found
@@ -48,20 +58,20 @@ class PeerUnreachable(OncelogError):  # noqa: N818 - names what was found
 
 
 class Peers:
-    """The connections of one broker. `address_of` returns None for a broker that is not there."""
+    """The connections of one broker. `image` returns the metadata that has the addresses."""
 
     def __init__(
         self,
-        network: Network,
+        network: PeerNetwork,
         client_id: str,
-        address_of: Callable[[int], PeerAddress | None],
+        image: Callable[[], MetadataImage],
         timeout_ms: float,
         clock: Clock,
         rng: random.Random,
     ) -> None:
         self._network = network
+        self._image = image
         self._client_id = client_id
-        self._address_of = address_of
         self._timeout_ms = timeout_ms
         self._clock = clock
         self._backoff = Backoff(RETRY_MS_MIN, RETRY_MS_MAX, rng.uniform)
@@ -92,7 +102,7 @@ class Peers:
             await asyncio.wait(opening)
 
     async def _connection(self, broker_id: int) -> Connection:
-        address = self._address_of(broker_id)
+        address = self._network.address_of(self._image(), broker_id)
         if address is None:
             raise PeerUnreachable(f"broker {broker_id} is not registered")
         link = self._links.get(broker_id)
@@ -115,7 +125,7 @@ class Peers:
     async def _open(self, link: _Link) -> None:
         try:
             link.connection = await Connection.open(
-                self._network,
+                self._network.network,
                 *link.address,
                 client_id=self._client_id,
                 request_timeout_ms=self._timeout_ms,

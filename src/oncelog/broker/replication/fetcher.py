@@ -19,11 +19,13 @@ from typing import NamedTuple
 
 from oncelog.broker.partitions.following import Following
 from oncelog.broker.partitions.partition import Partition
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.broker.replication.session import FollowerSession, Key
 from oncelog.controller.image import BrokerImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.limits import PARTITIONS_PER_TURN_COUNT_MAX
+from oncelog.core.listeners import Endpoint
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import (
@@ -47,7 +49,6 @@ from oncelog.replication.follower import (
 )
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.framed import DisconnectedError
-from oncelog.runtime.network import Network
 
 __all__ = ["FetchSettings", "FetcherParts", "ReplicaFetcher"]
 
@@ -82,7 +83,7 @@ class FetcherParts(NamedTuple):
 
     broker_id: int
     settings: FetchSettings
-    network: Network
+    network: PeerNetwork
     clock: Clock
     broker_of: Callable[[int], BrokerImage | None]
     """A registered broker, by its id."""
@@ -108,7 +109,8 @@ class ReplicaFetcher:
         self._woken = asyncio.Event()
         self._session = FollowerSession()
         self._connection: Connection | None = None
-        self._address: tuple[str, int] | None = None
+        self._registered: BrokerImage | None = None
+        self._address: Endpoint | None = None
         self._said: dict[Key, str] = {}
         """What was last said of a partition that has erred."""
         self._broker_epoch = -1
@@ -243,14 +245,20 @@ class ReplicaFetcher:
         if broker is None:
             raise DisconnectedError(f"broker {self.leader_id} is not registered")
         held = self._connection
-        address = broker.host, broker.port
+        if held is not None and not held.is_closed and broker is self._registered:
+            return held
+        address = broker.endpoint_of(parts.network.listener)
+        if address is None:
+            raise DisconnectedError(
+                f"broker {self.leader_id} has no listener {parts.network.listener}"
+            )
+        self._registered = broker
         if held is not None and not held.is_closed and address == self._address:
             return held
         self._disconnect("it is registered elsewhere")
         self._connection = await Connection.open(
-            parts.network,
-            broker.host,
-            broker.port,
+            parts.network.network,
+            *address,
             client_id=f"broker-{parts.broker_id}-fetcher",
             request_timeout_ms=parts.settings.timeout_ms,
             connect_timeout_ms=parts.settings.timeout_ms,

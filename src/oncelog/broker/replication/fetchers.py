@@ -12,12 +12,12 @@ from zlib import crc32
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.partitions.following import Following
 from oncelog.broker.partitions.partition import Partition
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.broker.replication.fetcher import FetcherParts, FetchSettings, ReplicaFetcher
 from oncelog.core.config import BrokerConfig
 from oncelog.core.ids import TopicPartition
 from oncelog.replication.follower import FollowerState
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network
 
 __all__ = ["Fetchers", "make_fetchers"]
 
@@ -80,7 +80,11 @@ class Fetchers:
 
 
 def make_fetchers(
-    following: Following, config: BrokerConfig, network: Network, clock: Clock, feed: MetadataFeed
+    following: Following,
+    config: BrokerConfig,
+    network: PeerNetwork,
+    clock: Clock,
+    feed: MetadataFeed,
 ) -> Fetchers:
     """Make those of a broker. Leaders are sought in the metadata that it knows, applied or not."""
     broker_id = config.get_int("node.id")

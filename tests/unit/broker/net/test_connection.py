@@ -76,7 +76,11 @@ class FakeServer:
         self.loop = asyncio.get_running_loop()
         self.frame_bytes_max = FRAME_BYTES_MAX
         self.admits = True
+        self.name = "PLAINTEXT"
         self.unread_bytes = self.bytes_in = self.bytes_out = 0
+
+    def note_unread(self, change_bytes: int) -> None:
+        self.unread_bytes += change_bytes
 
     def admit(self, _connection: ServerConnection) -> bool:
         return self.admits

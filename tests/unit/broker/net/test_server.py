@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +95,17 @@ async def test_a_frame_above_the_limit_closes_and_the_broker_goes_on(tmp_path: P
         client.writer.write((1001).to_bytes(4, "big"))
         assert await client.receive() is None
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
+
+
+async def test_a_client_that_speaks_tls_is_told_apart_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with running(tmp_path) as context:
+        host, _, port = context.broker.bootstrap_servers.rpartition(":")
+        with caplog.at_level(logging.WARNING), pytest.raises(ConnectionError):
+            await asyncio.open_connection(host, int(port), ssl=ssl.create_default_context())
+        (record,) = said_by(caplog)
+        assert "it speaks TLS, and this listener does not" in record.getMessage()
 
 
 async def test_connections_above_the_limit_are_refused_and_counted_down_again(

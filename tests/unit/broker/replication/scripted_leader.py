@@ -13,6 +13,7 @@ from uuid import UUID
 from oncelog.broker.partitions.following import Following, ReplicaFetchers
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
+from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.broker.replication.fetcher import FetcherParts, FetchSettings
 from oncelog.broker.replication.fetchers import Fetchers
 from oncelog.controller.image import (
@@ -163,7 +164,7 @@ class Bench:
         parts = FetcherParts(
             ME,
             FetchSettings.of(self.config),
-            self.networks,
+            PeerNetwork(self.networks, "PLAINTEXT"),
             self.clock,
             self.brokers.get,
             lambda: self.broker_epoch,
