@@ -41,8 +41,10 @@ _BATCHES_COUNT_MAX: Final = 400
 """A longer log is not audited: the run would spend its time on it."""
 
 
-_SYNC_S_MAX: Final = 2.0
-"""After this time a record that waits for its sync has moved the high watermark."""
+_COMMIT_S_MAX: Final = 10.0
+"""After this time a record has moved the high watermark that waits for its sync, or for a follower
+that is cut off and leaves the ISR.
+"""
 
 
 class _Changed(Exception):  # noqa: N818 - no error
@@ -272,8 +274,8 @@ class _Audit:
             if 0 <= p.current_txn_start_offset < log.high_watermark
         }
         if began != log.open:
-            # A marker may be above the high watermark until it is synced, which moves that.
-            await asyncio.sleep(_SYNC_S_MAX)
+            # A marker may be above the high watermark, which it moves once it is committed.
+            await asyncio.sleep(_COMMIT_S_MAX)
         self._compare("the open transactions", began, log.open)
         last = {b.header.producer_id: b for b in log.batches if b.header.producer_id >= 0}
         for producer in told.active_producers:
