@@ -33,7 +33,8 @@ __all__ = ["Impostor"]
 _GAP: Final = 10_000
 """How far a refused sequence is ahead: further than the producer gets in one epoch."""
 _ADD_BY_CLIENT_MAX: Final = 3
-_FOREIGN_COUNT: Final = 1_000
+_FOREIGN_COUNT: Final = 1_000_000
+"""How far a producer id is ahead that no producer has: far more than a run gives out in blocks."""
 
 
 class Impostor:
