@@ -61,6 +61,16 @@ def test_of_several_lines_of_pythons_own_the_first_is_told() -> None:
     )
 
 
+def test_where_a_traceback_names_no_error_the_jvms_innermost_cause_is_told() -> None:
+    text = (
+        "org.apache.spark.SparkException: Job aborted\n"
+        "Caused by: java.io.IOException: No space left on device\n"
+        "Traceback (most recent call last):\n  File 'x', line 1\nboom\n"
+    )
+    told = str(failure_of(RuntimeError(text)))
+    assert told == "the write stage failed: java.io.IOException: No space left on device"
+
+
 def test_a_cluster_with_too_few_slots_is_told_as_the_cause() -> None:
     """The scheduler's class has no usual name."""
     cause = "org.apache.spark.scheduler.BarrierJobSlotsNumberCheckFailed: [SPARK-24819]: Barrier"
