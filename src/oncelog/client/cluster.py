@@ -7,6 +7,7 @@ to one of the three kinds of `oncelog.client.errors`. It does not know what requ
 import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Final, TypeVar
 
@@ -49,6 +50,9 @@ FIRST_CONTACT_MS: Final = 5_000.0
 
 UNKNOWN_TOPIC_MS: Final = 10_000.0
 """Longer than a cluster takes to tell all its brokers of a topic that was just created."""
+
+IN_VAIN_COUNT_MAX = 3
+"""After so many answers without news another broker is asked."""
 
 TRANSACTION_VERSION_FEATURE = "transaction.version"
 
@@ -113,6 +117,8 @@ class Cluster:
         self._group_connections: dict[int, Connection] = {}
         """Those to coordinators of groups, where JoinGroup holds up whatever comes behind it."""
         self._bootstrap_connection: Connection | None = None
+        self._in_vain_count = 0
+        """How often in a row nothing new was told of a topic that is not fresh."""
         self._opening: dict[tuple[int, bool], asyncio.Lock] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
         self._transaction_version = 0
@@ -320,7 +326,7 @@ class Cluster:
         """
         names = None if topics is None else sorted(set(topics))
         request = requests.metadata_request(names, create=create)
-        response = await self.request_any(ApiKey.METADATA, request)
+        response = await self.request(await self._teller(), ApiKey.METADATA, request)
         self.metadata.update_cluster(
             requests.nodes_of(response), response.cluster_id, response.controller_id
         )
@@ -329,14 +335,30 @@ class Cluster:
         if names is None:
             for name in self.metadata.topics.keys() - {name for name, _code, _topic in answers}:
                 self.metadata.forget_topic(name)
+        is_in_vain = False
         for name, code, topic in answers:
             if code in (ErrorCode.none, ErrorCode.leader_not_available):
-                self.metadata.update_topic(topic)
+                is_in_vain |= not self.metadata.update_topic(topic)
             elif code is ErrorCode.unknown_topic_or_partition:
                 self.metadata.mark_missing(name)
             elif not code.retriable:
                 errors[name] = classify(code, Operation.OTHER, f"topic {name}")
+        self._in_vain_count = self._in_vain_count + 1 if is_in_vain else 0
         return errors
+
+    async def _teller(self) -> Connection:
+        """Return whom to ask for metadata: now and then another broker, where that is in vain.
+
+        One that is cut off from the cluster tells what it knew. Only brokers that answer are asked.
+        """
+        usual = await self.any_connection()
+        if not self._in_vain_count or self._in_vain_count % IN_VAIN_COUNT_MAX:
+            return usual
+        turn = self._in_vain_count // IN_VAIN_COUNT_MAX
+        other = self.metadata.another(usual.peer, turn, self._connector.failure_count)
+        with suppress(ConnectionLostError):
+            return usual if other is None else await self.connection(other)
+        return usual
 
     async def _refresh_one(self, name: str, *, create: bool = False) -> None:
         errors = await self.refresh([name], create=create)

@@ -5,7 +5,7 @@ epoch than the known one is ignored, unless the topic's id changed. This module 
 `oncelog.client.cluster` updates it.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from oncelog.client.machines.positions import NO_EPOCH, Leadership
 from oncelog.client.values import Node, PartitionDescription, TopicDescription
@@ -37,9 +37,13 @@ class MetadataCache:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
 
-    def update_topic(self, topic: TopicDescription) -> None:
-        """Apply a topic's description, except leaders older than the known ones."""
+    def update_topic(self, topic: TopicDescription) -> bool:
+        """Apply a topic's description, except leaders older than the known ones.
+
+        Return whether it was fresh, or is another one than before.
+        """
         known = self.topics.get(topic.name)
+        was_fresh = self.is_fresh(topic.name)
         self._stale.discard(topic.name)
         self.missing.discard(topic.name)
         if known is not None and known.topic_id == topic.topic_id:
@@ -47,6 +51,7 @@ class MetadataCache:
             kept = tuple(_newer(p, newer.get(p.index)) for p in topic.partitions)
             topic = TopicDescription(topic.name, topic.topic_id, kept, topic.is_internal)
         self.topics[topic.name] = topic
+        return was_fresh or topic != known
 
     def forget_topic(self, name: str) -> None:
         """Drop a topic that does not exist."""
@@ -84,6 +89,17 @@ class MetadataCache:
         if topic_partition.topic in self._stale:
             return None
         return self.leader(topic_partition)
+
+    def another(
+        self, peer: str, turn: int, failure_count: Callable[[tuple[str, int]], int]
+    ) -> int | None:
+        """Return the id of another broker than `peer`, in turn, of those that were reached last."""
+        others = [
+            node.node_id
+            for _, node in sorted(self.nodes.items())
+            if f"{node.host}:{node.port}" != peer and not failure_count((node.host, node.port))
+        ]
+        return others[turn % len(others)] if others else None
 
     def partition(self, topic_partition: TopicPartition) -> PartitionDescription | None:
         """Return the partition's metadata."""
