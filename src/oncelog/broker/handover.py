@@ -16,7 +16,11 @@ from typing import Final
 
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.peers.connections import PeerNetwork, Peers
-from oncelog.core.cluster_limits import HANDOVER_LOOK_MS, HANDOVER_WAIT_MS_MAX
+from oncelog.core.cluster_limits import (
+    HANDOVER_LOOK_MS,
+    HANDOVER_TOPICS_TOGETHER_COUNT_MAX,
+    HANDOVER_WAIT_MS_MAX,
+)
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
 from oncelog.protocol.api import ApiKey
@@ -68,25 +72,35 @@ class Handover:
 
         One that does not learn of it keeps the stop for `HANDOVER_WAIT_MS_MAX`.
         """
-        unaware = set(self._feed.known.stored.brokers) - {self._broker_id}
+        others = set(self._feed.known.stored.brokers) - {self._broker_id}
+        unaware: set[int] = set()
+        names = sorted({each.topic for each in partitions})
         try:
             async with asyncio.timeout(HANDOVER_WAIT_MS_MAX / 1000):
-                while unaware := await self._unaware(sorted(unaware), partitions):
-                    await self._clock.sleep(HANDOVER_LOOK_MS)
+                for begin in range(0, len(names), HANDOVER_TOPICS_TOGETHER_COUNT_MAX):
+                    asked = names[begin : begin + HANDOVER_TOPICS_TOGETHER_COUNT_MAX]
+                    unaware = others
+                    while unaware := await self._unaware(sorted(unaware), asked, partitions):
+                        await self._clock.sleep(HANDOVER_LOOK_MS)
         except TimeoutError:
             log.warning("brokers %s may still name this one as a leader", sorted(unaware))
         finally:
             await self._peers.close()
 
-    async def _unaware(self, others: list[int], partitions: Collection[TopicPartition]) -> set[int]:
-        """Return those that name this broker as the leader of a partition."""
-        are = await asyncio.gather(*(self._is_unaware(each, partitions) for each in others))
+    async def _unaware(
+        self, others: list[int], names: list[str], partitions: Collection[TopicPartition]
+    ) -> set[int]:
+        """Return those that name this broker as the leader of a partition of these topics."""
+        asked = tuple(MetadataRequestTopic(name=name) for name in names)
+        request = MetadataRequest(topics=asked, allow_auto_topic_creation=False)
+        are = await asyncio.gather(
+            *(self._is_unaware(each, request, partitions) for each in others)
+        )
         return {each for each, is_unaware in zip(others, are, strict=True) if is_unaware}
 
-    async def _is_unaware(self, other: int, partitions: Collection[TopicPartition]) -> bool:
-        names = sorted({each.topic for each in partitions})
-        topics = tuple(MetadataRequestTopic(name=name) for name in names)
-        request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
+    async def _is_unaware(
+        self, other: int, request: MetadataRequest, partitions: Collection[TopicPartition]
+    ) -> bool:
         try:
             response = await self._peers.ask(other, ApiKey.METADATA, _VERSION, request)
         except (OncelogError, OSError):

@@ -69,6 +69,9 @@ HANDOVER_WAIT_MS_MAX = 2_000
 HANDOVER_LOOK_MS = 20
 """Pause between two questions to those."""
 
+HANDOVER_TOPICS_TOGETHER_COUNT_MAX = 100
+"""Topics in one such question: the loop of a broker that is asked goes on."""
+
 HANDOVER_LINGER_MS = 1_000
 """A coordinator of transactions in use serves so much longer. A producer that asks it within that
 time gets NOT_COORDINATOR instead of finding no broker: kafka-python 3.0 loses a request that it

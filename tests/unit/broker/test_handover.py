@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 from oncelog.broker import handover, member
+from oncelog.broker.peers.connections import Peers
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.cluster_limits import HANDOVER_LOOK_MS
 from oncelog.core.errors import ErrorCode
@@ -51,6 +53,27 @@ async def test_a_stop_waits_for_a_broker_that_names_it_still() -> None:
         cluster[3].link.is_open.set()
         await task
         assert 1 not in leaders(cluster, 3)
+
+
+async def test_all_topics_are_asked_for_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handover, "HANDOVER_TOPICS_TOGETHER_COUNT_MAX", 2)
+    asked: list[list[str]] = []
+    ask = Peers.ask
+
+    async def noted(peers: Peers, other: int, api: ApiKey, version: int, request: Any) -> Any:
+        if api is ApiKey.METADATA:
+            asked.append([topic.name for topic in request.topics])
+        return await ask(peers, other, api, version, request)
+
+    monkeypatch.setattr(Peers, "ask", noted)
+    async with members(2) as cluster:
+        topics = [TopicToCreate(f"t{each}", assignment={0: (1, 2)}) for each in range(5)]
+        await cluster[1].broker.controller.create_topics(topics)
+        await cluster.agreed()
+        await cluster.stop(1)
+        firsts = [each for at, each in enumerate(asked) if each not in asked[:at]]
+        assert firsts == [["t0", "t1"], ["t2", "t3"], ["t4"]]
+        assert leaders(cluster, 2) == {2}
 
 
 async def test_a_broker_that_never_hears_of_it_keeps_the_stop_for_a_bounded_time(
