@@ -148,7 +148,8 @@ def _names(context: Context, kind: int, id_: str) -> bool:
     if context.image.topic(find_coordinator.TOPIC_OF_TYPE[kind]) is None:
         return False
     asked: Any = SimpleNamespace(
-        body=FindCoordinatorRequest(coordinator_keys=(id_,), key_type=kind)
+        body=FindCoordinatorRequest(coordinator_keys=(id_,), key_type=kind),
+        connection=SimpleNamespace(listener=context.config.inter_broker_listener),
     )
     answer: Any = find_coordinator.handle(context, asked)
     (found,) = answer.coordinators
