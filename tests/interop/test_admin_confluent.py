@@ -27,6 +27,10 @@ from confluent_kafka.admin import (
     OffsetSpec,
     ResourcePatternType,
     ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialDeletion,
+    UserScramCredentialUpsertion,
 )
 
 from tests.interop.confluent import (
@@ -236,10 +240,34 @@ def test_access_rules_need_an_authorizer(admin: AdminClient) -> None:
         assert refused(future) == KafkaError.SECURITY_DISABLED
 
 
-def test_no_user_has_credentials(admin: AdminClient) -> None:
+def test_users_get_credentials_show_and_lose_them(admin: AdminClient) -> None:
+    user, info = fresh("user"), ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 8192)
+    setting = UserScramCredentialUpsertion(user, info, b"geheim")
+    deleting = UserScramCredentialDeletion(user, ScramMechanism.SCRAM_SHA_256)
+    (done,) = admin.alter_user_scram_credentials([setting]).values()
+    assert done.result(WAIT_S) is None
     # Of all users one future, of named ones a future each.
     everyone: Any = admin.describe_user_scram_credentials()
-    assert everyone.result(WAIT_S) == {}
-    named: Any = admin.describe_user_scram_credentials(["nobody"])
-    (future,) = named.values()
-    assert refused(future) == KafkaError.RESOURCE_NOT_FOUND
+    assert user in everyone.result(WAIT_S)
+    named: Any = admin.describe_user_scram_credentials([user, "nobody"])
+    (shown,) = named[user].result(WAIT_S).scram_credential_infos
+    assert (shown.mechanism, shown.iterations) == (ScramMechanism.SCRAM_SHA_256, 8192)
+    assert refused(named["nobody"]) == KafkaError.RESOURCE_NOT_FOUND
+    (done,) = admin.alter_user_scram_credentials([deleting]).values()
+    assert done.result(WAIT_S) is None
+    (gone,) = admin.alter_user_scram_credentials([deleting]).values()
+    assert refused(gone) == KafkaError.RESOURCE_NOT_FOUND
+
+
+def test_a_credential_that_is_too_weak_or_changed_twice_is_refused(admin: AdminClient) -> None:
+    user = fresh("user")
+
+    def setting(iterations: int) -> UserScramCredentialUpsertion:
+        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, iterations)
+        return UserScramCredentialUpsertion(user, info, b"geheim")
+
+    for iterations in (4095, 16385):
+        (future,) = admin.alter_user_scram_credentials([setting(iterations)]).values()
+        assert refused(future) == KafkaError.UNACCEPTABLE_CREDENTIAL
+    (future,) = admin.alter_user_scram_credentials([setting(4096), setting(8192)]).values()
+    assert refused(future) == KafkaError.DUPLICATE_RESOURCE

@@ -82,6 +82,20 @@ def test_kafka_configs_sets_shows_and_deletes_settings_of_a_group(
     assert key not in tool(command, "--describe", *entity)
 
 
+def test_kafka_configs_gives_users_credentials(tool: Tool) -> None:
+    user, command = fresh("user"), f"{TOOLS}.ConfigCommand"
+    entity = ("--entity-type", "users", "--entity-name", user)
+    setting = "SCRAM-SHA-256=[iterations=8192,password=geheim]"
+    assert "Completed updating" in tool(command, "--alter", *entity, "--add-config", setting)
+    assert "SCRAM-SHA-256=iterations=8192" in tool(command, "--describe", *entity)
+    weak = "SCRAM-SHA-512=[iterations=1,password=geheim]"
+    told = tool(command, "--alter", *entity, "--add-config", weak)
+    assert "Completed updating" not in told
+    removed = tool(command, "--alter", *entity, "--delete-config", "SCRAM-SHA-256")
+    assert "Completed updating" in removed
+    assert "SCRAM-SHA-256" not in tool(command, "--describe", *entity)
+
+
 def test_kafka_consumer_groups_shows_resets_and_deletes(tool: Tool, bootstrap_servers: str) -> None:
     topic, group = create_topic(bootstrap_servers), fresh("group")
     send(producer(bootstrap_servers), topic, [b"0", b"1", b"2"])

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.secret import Secret
 
 __all__ = [
     "ClusterDescription",
@@ -28,10 +29,13 @@ __all__ = [
     "PartitionReassignment",
     "ProducerState",
     "RecordMetadata",
+    "ScramCredentialInfo",
     "TopicDescription",
     "TransactionDescription",
     "TransactionListing",
     "TransactionStep",
+    "UserScramCredentialDeletion",
+    "UserScramCredentialUpsertion",
 ]
 
 Headers = tuple[tuple[str, bytes | None], ...]
@@ -217,6 +221,28 @@ class FeatureLevels(NamedTuple):
     max_supported: int
     finalized: int
     epoch: int | None
+
+
+class ScramCredentialInfo(NamedTuple):
+    """A SCRAM credential as far as it is shown: `mechanism` is SCRAM-SHA-256 or SCRAM-SHA-512."""
+
+    mechanism: str
+    iterations: int = 4096
+
+
+class UserScramCredentialUpsertion(NamedTuple):
+    """A user's credential to set. A `Secret` password is printed nowhere."""
+
+    user: str
+    info: ScramCredentialInfo
+    password: Secret | str
+
+
+class UserScramCredentialDeletion(NamedTuple):
+    """A user's credential to delete."""
+
+    user: str
+    mechanism: str
 
 
 class TransactionListing(NamedTuple):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from oncelog.controller import layout
+from oncelog.controller import layout, scram_layout
 from oncelog.controller.image import (
     ImageDelta,
     MetadataImage,
@@ -125,6 +125,9 @@ class _Step:
         elif path.startswith(layout.GROUP_CONFIGS_PREFIX):
             config = None if value is None else layout.decode_config(value)
             self._put("group_configs", layout.group_of(path), config)
+        elif path.startswith(scram_layout.SCRAM_PREFIX):
+            found = None if value is None else scram_layout.decode_scram_credentials(value)
+            self._put("scram_credentials", scram_layout.user_of(path), found)
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
             noted = None if value is None else layout.decode_directories(value)
@@ -143,6 +146,8 @@ class _Step:
             self.fields["controller_epoch"] = layout.decode_number(value)
         elif path == layout.CLUSTER_CONFIG_PATH:
             self.fields["cluster_config"] = layout.decode_config(value)
+        elif path == scram_layout.SCRAM_SECRET_PATH:
+            self.fields["scram_secret"] = scram_layout.decode_secret(value)
         elif path == layout.FEATURES_PATH:
             self.fields["chosen_features"] = layout.decode_features(value)
 

@@ -37,6 +37,7 @@ from oncelog.controller.events import (
     AlterGroupConfigs,
     AlterPartition,
     AlterReassignments,
+    AlterScramCredentials,
     AlterTopicConfigs,
     BrokerRegistered,
     BrokersChanged,
@@ -53,6 +54,7 @@ from oncelog.controller.events import (
     ReassignmentOutcome,
     ReplicasMadeAgain,
     ReplicasRemoved,
+    ScramOutcome,
     ShutdownOutcome,
     UpdateFeatures,
 )
@@ -67,6 +69,7 @@ from oncelog.controller.leaders import alter_partition, elect_leaders
 from oncelog.controller.placement import known_brokers
 from oncelog.controller.reassignments import alter_reassignments, confirm_removals
 from oncelog.controller.registration import register_broker
+from oncelog.controller.scram import alter_scram_credentials
 from oncelog.controller.states import (
     StateChange,
     changed_rules,
@@ -120,11 +123,13 @@ def _refused(reply: object, error: ErrorCode, message: str) -> object:
             return ElectionOutcome(label, error, message)
         case ReassignmentOutcome(label, ErrorCode.none):
             return ReassignmentOutcome(label, error, message)
+        case ScramOutcome(user, ErrorCode.none):
+            return ScramOutcome(user, error, message)
         case TopicOutcome(error=ErrorCode.none):
             return TopicOutcome(reply.name, error, message)
         case ChangeOutcome() | ShutdownOutcome() | IsrOutcome() | ElectionOutcome():
             return reply
-        case ReassignmentOutcome():
+        case ReassignmentOutcome() | ScramOutcome():
             return reply
         case tuple():
             return tuple(_refused(one, error, message) for one in reply)
@@ -257,6 +262,7 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     UpdateFeatures: _update_features,
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
+    AlterScramCredentials: alter_scram_credentials,
     ForgetBroker: forget_broker,
     BrokerRegistered: register_broker,
     BrokersChanged: change_brokers,

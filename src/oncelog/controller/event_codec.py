@@ -39,6 +39,7 @@ from oncelog.core.cluster_limits import (
 )
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import INT64_MAX
+from oncelog.core.secret import Secret
 
 __all__ = [
     "MalformedEvent",
@@ -186,6 +187,11 @@ def _codec(kind: Hashable, passes_over: bool = False) -> _Codec:
 def _of_class(kind: type[object], passes_over: bool) -> _Codec:
     if kind in (str, int, bool):
         return _Codec(lambda value: value, lambda value: _scalar(kind, value))
+    if kind is Secret:
+        return _Codec(
+            lambda value: cast("Secret", value).value,
+            lambda value: Secret(cast("str", _scalar(str, value))),
+        )
     if kind is UUID:
         return _Codec(str, _uuid)
     if issubclass(kind, IntEnum):

@@ -16,11 +16,13 @@ from oncelog.controller.image import PartitionImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
+from oncelog.core.secret import Secret
 
 __all__ = [
     "AlterGroupConfigs",
     "AlterPartition",
     "AlterReassignments",
+    "AlterScramCredentials",
     "AlterTopicConfigs",
     "BrokerRegistered",
     "BrokerShuttingDown",
@@ -43,6 +45,9 @@ __all__ = [
     "RemovedReplica",
     "ReplicasMadeAgain",
     "ReplicasRemoved",
+    "ScramDeletion",
+    "ScramOutcome",
+    "ScramUpsertion",
     "ShutdownOutcome",
     "UpdateFeatures",
 ]
@@ -104,6 +109,32 @@ class OffLineReplica(NamedTuple):
     topic_id: TopicId
     partition: int
     partition_epoch: int
+
+
+class ScramDeletion(NamedTuple):
+    """A credential to delete; `mechanism` as in Kafka's request."""
+
+    user: str
+    mechanism: int
+
+
+class ScramUpsertion(NamedTuple):
+    """A credential to set: the keys in base64, never the password or what stands for it."""
+
+    user: str
+    mechanism: int
+    iterations: int
+    salt: Secret
+    stored_key: Secret
+    server_key: Secret
+
+
+class ScramOutcome(NamedTuple):
+    """What became of a user's credential."""
+
+    user: str
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
 
 
 class LedCoordinator(NamedTuple):
@@ -202,6 +233,18 @@ class AlterReassignments(ControllerEvent[tuple[ReassignmentOutcome, ...]]):
 
     partitions: tuple[Reassignment, ...]
     allows_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AlterScramCredentials(ControllerEvent[tuple[ScramOutcome, ...]]):
+    """Credentials of users to delete and to set, each user's by itself (KIP-554).
+
+    `secret` is fresh, in hexadecimal: it becomes the cluster's, if that has none.
+    """
+
+    deletions: tuple[ScramDeletion, ...]
+    upsertions: tuple[ScramUpsertion, ...]
+    secret: Secret
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from typing import Any, Final
 from oncelog.controller.features import SUPPORTED_LEVELS, all_levels
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 from oncelog.core.listeners import Endpoint, RegisteredListener
+from oncelog.core.sasl import ScramCredential
+from oncelog.core.secret import Secret
 from oncelog.core.values import value
 
 __all__ = [
@@ -187,6 +189,8 @@ class MetadataImage:
         "group_configs",
         "leftovers",
         "revision",
+        "scram_credentials",
+        "scram_secret",
         "topics",
     )
 
@@ -206,6 +210,8 @@ class MetadataImage:
         broker_epochs: Mapping[int, int] = MappingProxyType({}),
         controller_epoch: int = 0,
         leftovers: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
+        scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = MappingProxyType({}),
+        scram_secret: Secret | None = None,
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -232,6 +238,10 @@ class MetadataImage:
         """The configs that are the cluster's, as text."""
         self.leftovers = dict(leftovers)
         """The partitions that have a state, and that no topic of that name has."""
+        self.scram_credentials = dict(scram_credentials)
+        """Of each user by mechanism. Nothing may show its keys."""
+        self.scram_secret = scram_secret
+        """What the salts of users that do not exist follow from; None before the first user."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

@@ -25,5 +25,11 @@ UNAUTHENTICATED_FRAME_BYTES_MAX = 64 * 1024
 REAUTHENTICATION_PAUSE_MS_MIN = 1_000
 """How long a client has to wait between two authentications of one connection, as in Kafka."""
 
-TOKEN_NAME_LENGTH_MAX = 1024
-"""Longest name that a bearer token may give its bearer."""
+USER_NAME_LENGTH_MAX = 1024
+"""Longest name of a user with a SCRAM credential, and of the bearer of a token."""
+
+SCRAM_STORED_ITERATIONS_MAX = 16_384
+"""Most iterations of a credential that a broker stores, as in Kafka."""
+
+SCRAM_SALT_BYTES_MAX = 1024
+"""Longest salt of such a credential."""

@@ -58,6 +58,7 @@ class ApiKey(IntEnum):
     OFFSET_DELETE = 47
     DESCRIBE_CLIENT_QUOTAS = 48
     DESCRIBE_USER_SCRAM_CREDENTIALS = 50
+    ALTER_USER_SCRAM_CREDENTIALS = 51
     UPDATE_FEATURES = 57
     DESCRIBE_CLUSTER = 60
     DESCRIBE_PRODUCERS = 61
@@ -151,6 +152,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.OFFSET_DELETE: Row(0, 0, NEVER),
         ApiKey.DESCRIBE_CLIENT_QUOTAS: Row(0, 1, 1),
         ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Row(0, 0, 0),
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Row(0, 0, 0),
         ApiKey.UPDATE_FEATURES: Row(0, 2, 0),
         ApiKey.DESCRIBE_CLUSTER: Row(0, 2, 0),
         ApiKey.DESCRIBE_PRODUCERS: Row(0, 0, 0),

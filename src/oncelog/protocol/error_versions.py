@@ -159,6 +159,11 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.resource_not_found: Known(0),
             ErrorCode.duplicate_resource: Known(0),
         },
+        ApiKey.ALTER_USER_SCRAM_CREDENTIALS: {
+            ErrorCode.resource_not_found: Known(0),
+            ErrorCode.duplicate_resource: Known(0),
+            ErrorCode.unacceptable_credential: Known(0),
+        },
         ApiKey.UPDATE_FEATURES: {ErrorCode.invalid_update_version: Known(0)},
         ApiKey.UNREGISTER_BROKER: {ErrorCode.broker_id_not_registered: Known(0)},
         ApiKey.DESCRIBE_CLUSTER: {

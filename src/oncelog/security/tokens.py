@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from oncelog.core.config_definition import ConfigError
-from oncelog.core.security_limits import TOKEN_NAME_LENGTH_MAX
+from oncelog.core.security_limits import USER_NAME_LENGTH_MAX
 from oncelog.security.bearer import TokenVerdict
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class TokenClaims:
     def judge(self, claims: Mapping[str, object], now_ms: float) -> TokenVerdict:
         """Judge the claims of a token whose signature is right, or needs not be."""
         name, expires_s = claims.get(self.name_claim), claims.get("exp")
-        if not isinstance(name, str) or not 0 < len(name) <= TOKEN_NAME_LENGTH_MAX:
+        if not isinstance(name, str) or not 0 < len(name) <= USER_NAME_LENGTH_MAX:
             return _INVALID
         starts = (claims.get("nbf", 0), claims.get("iat", 0))
         times_ms = [_time_ms(value) for value in (expires_s, *starts)]

@@ -27,7 +27,6 @@ EXPECTED: Final[Mapping[str, Sequence[Expected]]] = {
         Expected(
             r"0081_admin/do_test_(Incremental)?AlterConfigs", "no Kerberos, whose key it sets"
         ),
-        Expected(r"0081_admin/do_test_UserScramCredentials", "no SCRAM users"),
     ),
     "franz-go": (
         Expected(r"TestShareGroup|TestConsumeRegexShare", "no share groups (KIP-932)"),

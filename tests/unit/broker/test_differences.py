@@ -22,7 +22,6 @@ NOT_ANNOUNCED = {
     "SaslHandshake": 17,
     "SaslAuthenticate": 36,
     "AlterClientQuotas": 49,
-    "AlterUserScramCredentials": 51,
     "DescribeQuorum": 55,
     "GetTelemetrySubscriptions": 71,
     "PushTelemetry": 72,

@@ -33,6 +33,7 @@ from oncelog.core.cluster_limits import (
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import MESSAGE_BYTES_MAX
+from oncelog.core.secret import Secret
 
 ID = UUID(int=7)
 T0 = TopicPartition("t", 0)
@@ -92,6 +93,14 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
             allows_factor_change=False,
         ),
         (events.ReassignmentOutcome(T0, ErrorCode.no_reassignment_in_progress, "no"),),
+    ),
+    (
+        events.AlterScramCredentials(
+            (events.ScramDeletion("a", 1),),
+            (events.ScramUpsertion("b", 2, 4096, Secret("cw=="), Secret("aw=="), Secret("dg==")),),
+            Secret("fresh"),
+        ),
+        (events.ScramOutcome("a", ErrorCode.resource_not_found, "no"), events.ScramOutcome("b")),
     ),
     (events.ReplicasRemoved(3, (events.RemovedReplica(ID, 0, 5),)), ChangeOutcome()),
 ]

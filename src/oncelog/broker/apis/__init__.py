@@ -83,6 +83,9 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Served("consumer_group_describe"),
     ApiKey.LIST_CONFIG_RESOURCES: Served("list_config_resources"),
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: Served("describe_user_scram_credentials"),
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: Served(
+        "alter_user_scram_credentials", is_controller_only=True
+    ),
     ApiKey.CONTROLLER_EVENT: Served("controller_event"),
 }
 """The APIs of this broker. ApiVersions announces these keys, but for `PRIVATE` ones."""

@@ -1,5 +1,6 @@
 """SaslAuthenticate."""
 
+from dataclasses import field
 from typing import Annotated
 
 from oncelog.core.errors import ErrorCode
@@ -9,9 +10,9 @@ from oncelog.protocol.fields import Bytes, Error, Int64, RequestFor, String, Ver
 
 @message
 class SaslAuthenticateRequest(RequestFor["SaslAuthenticateResponse"]):
-    """SaslAuthenticate, versions 0 to 2."""
+    """SaslAuthenticate, versions 0 to 2. Its bytes may hold a password: they are shown nowhere."""
 
-    auth_bytes: Bytes = b""
+    auth_bytes: Bytes = field(default=b"", repr=False)
 
 
 @message

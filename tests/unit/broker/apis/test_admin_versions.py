@@ -16,6 +16,7 @@ from oncelog.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
     AlterReplicaLogDirTopic,
 )
+from oncelog.protocol.messages.alter_user_scram_credentials import ScramCredentialDeletion
 from oncelog.protocol.messages.create_acls import AclCreation
 from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
 from oncelog.protocol.messages.delete_acls import DeleteAclsFilter
@@ -33,6 +34,9 @@ from tests.unit.broker.apis.test_topics import create, topic
 from tests.unit.broker.context import Client, running
 
 NONE = ErrorCode.none
+
+
+GONE = ScramCredentialDeletion(name="gone", mechanism=1)
 
 
 def of(cls: type, **fields: Any) -> Any:
@@ -95,6 +99,9 @@ async def everything(client: Client, api: ApiKey, version: int, name: str) -> li
         case ApiKey.DELETE_ACLS:
             response = await ask(api, version, filters=(of(DeleteAclsFilter),))
             return [result.error_code for result in response.filter_results]
+        case ApiKey.ALTER_USER_SCRAM_CREDENTIALS:
+            response = await ask(api, version, deletions=(GONE,))
+            return [result.error_code for result in response.results]
         case ApiKey.WRITE_TXN_MARKERS:
             asked = of(WritableTxnMarkerTopic, name="gone", partition_indexes=(0,))
             response = await ask(
@@ -138,6 +145,7 @@ EXPECTED: dict[ApiKey, list[ErrorCode]] = {
     ApiKey.OFFSET_DELETE: [ErrorCode.not_coordinator],
     ApiKey.DESCRIBE_CLIENT_QUOTAS: [NONE],
     ApiKey.DESCRIBE_USER_SCRAM_CREDENTIALS: [NONE],
+    ApiKey.ALTER_USER_SCRAM_CREDENTIALS: [ErrorCode.resource_not_found],
     ApiKey.DESCRIBE_PRODUCERS: [NONE],
     ApiKey.UNREGISTER_BROKER: [ErrorCode.broker_id_not_registered],
     ApiKey.DESCRIBE_TRANSACTIONS: [NONE],
