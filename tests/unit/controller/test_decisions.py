@@ -25,6 +25,7 @@ from oncelog.controller.events import (
     AlterGroupConfigs,
     AlterPartition,
     AlterReassignments,
+    AlterScramCredentials,
     AlterTopicConfigs,
     BrokerRegistered,
     BrokersChanged,
@@ -43,6 +44,7 @@ from oncelog.controller.events import (
     RemovedReplica,
     ReplicasMadeAgain,
     ReplicasRemoved,
+    ScramUpsertion,
     UpdateFeatures,
 )
 from oncelog.controller.features import (
@@ -57,6 +59,7 @@ from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import INT32_MAX
+from oncelog.core.secret import Secret
 from tests.unit.controller.cluster import broker
 
 NONE = ErrorCode.none
@@ -69,6 +72,7 @@ BROKERS = [broker(broker_id, 0) for broker_id in (1, 2)]
 SET = ConfigOperation.SET
 REGISTRATION = BrokerRegistered(1, 0, frozenset({"d"}), True, {}, {}, {})
 
+KEY = Secret("aGFsbG8=")
 EVENTS: list[ControllerEvent[Any]] = [
     CreateTopics((TopicToCreate("new"),)),
     CreatePartitions("t", 3, ((1, 2), (2, 1))),
@@ -84,6 +88,7 @@ EVENTS: list[ControllerEvent[Any]] = [
     AlterReassignments((Reassignment(T0, (2,)),)),
     ReplicasRemoved(2, (RemovedReplica(UUID(int=4), 0, 4),)),
     ForgetBroker(3),
+    AlterScramCredentials((), (ScramUpsertion("u", 1, 4096, KEY, KEY, KEY),), KEY),
     BrokersChanged(),
     BrokerShuttingDown(1, 0),
     AlterPartition(1, 0, (IsrChange(ID, 0, 4, 0, (IsrMember(1, 0),)),)),
