@@ -59,8 +59,9 @@ def alter_scram_credentials(
         changes[user] = change
     writes, notices = [], []
     for user, outcome in outcomes.items():
-        if not outcome.error:
-            writes.append(_write(image, changes[user]))
+        write = None if outcome.error else _write(image, changes[user])
+        if write is not None:
+            writes.append(write)
             notices.append(ControllerNotice(_told(changes[user])))
     if writes and image.scram_secret is None:
         writes.append(Put(scram_layout.SCRAM_SECRET_PATH, scram_layout.encode_secret(event.secret)))
@@ -110,9 +111,10 @@ def _decoded(key: Secret) -> bytes:
     return base64.b64decode(reveal(key), validate=True)
 
 
-def _write(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> Put:
+def _write(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> Put | None:
     mechanism = _MECHANISMS[change.mechanism]
-    kept = dict(image.scram_credentials.get(change.user, {}))
+    before = image.scram_credentials.get(change.user, {})
+    kept = dict(before)
     if isinstance(change, ScramDeletion):
         del kept[mechanism]
     else:
@@ -122,6 +124,8 @@ def _write(image: MetadataImage, change: ScramDeletion | ScramUpsertion) -> Put:
             _decoded(change.server_key),
             change.iterations,
         )
+    if kept == before:
+        return None  # It was decided on before.
     value = scram_layout.encode_scram_credentials(kept) if kept else None
     return Put(scram_layout.scram_path(change.user), value)
 

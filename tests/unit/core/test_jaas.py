@@ -2,8 +2,8 @@
 
 import pytest
 
-from oncelog.core.jaas import parse_jaas
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.jaas import parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.client.settings.jaas import Login, parse_jaas
 from oncelog.client.settings.stores import Store, pem, read_store
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.jaas import Login, parse_jaas
 from oncelog.core.sasl import BEARER, MECHANISMS
 from oncelog.core.secret import Secret, reveal
 from oncelog.peer.sasl.settings import Sasl
