@@ -35,6 +35,7 @@ from oncelog.simulation.history import (
     OffsetsCommitting,
     Revoked,
 )
+from oncelog.simulation.history_cluster import PartitionChanged
 
 __all__ = [
     "early_expulsions",
@@ -385,12 +386,14 @@ def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
     """A member that is silent for longer than its session is expelled.
 
     Judged after the last fault, when the coordinator describes the group. A session restarts when a
-    broker starts, and when a request of its client arrives late, if an earlier heartbeat has no
-    response: it may be that one. Nothing else excuses it. Left out are members whose last heartbeat
-    has no response: it may have arrived late, if their process was frozen.
+    broker starts, when coordinators move, and when a request of its client arrives late, if an
+    earlier heartbeat has no response: it may be that one. Nothing else excuses it. Left out are
+    members whose last heartbeat has no response: it may have arrived late, if their process was
+    frozen.
     """
     session_s = evidence.promise.member_session_s + SILENCE_GRACE_S
     started = [event.at_s for event in evidence.of(BrokerStarted)]
+    started += _moves_s(evidence)
     groups = _groups(evidence)
     told = set()
     for described in evidence.of(GroupDescribed):
@@ -413,6 +416,16 @@ def silent_members(evidence: Evidence) -> Iterator[Anomaly]:
                     at_s=at_s,
                     who=described.who,
                 )
+
+
+def _moves_s(evidence: Evidence) -> Iterator[float]:
+    """Yield when a partition of the coordinators' topic got another leader epoch."""
+    epochs: dict[TopicPartition, int] = {}
+    for event in evidence.of(PartitionChanged):
+        at = event.topic_partition
+        if at.topic == CONSUMER_OFFSETS_TOPIC and event.leader_epoch > epochs.get(at, -1):
+            epochs[at] = event.leader_epoch
+            yield event.at_s
 
 
 def _late_s(evidence: Evidence, beats: list[_Heartbeat], until_s: float) -> float:

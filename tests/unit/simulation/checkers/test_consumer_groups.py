@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from oncelog.core.ids import TopicPartition
+import pytest
+
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TopicPartition
 from oncelog.simulation.history import (
     Assigned,
     GroupDescribed,
@@ -14,6 +16,7 @@ from oncelog.simulation.history import (
     OffsetsCommitting,
     Revoked,
 )
+from oncelog.simulation.history_cluster import PartitionChanged
 from tests.unit.simulation.checkers.model import T0, T1, Model
 
 Parts = tuple[TopicPartition, ...]
@@ -96,6 +99,26 @@ def test_a_member_that_was_expelled_may_believe_what_it_likes() -> None:
     group.beat("a", 1, 0, error="fenced_member_epoch")
     group.beat("a", 0, 3, owned=(), told=(T1,))
     assert group.signatures() == set()
+
+
+@pytest.mark.parametrize(("epochs", "found"), [((0, 1), set()), ((0, 0), {SILENT})])
+def test_a_session_begins_again_with_the_next_coordinator(
+    epochs: tuple[int, int], found: set[str]
+) -> None:
+    group = Group()
+    at = TopicPartition(CONSUMER_OFFSETS_TOPIC, 0)
+
+    def lead(number: int) -> None:
+        state = (0, epochs[number], number)
+        group.model.record(PartitionChanged, "", at, "id", (0, 1), *state, (0, 1))
+
+    lead(0)
+    group.own("a", 1, T0)
+    group.model.now_s += 8
+    lead(1)
+    group.model.now_s += 2
+    group.model.record(GroupDescribed, "b", "g", "Stable", {"a": (T0,)})
+    assert group.signatures(member_session_s=3.0) == found
 
 
 def test_a_heartbeat_without_an_answer_may_have_given_the_partition_up() -> None:
