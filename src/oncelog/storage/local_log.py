@@ -233,6 +233,7 @@ class LocalLog:
     def settle_truncation(self, end_offset: int, now_ms: int, expiration_ms: int) -> None:
         """Rebuild the derived state at the new end, and make the truncation durable. Blocking."""
         self.state = state_before(end_offset, self.state, self.segments, self.snapshots, now_ms)
+        self.snapshots.remove_unsound()
         # A snapshot and batches know producers again that have expired since.
         producers = self.state.producers
         producers.remove_expired(producers.entries(), now_ms, expiration_ms)

@@ -105,6 +105,11 @@ class Snapshots:
                 self._disk.remove(file_prefix(self._directory, offset) + BATCHES_SUFFIX)
         self._lonely = []
 
+    def remove_unsound(self) -> None:
+        """Delete those that were found damaged: each is told of once, and the next start has none."""
+        for offset in sorted(self._unsound):
+            self._remove_one(offset)
+
     def _remove_one(self, offset: int) -> None:
         prefix = file_prefix(self._directory, offset)
         self._disk.remove(prefix + SNAPSHOT_SUFFIX)

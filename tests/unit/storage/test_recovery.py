@@ -183,6 +183,20 @@ def test_a_scan_removes_a_torn_snapshot_at_the_end(make_log: MakeLog) -> None:
     assert log.last_stable_offset(1) == 0
 
 
+def test_a_truncation_removes_a_torn_snapshot_that_it_meets(make_log: MakeLog) -> None:
+    """It is told of once: the log that is left has no state to write in its place."""
+    ctx = make_log(segment_bytes=300)
+    for number in range(6):
+        ctx.append_well(producer=1, epoch=0, sequence=number, value=b"x" * 100)
+    ctx.log.close()
+    torn = ctx.folder / f"{0:020}.snapshot"
+    torn.write_bytes(b"\x00")  # Written by a start that rebuilt the first files, and never synced.
+    ctx.open(clean=True)
+    ctx.log.truncate_to(0, ctx.now_ms)
+    assert not torn.exists()
+    assert ctx.restart().recovery.reasons == []
+
+
 def test_a_log_that_was_cut_to_nothing_is_closed_without_a_snapshot(make_log: MakeLog) -> None:
     """Once torn it would be met by a start far later: no sync ever includes it."""
     ctx = make_log()
