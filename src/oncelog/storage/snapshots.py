@@ -106,7 +106,7 @@ class Snapshots:
         self._lonely = []
 
     def remove_unsound(self) -> None:
-        """Delete those that were found damaged: each is told of once, and the next start has none."""
+        """Delete those that were found damaged: the next start does not meet them again."""
         for offset in sorted(self._unsound):
             self._remove_one(offset)
 
