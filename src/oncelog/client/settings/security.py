@@ -10,14 +10,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from oncelog.client.settings.stores import Store, pem, read_store
+from oncelog.client.settings.stores import read_store
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.jaas import Login, parse_jaas
 from oncelog.core.sasl import BEARER, MECHANISMS
 from oncelog.core.secret import Secret, reveal
 from oncelog.peer.sasl.settings import Sasl
+from oncelog.runtime.cipher_suites import versions_and_ciphers
 from oncelog.runtime.network import Network, SystemNetwork
-from oncelog.runtime.tls import PROTOCOLS, Tls, TlsError
+from oncelog.runtime.pem import Store, pem
+from oncelog.runtime.tls import Tls, TlsError
 
 __all__ = ["ALIASES", "SECRET_NAMES", "SECURITY_NAMES", "Security"]
 
@@ -79,7 +81,6 @@ _SECURITY_PROTOCOLS: Final = {
 """Kafka's names, and whether each has TLS and SASL."""
 
 _STORE_TYPES: Final = ("PEM", "PKCS12", "JKS")
-_TLS_13_SUITE: Final = re.compile(r"TLS_(AES|CHACHA20)_\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +152,9 @@ def _tls(texts: _Texts) -> Tls:
             f"the client's certificate is incomplete, {missing} is given: ssl.keystore.location, or"
             " ssl.keystore.certificate.chain with ssl.keystore.key"
         )
-    protocols, ciphers = _versions_and_ciphers(texts)
+    protocols, ciphers = versions_and_ciphers(
+        texts.listed("ssl.enabled.protocols"), texts.listed("ssl.cipher.suites")
+    )
     return Tls(
         trusted=_trusted(texts),
         certificates=own.certificates if own else None,
@@ -209,36 +212,6 @@ def _verifies_host(texts: _Texts) -> bool:
     if value not in ("https", "none"):
         raise ConfigError(f"{name} {value!r} must be https, or empty for no check")
     return value == "https"
-
-
-def _versions_and_ciphers(texts: _Texts) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    protocols = texts.listed("ssl.enabled.protocols") or tuple(PROTOCOLS)
-    for protocol in protocols:
-        if protocol not in PROTOCOLS:
-            raise ConfigError(
-                f"ssl.enabled.protocols {protocol!r} is not one of {', '.join(PROTOCOLS)}"
-            )
-    suites = texts.listed("ssl.cipher.suites")
-    if not suites:
-        return protocols, ()
-    older = [suite for suite in suites if not _TLS_13_SUITE.fullmatch(suite)]
-    # The suites of TLS 1.3 cannot be chosen among; leaving all of them out excludes the version.
-    spoken = {"TLSv1.2": bool(older), "TLSv1.3": len(older) < len(suites)}
-    protocols = tuple(protocol for protocol in protocols if spoken[protocol])
-    if not protocols:
-        raise ConfigError("ssl.cipher.suites and ssl.enabled.protocols have no version in common")
-    return protocols, tuple(_openssl_name(suite) for suite in older)
-
-
-def _openssl_name(suite: str) -> str:
-    """OpenSSL's name of a suite that is named as in Java, or as it is."""
-    exchange, separator, cipher = suite.removeprefix("TLS_").partition("_WITH_")
-    if not separator:
-        return suite
-    cipher = re.sub(r"AES_(\d+)_CBC", r"AES\1", cipher)
-    cipher = re.sub(r"AES_(\d+)", r"AES\1", cipher).replace("POLY1305_SHA256", "POLY1305")
-    parts = ([] if exchange == "RSA" else [exchange]) + [cipher]
-    return "-".join(parts).replace("_", "-")
 
 
 # --- SASL -----------------------------------------------------------------------------
