@@ -56,7 +56,7 @@ class Authority(Certificate):
         builder = builder.add_extension(x509.BasicConstraints(True, None), critical=True)
         return cls(builder.sign(key, hashes.SHA256()), key)
 
-    def sign(self, name: str, *hosts: str, days: int = 365) -> Certificate:
+    def sign(self, name: str | x509.Name, *hosts: str, days: int = 365) -> Certificate:
         """A certificate for `name`, good for `hosts`; with `days` below 0 it has expired."""
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.rfc4514_string().removeprefix("CN=")
@@ -68,12 +68,14 @@ class Authority(Certificate):
 
 
 def _builder(
-    name: str, key: ec.EllipticCurvePrivateKey, issuer: str, days: int
+    name: str | x509.Name, key: ec.EllipticCurvePrivateKey, issuer: str, days: int
 ) -> x509.CertificateBuilder:
     now = datetime.datetime.now(datetime.UTC)
+    if isinstance(name, str):
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     return (
         x509.CertificateBuilder()
-        .subject_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]))
+        .subject_name(name)
         .issuer_name(x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, issuer)]))
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
