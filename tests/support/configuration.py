@@ -13,6 +13,7 @@ from oncelog.core.config_keys import (
     TOPIC_KEYS,
     UNSUPPORTED_TOPIC_KEYS,
     only_false,
+    only_pem,
 )
 from oncelog.core.group_keys import GROUP_KEYS
 from oncelog.core.kafka_keys import REFUSED
@@ -129,7 +130,9 @@ def passed_over_keys() -> set[str]:
 def refused_keys() -> set[str]:
     """Keys whose one effect is that other values than the default are refused."""
     definitions = [*BROKER_KEYS.values(), *(definition for definition, _ in TOPIC_KEYS.values())]
-    return {definition.name for definition in definitions if definition.check is only_false}
+    return {
+        definition.name for definition in definitions if definition.check in (only_false, only_pem)
+    }
 
 
 def unread_module() -> str:

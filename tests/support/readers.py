@@ -23,7 +23,7 @@ __all__ = ["SOURCES", "Reads", "effective_keys", "find_reads"]
 
 SOURCES = Path(__file__).resolve().parents[2] / "src" / "oncelog"
 
-BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_str", "get_float"})
+BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_list", "get_str", "get_float"})
 TOPIC_GETTERS = frozenset({"topic_value", "topic_int", "topic_str", "topic_list", "topic_float"})
 VALUES = "_values"
 CONFIGS = frozenset({"config", "_config"})

@@ -121,7 +121,7 @@ class Broker:
         self._own_disk = SystemDisk(syncs=syncs) if disk is None else None
         self.disk: Disk = disk or self._own_disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
-        self.peers = PeerNetwork(self.network, config.inter_broker_listener)
+        self.peers = PeerNetwork.of(config, self.network)
         self.rng = rng or random.SystemRandom()
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
@@ -247,7 +247,7 @@ class Broker:
             self.clock,
         )
         self.mover = PartitionMover(self.partitions, self.logs, self.disk, self.feed.tell_again)
-        self.server = Server(config, self.network, self.clock)
+        self.server = Server(config, self.network, self.clock, self.peers.network)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Register, lead, and open the socket; from here on requests come."""

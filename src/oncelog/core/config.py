@@ -13,6 +13,7 @@ This module must not read files or the environment.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from copy import copy
 from difflib import get_close_matches
 from enum import Enum
 from functools import partial
@@ -149,6 +150,9 @@ class BrokerConfig:
             self.get_str("security.inter.broker.protocol"),
         )
         self._take_keys_of_listeners(names)
+        if not any(listener.has_tls for listener in self.listeners):
+            unused = [name for name in self._given if name.startswith("ssl.")]
+            self.warnings += [f"{name} has no effect: no listener has TLS" for name in unused]
         metrics = self._values["oncelog.metrics.address"]
         if metrics is not None:
             self.metrics_address = parse_listener("oncelog.metrics.address", as_str(metrics))
@@ -281,9 +285,19 @@ class BrokerConfig:
         """The value of any key; None when it is unset."""
         return self._values[name]
 
+    def get_list(self, name: str) -> tuple[str, ...]:
+        """The value of a key of type LIST; empty when it is unset."""
+        return as_list(self._values[name] or ())
+
     def of_listener(self, listener: str) -> Mapping[str, ConfigValue]:
         """The values that are of one listener alone, as ``listener.name.<name>.<key>``."""
         return self._of_listeners.get(listener, {})
+
+    def within(self, listener: str) -> BrokerConfig:
+        """The configs as they are for one listener."""
+        found = copy(self)
+        found._values = {**self._values, **self.of_listener(listener)}  # noqa: SLF001 - its own copy
+        return found
 
     @property
     def data_dirs(self) -> tuple[str, ...]:

@@ -37,12 +37,14 @@ __all__ = [
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
     "only_false",
+    "only_pem",
 ]
 
 _BOOLEAN = ConfigType.BOOLEAN
 _STRING = ConfigType.STRING
 _INT = ConfigType.INT
 _SHORT = ConfigType.SHORT
+_PASSWORD = ConfigType.PASSWORD
 _LONG = ConfigType.LONG
 _DOUBLE = ConfigType.DOUBLE
 _LIST = ConfigType.LIST
@@ -97,6 +99,19 @@ def _gzip_level(value: ConfigValue) -> str | None:
     return None if is_level else "Value must be between 1 and 9 or equal to -1"
 
 
+def only_pem(value: ConfigValue) -> str | None:
+    """The check of a store's type: only PEM is accepted."""
+    if value == "PEM":
+        return None
+    convert = "openssl pkcs12 -in store.p12 -out store.pem -nodes"
+    if value == "JKS":
+        convert = (
+            "keytool -importkeystore -srckeystore store.jks -destkeystore store.p12 "
+            f"-deststoretype PKCS12, then {convert}"
+        )
+    return f"only PEM is read; convert the store: {convert}"
+
+
 def _replica_selector(value: ConfigValue) -> str | None:
     return None if not value or value == RACK_AWARE_SELECTOR else f"only {RACK_AWARE_SELECTOR}"
 
@@ -120,7 +135,7 @@ _BROKER: Final = (
     Definition("broker.rack", _STRING, None, "The rack or zone of this broker."),
     Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen, as NAME://HOST:PORT for each listener. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
     Definition("advertised.listeners", _LIST, None, "The address for clients to connect to, by listener; port 0 is the port that was bound. A listener that is left out is told to no client."),
-    Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; only PLAINTEXT is served."),
+    Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; PLAINTEXT and SSL are served."),
     Definition("inter.broker.listener.name", _STRING, None, "The listener by which brokers reach each other; unset: the one of security.inter.broker.protocol."),
     Definition("security.inter.broker.protocol", _STRING, None, "The protocol whose name the inter-broker listener has, instead of inter.broker.listener.name; without both it is the only listener, or PLAINTEXT.", _one_of("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")),
     Definition("controller.listener.names", _LIST, (), "Names of listeners that are a controller's, and are left out here."),
@@ -137,6 +152,22 @@ _BROKER: Final = (
     Definition("max.connections", _INT, INT32_MAX, "Connections open at a time; with listener.name.NAME. in front: those of one listener.", _at_least(0)),
     Definition("max.connections.per.ip", _INT, INT32_MAX, "Connections open at a time from one address.", _at_least(0)),
     Definition("oncelog.metrics.address", _STRING, None, "Where Prometheus reads metrics, and supervisors `/livez` and `/readyz`, as HOST:PORT; unset: nowhere. Kafka has no such key: its metrics go through JMX."),
+    # --- TLS
+    Definition("ssl.keystore.type", _STRING, "PEM", "The format of the certificate and its key. Kafka's default is JKS; only PEM is read.", only_pem),
+    Definition("ssl.keystore.location", _STRING, None, "The file with the key, the certificate and those between it and its authority. It is looked at every 5 s, and a new one is taken for new connections."),
+    Definition("ssl.keystore.key", _PASSWORD, None, "The key as PEM, instead of the file."),
+    Definition("ssl.keystore.certificate.chain", _PASSWORD, None, "The certificate, and those between it and its authority, as PEM, instead of the file."),
+    Definition("ssl.key.password", _PASSWORD, None, "The password of an encrypted key."),
+    Definition("ssl.truststore.type", _STRING, "PEM", "The format of the trusted certificates. Kafka's default is JKS; only PEM is read.", only_pem),
+    Definition("ssl.truststore.location", _STRING, None, "The file of the authorities that sign clients' certificates, looked at every 5 s as well; unset: the system's."),
+    Definition("ssl.truststore.certificates", _PASSWORD, None, "Their certificates as PEM, instead of the file."),
+    Definition("ssl.client.auth", _STRING, "none", "Whether clients show a certificate: none, requested (they may), required.", _one_of("required", "requested", "none")),
+    Definition("ssl.enabled.protocols", _LIST, ("TLSv1.2", "TLSv1.3"), "The versions of TLS that are spoken; older ones are broken.", _each_of("TLSv1.2", "TLSv1.3")),
+    Definition("ssl.cipher.suites", _LIST, (), "The cipher suites, by Java's or OpenSSL's names; suites of TLS 1.3 are taken all or none; empty: OpenSSL's choice."),
+    Definition("ssl.principal.mapping.rules", _STRING, "DEFAULT", "How a user's name is made of the name in a client's certificate: DEFAULT or RULE:pattern/replacement/[LU], separated by commas; the first that matches."),
+    Definition("ssl.endpoint.identification.algorithm", _STRING, "https", "Whether a broker checks that the certificate of another broker names the host that it connects to; empty: it does not.", lambda value: None if value in ("https", "") else "String must be one of: https, or empty"),
+    Definition("ssl.allow.dn.changes", _BOOLEAN, False, "Whether a new certificate may have another distinguished name than the one before."),
+    Definition("ssl.allow.san.changes", _BOOLEAN, False, "Whether a new certificate may lack alternative names that the one before has."),
     # --- topics
     Definition("auto.create.topics.enable", _BOOLEAN, True, "Whether a topic that a producer or consumer names comes into being."),
     Definition("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
@@ -253,7 +284,9 @@ def _passed_over_type(name: str) -> ConfigType:
     return ConfigType.PASSWORD if name.endswith((".password", ".secret")) else _STRING
 
 
-LISTENER_KEYS: Final = frozenset({"max.connections"})
+LISTENER_KEYS: Final = frozenset(
+    {"max.connections", "ssl.protocol", *(each.name for each in _BROKER if each.name[:4] == "ssl.")}
+)
 """Keys that one listener may have a value of its own for, as ``listener.name.<name>.<key>``."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {

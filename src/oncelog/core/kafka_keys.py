@@ -58,6 +58,9 @@ PASSED_OVER: Final = (
     *_names("", "early.start.listeners server.max.startup.time.ms request.timeout.ms"),
     *_names("", "inter.broker.protocol.version"),
     "control.plane.listener.name",
+    # TLS: OpenSSL's provider and algorithms, and the versions that ssl.enabled.protocols names.
+    *_names("ssl.", "protocol provider keymanager.algorithm trustmanager.algorithm"),
+    "ssl.secure.random.implementation",
     # Replicas on other brokers.
     *_names("replica.", "alter.log.dirs.io.max.bytes.per.second socket.receive.buffer.bytes"),
     *_names("replication.quota.", "window.num window.size.seconds"),
@@ -112,18 +115,21 @@ EXPLAINED: Final = {
 }
 """Keys without effect that are logged with an explanation, because users may rely on them."""
 
-_AUTHENTICATION: Final = "the broker has no TLS and no authentication"
+_AUTHENTICATION: Final = "the broker has no SASL"
+_PEM_PASSWORD: Final = "PEM has none, only a key may have one: ssl.key.password"
 _QUOTAS: Final = "there are no quotas"
 _JAVA: Final = "a Java class cannot be loaded"
 _TIERED: Final = "there is no tiered storage"
 _RATES: Final = "this limit is not enforced; docs/limits.md names those that are"
 
 REFUSED: Final = (
-    ("ssl.", _AUTHENTICATION),
+    ("ssl.keystore.password", _PEM_PASSWORD),
+    ("ssl.truststore.password", _PEM_PASSWORD),
+    ("ssl.engine.factory.class", _JAVA),
     ("sasl.", _AUTHENTICATION),
     ("connections.max.reauth.ms", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
-    ("principal.builder.class", _AUTHENTICATION),
+    ("principal.builder.class", _JAVA),
     ("zookeeper.ssl.client.enable", "there is no TLS between brokers and ZooKeeper"),
     ("zookeeper.set.acl", "nodes in ZooKeeper are made open to all"),
     ("authorizer.class.name", "there are no ACLs: every client may do everything"),
@@ -173,7 +179,6 @@ _HARMLESS: Final = {
     "metric.reporters": "",
     "queued.max.request.bytes": "-1",
     "remote.log.storage.system.enable": "false",
-    "ssl.client.auth": "none",
     "transaction.two.phase.commit.enable": "false",
     "unstable.api.versions.enable": "false",
     "unstable.feature.versions.enable": "false",

@@ -11,6 +11,7 @@ from oncelog.core.config_definition import ConfigError
 __all__ = [
     "LISTENER_PREFIX",
     "PLAINTEXT",
+    "SSL",
     "Endpoint",
     "ListenerConfig",
     "Listeners",
@@ -24,7 +25,8 @@ LISTENER_PREFIX: Final = "listener.name."
 """Keys that begin with it and a listener's name in lower case are of that listener alone."""
 
 PLAINTEXT: Final = "PLAINTEXT"
-_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, "SSL", "SASL_PLAINTEXT", "SASL_SSL")}
+SSL: Final = "SSL"
+_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")}
 
 
 class Endpoint(NamedTuple):
@@ -49,6 +51,11 @@ class ListenerConfig(NamedTuple):
     """Where clients and brokers reach it; None: where it listens."""
     is_advertised: bool
     """Whether they are told of it at all."""
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether its connections are encrypted."""
+        return self.protocol == SSL
 
     @property
     def prefix(self) -> str:
@@ -143,9 +150,10 @@ class Listeners:
                 f"{key}={text} is not supported: no security protocol is defined for the listener "
                 f"{name}, see listener.security.protocol.map"
             )
-        if protocol != PLAINTEXT:
+        if protocol not in (PLAINTEXT, SSL):
             raise ConfigError(
-                f"{key}={text} is not supported: listeners other than PLAINTEXT need authentication"
+                f"{key}={text} is not supported: the protocol of a listener is PLAINTEXT or SSL, "
+                "there is no SASL yet"
             )
         return name
 

@@ -33,3 +33,9 @@ SCRAM_STORED_ITERATIONS_MAX = 16_384
 
 SCRAM_SALT_BYTES_MAX = 1024
 """Longest salt of such a credential."""
+
+TLS_HANDSHAKE_MS_MAX = 10_000
+"""How long a client may take for the TLS handshake."""
+
+CERTIFICATES_LOOK_MS = 5_000
+"""Pause between two looks whether files of certificates have changed."""

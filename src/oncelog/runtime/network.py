@@ -8,18 +8,20 @@ of Kafka.
 
 import asyncio
 import errno
+import logging
 import os
 import select
 import socket
 import ssl
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from ipaddress import ip_address
 from typing import Protocol
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import LISTEN_BACKLOG_COUNT
+from oncelog.core.security_limits import TLS_HANDSHAKE_MS_MAX
 
 __all__ = [
     "AddressUnavailable",
@@ -27,14 +29,38 @@ __all__ = [
     "Network",
     "ProtocolFactory",
     "SystemNetwork",
+    "TlsAcceptor",
     "has_hung_up",
     "occupy",
 ]
+
+log = logging.getLogger(__name__)
+
+_NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_NO_DESCRIPTORS_PAUSE_S = 1.0
+"""Pause before the next attempt to accept when no descriptor is left, as in asyncio."""
 
 _HUNG_UP = select.POLLRDHUP if sys.platform == "linux" else 0
 """Linux tells that the peer has closed its half; elsewhere only that both are closed."""
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
+
+
+class TlsAcceptor(Protocol):
+    """Has the certificates of a listener with TLS, and is told of each handshake."""
+
+    @property
+    def context(self) -> ssl.SSLContext:
+        """The one for the next connection."""
+        ...
+
+    def begin(self, host: str, port: int) -> bool:
+        """Whether a peer may begin a handshake; if so it is counted until `fail` or its end."""
+        ...
+
+    def fail(self, host: str, port: int, error: BaseException) -> None:
+        """Note that a handshake has failed, or was cut off."""
+        ...
 
 
 class AddressUnavailable(OncelogError, OSError):  # noqa: N818 - names a state of the address
@@ -133,11 +159,11 @@ class _SystemListener:
 class SystemNetwork:
     """TCP, by the running event loop (uvloop's or asyncio's), without Nagle's algorithm.
 
-    With `tls` its outgoing connections use TLS; its listeners never do.
+    With `tls` its outgoing connections use TLS, by what it is when they begin.
     """
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
-        self._tls = tls
+        self.tls = tls
 
     async def listen(
         self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
@@ -156,12 +182,29 @@ class SystemNetwork:
             raise AddressUnavailable(host, port, error) from error
         return _SystemListener(server)
 
+    async def listen_tls(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, tls: TlsAcceptor
+    ) -> Listener:
+        """As `listen` without `accepts`: a protocol is connected once its handshake is complete."""
+        sockets: list[socket.socket] = []
+        try:
+            for address in await _addresses(host, port):
+                bound = _bound(address, port)
+                assert bound is not None  # The address is numeric.
+                bound.setblocking(False)
+                sockets.append(bound)
+        except OSError as error:
+            for each in sockets:
+                each.close()
+            raise AddressUnavailable(host, port, error) from error
+        return _TlsListener(sockets, protocol_factory, tls)
+
     async def connect(self, host: str, port: int, protocol_factory: ProtocolFactory) -> None:
         """See `Network.connect`. A handshake that fails raises `ssl.SSLError`, an `OSError`."""
         loop = asyncio.get_running_loop()
-        name = None if self._tls is None else host
+        name = None if self.tls is None else host
         await loop.create_connection(
-            protocol_factory, host, port, ssl=self._tls, server_hostname=name
+            protocol_factory, host, port, ssl=self.tls, server_hostname=name
         )
 
 
@@ -185,6 +228,99 @@ def _bound(host: str, port: int) -> socket.socket | None:
         bound.close()
         raise
     return bound
+
+
+def _host_and_port(address: Sequence[object]) -> tuple[str, int]:
+    """The first two parts of a socket's address, which IPv6 has more of."""
+    return str(address[0]), int(str(address[1]))
+
+
+async def _addresses(host: str, port: int) -> list[str]:
+    """Return the numeric addresses of a host; "" is every interface."""
+    try:
+        ip_address(host)
+    except ValueError:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(
+            host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        return list(dict.fromkeys(str(address[0]) for *_, address in found))
+    return [host]
+
+
+class _TlsListener:
+    """Accepts by itself, and shakes hands in a task for each connection.
+
+    The loop's own server would neither say which handshakes fail, nor have them counted, nor take a
+    new certificate for the next connection.
+    """
+
+    def __init__(
+        self, sockets: list[socket.socket], protocol_factory: ProtocolFactory, tls: TlsAcceptor
+    ) -> None:
+        self._sockets = sockets
+        self._protocol_factory = protocol_factory
+        self._tls = tls
+        self._loop = asyncio.get_running_loop()
+        self._accepting: list[asyncio.Task[None]] = []
+        self._handshakes: set[asyncio.Task[None]] = set()
+        self.addresses = tuple(_host_and_port(each.getsockname()) for each in sockets)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return tuple(each.fileno() for each in self._sockets)
+
+    async def accept(self) -> None:
+        for each, (host, port) in zip(self._sockets, self.addresses, strict=True):
+            try:
+                each.listen(LISTEN_BACKLOG_COUNT)
+            except OSError as error:
+                raise AddressUnavailable(host, port, error) from error
+            self._accepting.append(self._loop.create_task(self._accept_all(each)))
+
+    async def close(self) -> None:
+        tasks = {*self._accepting, *self._handshakes}
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        for each in self._sockets:
+            each.close()
+
+    async def _accept_all(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                accepted, address = await self._loop.sock_accept(listening)
+            except OSError as error:
+                if error.errno not in _NO_DESCRIPTORS:
+                    continue  # The peer has gone already.
+                log.warning("no connection can be accepted: %s", error)
+                await asyncio.sleep(_NO_DESCRIPTORS_PAUSE_S)
+                continue
+            host, port = _host_and_port(address)
+            if not self._tls.begin(host, port):
+                accepted.close()
+                continue
+            task = self._loop.create_task(self._shake_hands(accepted, host, port))
+            self._handshakes.add(task)
+            task.add_done_callback(self._handshakes.discard)
+
+    async def _shake_hands(self, accepted: socket.socket, host: str, port: int) -> None:
+        try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            await self._loop.connect_accepted_socket(
+                self._protocol_factory,
+                accepted,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_MS_MAX / 1000,
+            )
+        except OSError as error:
+            accepted.close()
+            self._tls.fail(host, port, error)
+        except asyncio.CancelledError as error:
+            accepted.close()
+            self._tls.fail(host, port, error)
+            raise
 
 
 def has_hung_up(descriptor: int) -> bool:

@@ -31,7 +31,8 @@ def pem(setting: str, text: str) -> Store:
     Raises `ConfigError` where there is neither a certificate nor a key.
     """
     certificates, keys = [], []
-    for kind, body in _PEM.findall(text):
+    for match in _PEM.finditer(text):
+        kind, body = str(match[1]), str(match[2])
         block = f"-----BEGIN {kind}-----\n{_wrapped(body)}\n-----END {kind}-----\n"
         if kind.endswith("PRIVATE KEY"):
             keys.append(block)

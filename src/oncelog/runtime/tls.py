@@ -8,18 +8,28 @@ import os
 import ssl
 import tempfile
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.secret import Secret
 
-__all__ = ["PROTOCOLS", "Tls", "TlsError"]
+__all__ = ["CLIENT_AUTH", "PROTOCOLS", "ClientAuth", "Tls", "TlsError"]
 
 PROTOCOLS: Final = {
     "TLSv1.2": ssl.TLSVersion.TLSv1_2,
     "TLSv1.3": ssl.TLSVersion.TLSv1_3,
 }
 """Versions that may be enabled; older ones are broken (RFC 8996)."""
+
+
+ClientAuth = Literal["none", "requested", "required"]
+
+CLIENT_AUTH: Final[dict[ClientAuth, ssl.VerifyMode]] = {
+    "none": ssl.CERT_NONE,
+    "requested": ssl.CERT_OPTIONAL,
+    "required": ssl.CERT_REQUIRED,
+}
+"""Whether a server asks for a certificate of the client's, by Kafka's names."""
 
 
 class TlsError(OncelogError):
@@ -48,9 +58,20 @@ class Tls:
         """The context of a client. Raises `TlsError` in one sentence."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = self.verify_host
+        self._trust(context, ssl.Purpose.SERVER_AUTH)
+        return self._completed(context)
+
+    def server_context(self, client_auth: ClientAuth) -> ssl.SSLContext:
+        """The context of a server. Raises `TlsError` in one sentence."""
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.verify_mode = CLIENT_AUTH[client_auth]
+        if client_auth != "none":
+            self._trust(context, ssl.Purpose.CLIENT_AUTH)
+        return self._completed(context)
+
+    def _completed(self, context: ssl.SSLContext) -> ssl.SSLContext:
         versions = [PROTOCOLS[name] for name in self.protocols]
         context.minimum_version, context.maximum_version = min(versions), max(versions)
-        self._trust(context)
         if self.certificates is not None:
             self._show(context, self.certificates)
         if self.ciphers:
@@ -60,9 +81,9 @@ class Tls:
                 raise TlsError(f"no cipher of {', '.join(self.ciphers)} is known here") from None
         return context
 
-    def _trust(self, context: ssl.SSLContext) -> None:
+    def _trust(self, context: ssl.SSLContext, purpose: ssl.Purpose) -> None:
         if self.trusted is None:
-            context.load_default_certs(ssl.Purpose.SERVER_AUTH)
+            context.load_default_certs(purpose)
             return
         try:
             context.load_verify_locations(cadata=self.trusted)
@@ -78,14 +99,16 @@ class Tls:
                 stream.write(f"{certificates}\n{key}\n")
             context.load_cert_chain(path, password=self._password)
         except ssl.SSLError as error:
-            raise TlsError(f"the client's certificate and key: {_reason(error)}") from None
+            raise TlsError(f"the certificate and its key do not work: {_reason(error)}") from None
         finally:
             os.unlink(path)
 
     def _password(self) -> str:
         # Without it OpenSSL would ask on the terminal.
         if self.key_password is None:
-            raise TlsError("the client's key is encrypted, and no password for it is given")
+            raise TlsError(
+                "the key is encrypted, and no password for it is given (ssl.key.password)"
+            )
         return self.key_password.value
 
 

@@ -10,9 +10,10 @@ by the port, and one that connects to it by the port from which that connects.
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, cast
 
-from oncelog.runtime.network import Listener, ProtocolFactory, SystemNetwork
+from oncelog.runtime.network import Listener, ProtocolFactory, SystemNetwork, TlsAcceptor
 
 __all__ = ["Cables", "ControlledNetwork"]
 
@@ -50,11 +51,20 @@ class ControlledNetwork(SystemNetwork):
         self, host: str, port: int, protocol_factory: ProtocolFactory, *, accepts: bool = True
     ) -> Listener:
         """See `Network.listen`."""
+        guarded = partial(self._guarded_by, protocol_factory)
+        return self._noted(await super().listen(host, port, guarded, accepts=accepts))
 
-        def guarded() -> asyncio.BaseProtocol:
-            return self._guarded(protocol_factory())
+    async def listen_tls(
+        self, host: str, port: int, protocol_factory: ProtocolFactory, tls: TlsAcceptor
+    ) -> Listener:
+        """See `SystemNetwork.listen_tls`."""
+        guarded = partial(self._guarded_by, protocol_factory)
+        return self._noted(await super().listen_tls(host, port, guarded, tls))
 
-        listener = await super().listen(host, port, guarded, accepts=accepts)
+    def _guarded_by(self, protocol_factory: ProtocolFactory) -> asyncio.BaseProtocol:
+        return self._guarded(protocol_factory())
+
+    def _noted(self, listener: Listener) -> Listener:
         for _, bound in listener.addresses:
             self.cables.listeners[bound] = self.broker_id
         return listener

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 from oncelog.controller.topics import TopicToCreate
@@ -12,6 +13,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsTopic
 from oncelog.protocol.messages.metadata import MetadataRequestTopic
+from tests.support.certificates import Authority
 from tests.support.members import Cluster, members
 from tests.unit.broker.context import Client
 from tests.unit.broker.test_several_brokers import controller_of
@@ -83,3 +85,26 @@ def inbound(cluster: Cluster, broker_id: int, listener: str) -> int:
     """The count of connections that a listener of a broker has open."""
     listeners = cluster[broker_id].broker.server.listeners
     return sum(each.connections_count for each in listeners if each.name == listener)
+
+
+async def test_brokers_reach_each_other_with_tls(tmp_path: Path) -> None:
+    authority = Authority.make()
+    (tmp_path / "authority.pem").write_text(authority.pem)
+    given = {
+        "listeners": "SSL://127.0.0.1:0",
+        "security.inter.broker.protocol": "SSL",
+        "ssl.truststore.location": str(tmp_path / "authority.pem"),
+        "ssl.client.auth": "required",
+    }
+    async with members(2, starts=False) as cluster:
+        for broker_id in (1, 2):
+            own = authority.sign(f"broker{broker_id}", "127.0.0.1")
+            file = own.write(tmp_path / f"{broker_id}.pem")
+            cluster[broker_id].config |= {**given, "ssl.keystore.location": file}
+        await cluster.start(1, 2)
+        await controller_of(cluster).create_topics([TopicToCreate("t", 2, 2)])
+        await cluster.agreed()
+        for broker_id in (1, 2):
+            await cluster.until(lambda each=broker_id: inbound(cluster, each, "SSL") > 0)  # type: ignore[misc]
+            connections = cluster[broker_id].broker.server.connections
+            assert {each.principal for each in connections} == {f"CN=broker{3 - broker_id}"}

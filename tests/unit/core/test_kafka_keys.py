@@ -44,7 +44,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         BrokerConfig(
             {
                 "num.partitons": "3",
-                "ssl.keystore.location": "/k",
+                "sasl.enabled.mechanisms": "PLAIN",
                 "num.partitions": "0",
                 "retention.ms": "1",
                 "process.roles": "controller",
@@ -52,7 +52,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         )
     assert [problem.split(" ")[0] for problem in caught.value.problems] == [
         "num.partitons",
-        "ssl.keystore.location",
+        "sasl.enabled.mechanisms",
         "Invalid",
         "retention.ms",
         "process.roles=controller",
@@ -69,9 +69,9 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ),
         ("zzz", "3", "zzz is not a known configuration key"),
         (
-            "ssl.keystore.location",
-            "/k",
-            "ssl.keystore.location is not supported: the broker has no TLS and no authentication",
+            "sasl.enabled.mechanisms",
+            "PLAIN",
+            "sasl.enabled.mechanisms is not supported: the broker has no SASL",
         ),
         (
             "authorizer.class.name",
@@ -102,7 +102,6 @@ def test_what_would_change_a_promise_is_refused_with_the_reason(
     ("key", "value"),
     [
         ("authorizer.class.name", ""),
-        ("ssl.client.auth", "none"),
         ("transaction.two.phase.commit.enable", "false"),
         ("remote.log.storage.system.enable", "false"),
         ("max.connections.per.ip.overrides", ""),

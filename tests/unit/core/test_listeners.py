@@ -39,10 +39,10 @@ def test_a_listener_may_have_a_name_of_its_own() -> None:
     [
         ({"listeners": "LAN://:9092"}, "no security protocol is defined for the listener LAN"),
         (
-            {"listeners": "LAN://:9092", "listener.security.protocol.map": "LAN:SSL"},
-            "listeners other than PLAINTEXT need authentication",
+            {"listeners": "LAN://:9092", "listener.security.protocol.map": "LAN:SASL_SSL"},
+            "the protocol of a listener is PLAINTEXT or SSL, there is no SASL yet",
         ),
-        ({"listeners": "PLAINTEXT://:1,SSL://:2"}, "listeners other than PLAINTEXT"),
+        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "there is no SASL yet"),
         (
             {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"},
             "listeners has to name at least one listener",
@@ -160,3 +160,19 @@ def test_the_brokers_among_themselves_use_the_only_listener() -> None:
     assert BrokerConfig(by_protocol).inter_broker_listener == "PLAINTEXT"
     with pytest.raises(ConfigError, match="must be a listener name"):
         BrokerConfig({"inter.broker.listener.name": "LAN"})
+
+
+def test_one_listener_has_its_own_certificate_and_the_rest_of_the_brokers() -> None:
+    given = {"listener.security.protocol.map": "INTERNAL:PLAINTEXT,EXTERNAL:SSL"}
+    given |= {"ssl.client.auth": "required", "ssl.keystore.location": "/all.pem"}
+    config = BrokerConfig({**TWO, **given, "listener.name.external.ssl.client.auth": "none"})
+    external = config.within("EXTERNAL")
+    assert external.get_str("ssl.client.auth") == "none"
+    assert external.get_str("ssl.keystore.location") == "/all.pem"
+    assert config.get_str("ssl.client.auth") == "required"
+    assert not config.warnings
+
+
+def test_settings_of_tls_without_a_listener_that_has_it_are_named() -> None:
+    config = BrokerConfig({"ssl.keystore.location": "/k"})
+    assert config.warnings == ["ssl.keystore.location has no effect: no listener has TLS"]

@@ -63,6 +63,7 @@ class NoPeer:
 
     id = 1
     listener = "PLAINTEXT"
+    principal = "ANONYMOUS"
     peer_host = ""
     client_software = ""
 

@@ -35,6 +35,7 @@ from oncelog.core.limits import (
 from oncelog.core.pending import Pending
 from oncelog.runtime.framed import grow
 from oncelog.runtime.network import has_hung_up
+from oncelog.security.principal_rules import ANONYMOUS
 
 __all__ = ["Acceptor", "ServerConnection", "Starter"]
 
@@ -59,8 +60,8 @@ class Acceptor(Protocol):
     def note_unread(self, change_bytes: int) -> None:
         """Count reply bytes that a stalled peer has not read."""
 
-    def admit(self, connection: ServerConnection) -> bool:
-        """Whether the connection may stay."""
+    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
+        """Whether the connection may stay; its principal is set."""
 
     def forget(self, connection: ServerConnection) -> None:
         """Remove a connection that has ended."""
@@ -80,7 +81,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     """The broker's end of a connection."""
 
     def __init__(self, acceptor: Acceptor, starter: Starter, read_buffer: ReadBuffer) -> None:
-        self.listener = acceptor.name
+        self.listener, self.principal = acceptor.name, ANONYMOUS
         self.peer_host, self.peer_port = "", 0
         self.client_software = ""
         self.closed = False
@@ -108,10 +109,9 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._held_by: Request[object] | None = None
         self._task: asyncio.Task[None] | None = None
         self._out: list[bytes | bytearray | memoryview] = []
-        self._out_bytes = 0
+        self._out_bytes = self._unread_bytes = 0
         self._flush_scheduled = self._in_turn = False
         self._writing_paused = self._reading_paused = False
-        self._unread_bytes = 0
 
     def __repr__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
@@ -126,7 +126,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self.peer_host, self.peer_port = str(peer[0]), int(peer[1])
         self.last_active_s = self._loop.time()
         self._transport.set_write_buffer_limits(high=CONNECTION_WRITE_BUFFER_BYTES_HIGH)
-        if not self._acceptor.admit(self):
+        if not self._acceptor.admit(self, self._transport):
             self.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:

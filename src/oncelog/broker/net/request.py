@@ -51,6 +51,8 @@ class Peer(Protocol):
 
     listener: str
     """The name of the listener that accepted it."""
+    principal: str
+    """The user that the client is."""
     peer_host: str
     client_software: str
 

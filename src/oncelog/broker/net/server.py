@@ -9,18 +9,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from oncelog.broker.net.connection import ServerConnection, Starter
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import as_int
+from oncelog.core.config_definition import ConfigError, as_int
 from oncelog.core.limits import IDLE_SWEEP_MS_MAX, STOP_FLUSH_TURN_MS, STOP_FLUSH_TURNS_COUNT
 from oncelog.core.listeners import Endpoint, ListenerConfig, RegisteredListener
+from oncelog.core.security_limits import CERTIFICATES_LOOK_MS
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Listener, Network, occupy
+from oncelog.runtime.network import Listener, Network, SystemNetwork, occupy
+
+if TYPE_CHECKING:
+    from oncelog.broker.net.tls import ListenerTls
 
 __all__ = ["BoundListener", "Server"]
 
@@ -42,7 +48,9 @@ def _own_name() -> str:
 class BoundListener:
     """One listener of the broker: it makes the connections and counts what is theirs."""
 
-    def __init__(self, server: Server, config: BrokerConfig, given: ListenerConfig) -> None:
+    def __init__(
+        self, server: Server, config: BrokerConfig, given: ListenerConfig, outgoing: Network
+    ) -> None:
         self.name = given.name
         self.given = given
         self.loop = server.loop
@@ -50,6 +58,7 @@ class BoundListener:
         self.address = Endpoint("", 0)
         """Where it listens, once it is bound."""
         self.connections_count = 0
+        self.handshakes_count = 0
         self.opened_count = 0
         """Count of connections that were accepted."""
         self.bytes_in = 0
@@ -59,7 +68,11 @@ class BoundListener:
         self.is_protected = given.name == config.inter_broker_listener
         """Whether clients of other listeners give way to its connections, as in Kafka."""
         self.socket: Listener | None = None
+        self.tls: ListenerTls | None = None
+        """Its certificates, once they are read."""
         self._server = server
+        self._config = config
+        self._outgoing = outgoing if self.is_protected else None
 
     @property
     def registered(self) -> RegisteredListener:
@@ -71,18 +84,75 @@ class BoundListener:
         endpoint = told._replace(port=told.port or self.address.port)
         return RegisteredListener(endpoint, self.given.protocol)
 
+    @property
+    def context(self) -> ssl.SSLContext:
+        """See `TlsAcceptor`."""
+        assert self.tls is not None
+        return self.tls.context
+
+    async def bind(self, network: Network, accepted: Callable[[], ServerConnection]) -> None:
+        """Bind the address, and before that read the certificates. Raises `ConfigError` for those.
+
+        Raises `AddressUnavailable` as well.
+        """
+        if self.given.has_tls:
+            if not isinstance(network, SystemNetwork):
+                raise ConfigError(f"the listener {self.name} cannot have TLS on this network")
+            # Imported here because most brokers have no TLS.
+            from oncelog.broker.net.tls import ListenerTls
+
+            self.tls = ListenerTls(self._config, self.given, self._outgoing)
+            self.socket = await network.listen_tls(*self.given.bound, accepted, self)
+        else:
+            self.socket = await network.listen(*self.given.bound, accepted, accepts=False)
+        self.address = Endpoint(*self.socket.addresses[0])
+
+    def begin(self, host: str, port: int) -> bool:
+        """See `TlsAcceptor`."""
+        peer = Endpoint(host, port)
+        if self._is_full(peer) or not self._server.has_room(peer, host, self):
+            return False
+        self.handshakes_count += 1
+        self._server.take_in(host)
+        return True
+
+    def fail(self, host: str, port: int, error: BaseException) -> None:
+        """See `TlsAcceptor`."""
+        # Imported here because most brokers have no TLS.
+        from oncelog.broker.net.tls import handshake_problem
+
+        self._end_handshake(host)
+        if not isinstance(error, asyncio.CancelledError):
+            reason = handshake_problem(error)
+            log.warning("closing connection %s: %s", Endpoint(host, port), reason)
+
+    def _end_handshake(self, host: str) -> None:
+        self.handshakes_count -= 1
+        self._server.let_go(host)
+
+    def _is_full(self, peer: object) -> bool:
+        limit = self.connections_max
+        if limit is None or self.connections_count + self.handshakes_count < limit:
+            return False
+        key = f"{self.given.prefix}max.connections"
+        log.warning("refusing connection %s: %s=%d", peer, key, limit)
+        return True
+
     def note_unread(self, change_bytes: int) -> None:
         """See `Acceptor`."""
         self._server.unread_bytes += change_bytes
 
-    def admit(self, connection: ServerConnection) -> bool:
+    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
         """Accept a new connection, unless a limit forbids it (one log line)."""
-        limit = self.connections_max
-        if limit is not None and self.connections_count >= limit:
-            key = f"{self.given.prefix}max.connections"
-            log.warning("refusing connection %s: %s=%d", connection, key, limit)
-            return False
-        if not self._server.admit(connection, self):
+        if self.tls is not None:
+            self._end_handshake(connection.peer_host)
+            principal = self.tls.principal_of(transport)
+            if principal is None:
+                reason = "no rule of ssl.principal.mapping.rules applies to its certificate"
+                log.warning("refusing connection %s: %s", connection, reason)
+                return False
+            connection.principal = principal
+        if self._is_full(connection) or not self._server.admit(connection, self):
             return False
         self.opened_count += 1
         self.connections_count += 1
@@ -97,7 +167,13 @@ class BoundListener:
 class Server:
     """Accepts connections for one broker: `bind` finds its addresses, `open` begins to serve."""
 
-    def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        network: Network,
+        clock: Clock,
+        outgoing: Network | None = None,
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         # In the order of acceptance.
         self.connections: dict[ServerConnection, None] = {}
@@ -105,7 +181,9 @@ class Server:
         """Reply bytes that stalled peers have not read, as counted when each stalled."""
         self.expired_count = 0
         """Count of connections that were closed because they were idle."""
-        self.listeners = tuple(BoundListener(self, config, each) for each in config.listeners)
+        self.listeners = tuple(
+            BoundListener(self, config, each, outgoing or network) for each in config.listeners
+        )
         self._network = network
         self._clock = clock
         self.read_buffer = ReadBuffer()
@@ -130,14 +208,12 @@ class Server:
     async def bind(self) -> Mapping[str, RegisteredListener]:
         """Bind the addresses, without accepting; return where clients are to reach each listener.
 
-        Raises `AddressUnavailable` when an address cannot be bound.
+        Raises `AddressUnavailable` when an address cannot be bound, and `ConfigError` where the TLS
+        of a listener does not work.
         """
         self._is_open = True
         for listener in self.listeners:
-            listener.socket = await self._network.listen(
-                *listener.given.bound, partial(self._accepted, listener), accepts=False
-            )
-            listener.address = Endpoint(*listener.socket.addresses[0])
+            await listener.bind(self._network, partial(self._accepted, listener))
         return {each.name: each.registered for each in self.listeners if each.given.is_advertised}
 
     async def open(self, starter: Starter) -> None:
@@ -159,28 +235,40 @@ class Server:
 
         One that the system had accepted when the server stopped comes too late.
         """
-        if not self._is_open:
-            return False
-        host = connection.peer_host
-        is_full = len(self.connections) >= self._connections_max
-        if is_full and not (listener.is_protected and self._make_room()):
-            log.warning(
-                "refusing connection %s: max.connections=%d", connection, self._connections_max
-            )
-            return False
-        if self._per_ip[host] >= self._per_ip_max:
-            log.warning(
-                "refusing connection %s: max.connections.per.ip=%d", connection, self._per_ip_max
-            )
+        if not self._is_open or not self.has_room(connection, connection.peer_host, listener):
             return False
         self.connections[connection] = None
-        self._per_ip[host] += 1
+        self.take_in(connection.peer_host)
         return True
+
+    def has_room(self, peer: object, host: str, listener: BoundListener) -> bool:
+        """Whether one more may connect (one log line if not). Handshakes count as connections."""
+        count = len(self.connections) + sum(each.handshakes_count for each in self.listeners)
+        is_full = count >= self._connections_max
+        if is_full and not (listener.is_protected and self._make_room()):
+            log.warning("refusing connection %s: max.connections=%d", peer, self._connections_max)
+            return False
+        if self._per_ip[host] >= self._per_ip_max:
+            log.warning("refusing connection %s: max.connections.per.ip=%d", peer, self._per_ip_max)
+            return False
+        return True
+
+    def take_in(self, host: str) -> None:
+        """Count a connection or a handshake from this host."""
+        self._per_ip[host] += 1
+
+    def let_go(self, host: str) -> None:
+        """Count a connection or a handshake from this host no more."""
+        self._per_ip[host] -= 1
+        if self._per_ip[host] <= 0:
+            del self._per_ip[host]
 
     def _make_room(self) -> bool:
         """Close the client's connection that was idle for longest, for one of a broker."""
         protected = {listener.name for listener in self.listeners if listener.is_protected}
-        clients = [each for each in self.connections if each.listener not in protected]
+        clients = [
+            each for each in self.connections if each.listener not in protected and not each.closed
+        ]
         if not clients:
             return False
         longest = min(clients, key=lambda each: each.last_active_s)
@@ -196,15 +284,26 @@ class Server:
         if connection not in self.connections:
             return False
         del self.connections[connection]
-        self._per_ip[connection.peer_host] -= 1
-        if self._per_ip[connection.peer_host] <= 0:
-            del self._per_ip[connection.peer_host]
+        self.let_go(connection.peer_host)
         return True
 
     async def run(self) -> None:
-        """Close connections that were idle for too long, until cancelled."""
-        if self._idle_ms_max < 0:
-            return
+        """Close idle connections and take new certificates, until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            if self._idle_ms_max >= 0:
+                tasks.create_task(self._close_idle())
+            if any(listener.tls is not None for listener in self.listeners):
+                tasks.create_task(self._renew_certificates())
+
+    async def _renew_certificates(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._clock.sleep(CERTIFICATES_LOOK_MS)
+            for listener in self.listeners:
+                if listener.tls is not None:
+                    await loop.run_in_executor(None, listener.tls.renew)
+
+    async def _close_idle(self) -> None:
         pause_ms = min(max(self._idle_ms_max / 2, 1), IDLE_SWEEP_MS_MAX)
         while True:
             await self._clock.sleep(pause_ms)

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog.controller.image import MetadataImage
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
@@ -22,7 +23,7 @@ from oncelog.protocol.codec import parse_response
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network
+from oncelog.runtime.network import Network, SystemNetwork
 
 __all__ = ["PeerAddress", "PeerNetwork", "PeerUnreachable", "Peers"]
 
@@ -42,6 +43,13 @@ class PeerNetwork(NamedTuple):
 
     network: Network
     listener: str
+
+    @classmethod
+    def of(cls, config: BrokerConfig, network: Network) -> PeerNetwork:
+        """Return that of a broker; with TLS it is usable once the broker's certificate is read."""
+        name = config.inter_broker_listener
+        has_tls = any(each.has_tls for each in config.listeners if each.name == name)
+        return cls(SystemNetwork() if has_tls else network, name)
 
     def address_of(self, image: MetadataImage, broker_id: int) -> PeerAddress | None:
         """Return the address that an image has of a broker.

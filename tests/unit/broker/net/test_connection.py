@@ -82,7 +82,7 @@ class FakeServer:
     def note_unread(self, change_bytes: int) -> None:
         self.unread_bytes += change_bytes
 
-    def admit(self, _connection: ServerConnection) -> bool:
+    def admit(self, _connection: ServerConnection, _transport: object) -> bool:
         return self.admits
 
     def forget(self, _connection: ServerConnection) -> None:
