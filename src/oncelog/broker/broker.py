@@ -48,7 +48,6 @@ from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
-from oncelog.broker.partitions.strays import off_line
 from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.controller.events import BrokerRegistered, DirectoryFailed
 from oncelog.controller.group_configs import group_config_warnings
@@ -259,8 +258,8 @@ class Broker:
         exits.push_async_callback(self._leave_cluster)
         # Of a start that fails from here on. A stop in order comes to the one below first.
         exits.push_async_callback(self.server.stop)
-        await self.member.join(partial(self._described, await self.server.bind()), self._begin_life)
-        await self.feed.start(off_line(self.logs, self.feed.known.stored, self.broker_id))
+        described = partial(self._described, await self.server.bind())
+        await self.feed.start(await self.member.join(described, self._begin_life))
         for warning in group_config_warnings(self.config, self.image.group_configs):
             log.warning("%s", warning)
         context = Context(

@@ -31,6 +31,7 @@ from oncelog.controller.reach import OTHERS_COUNT_MIN
 from oncelog.core.cluster_limits import CONTROLLER_WAIT_MS_MAX, HANDOVER_LINGER_MS
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError
+from oncelog.core.ids import TopicPartition
 from oncelog.core.limits import STORE_RETRY_MS_MAX, STORE_RETRY_MS_MIN
 from oncelog.metadata.store import MetadataStore, StoreFailure
 from oncelog.runtime.backoff import Backoff
@@ -100,8 +101,11 @@ class ClusterMember:
         self,
         describe: Callable[[MetadataImage], tuple[BrokerImage, BrokerRegistered]],
         on_life: Callable[[int], None],
-    ) -> None:
+    ) -> frozenset[TopicPartition]:
         """Begin the first life; return once the controller has decided on it.
+
+        Returns which replicas are off line here, as the controller was told: where the metadata has
+        changed since, it counts on the others.
 
         `describe` makes the registration, its epoch the last one that this broker knows of, and the
         event, from the metadata as it is before the registration. `on_life` is called with the
@@ -124,6 +128,7 @@ class ClusterMember:
         if not self._decided.done():
             raise self._following.exception() or OncelogError("the broker is not in the cluster")
         self._decided.result()
+        return event.off_line
 
     async def give_up_leadership(self, *, is_coordinator_in_use: bool) -> None:
         """Have the controller move leaderships to other brokers, as far as others can lead.

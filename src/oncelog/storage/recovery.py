@@ -379,7 +379,9 @@ class _Recovery:
                 break
         has_found = loaded is not None and self._find_unreplicated(segments[:first], loaded)
         if (has_found or loaded != at_most) and at_most > segments[0].base_offset:
-            self._snapshots.write(self._state.producers, at_most, sync=False)
+            # What takes the place of a sound one must not be lost with power, and that one with it.
+            is_in_place = loaded == at_most
+            self._snapshots.write(self._state.producers, at_most, sync=is_in_place)
 
     def _find_unreplicated(self, segments: list[Segment], loaded: int) -> bool:
         """Find the transactions that have ended below a snapshot and above the high watermark.

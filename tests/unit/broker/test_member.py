@@ -15,6 +15,7 @@ from oncelog.controller import layout
 from oncelog.controller.events import BrokerRegistered
 from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
+from oncelog.core.ids import TopicPartition
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Session, Write
 from oncelog.runtime.clock import SystemClock
@@ -28,6 +29,7 @@ class Member:
     """A member that may have lost records; `lives` are the epochs that its folders would note."""
 
     def __init__(self, store: MemoryStore) -> None:
+        self.off_line: frozenset[TopicPartition] = frozenset()
         self.lives: list[tuple[int, bool]] = []
         """Each with whether the controller had decided on it."""
         rng, clock = random.Random(1), SystemClock()
@@ -51,7 +53,7 @@ class Member:
 
     def describe(self, image: MetadataImage) -> tuple[BrokerImage, BrokerRegistered]:
         own = BrokerImage(1, "h", 9092, is_clean=False, incarnation="i")
-        return own, BrokerRegistered(1, -1, frozenset({"d"}), False, {}, {}, {})
+        return own, BrokerRegistered(1, -1, frozenset({"d"}), False, {}, {}, {}, self.off_line)
 
     def note(self, epoch: int) -> None:
         own = self.feed.known.stored.brokers.get(1)
@@ -62,8 +64,11 @@ class Member:
 
 
 @asynccontextmanager
-async def joining(store: MemoryStore) -> AsyncIterator[tuple[Member, asyncio.Task[Any]]]:
+async def joining(
+    store: MemoryStore, off_line: frozenset[TopicPartition] = frozenset()
+) -> AsyncIterator[tuple[Member, asyncio.Task[Any]]]:
     one = Member(store)
+    one.off_line = off_line
     await one.feed.load("c")
     join = asyncio.create_task(one.member.join(one.describe, one.note))
     try:
@@ -90,6 +95,19 @@ async def test_an_unclean_life_is_noted_once_the_controller_has_decided_on_it() 
         await office.close()
         await join
         assert one.lives == [(1, True)]
+
+
+async def test_what_is_off_line_is_what_the_controller_was_told() -> None:
+    """It has decided by that who leads: the metadata of later may say something else of a disk."""
+    store = MemoryStore()
+    office = await hold_office(store)
+    async with joining(store) as (one, join):
+        await until(lambda: one.registered() is not None)
+        one.off_line = frozenset({TopicPartition("t", 0)})
+        await office.close()
+        assert await join == frozenset()
+    async with joining(MemoryStore(), one.off_line) as (_, join):
+        assert await join == one.off_line
 
 
 async def test_the_next_life_of_a_process_is_as_unclean_as_an_undecided_one() -> None:

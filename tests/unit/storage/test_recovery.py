@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
+from oncelog.runtime.disk import Disk
 from tests.support.examples import examples, places
 from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import LogContext, batch, read_all
@@ -181,6 +182,34 @@ def test_a_scan_removes_a_torn_snapshot_at_the_end(make_log: MakeLog) -> None:
     log = ctx.restart(high_watermark=1)
     assert log.recovery.reasons == []
     assert log.last_stable_offset(1) == 0
+
+
+def test_what_a_start_writes_in_place_of_a_sound_snapshot_is_synced(
+    make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A loss of power would take both, and with them which batches are duplicates."""
+    ctx = make_log(segment_bytes=300)
+    ctx.append_well(producer=1, epoch=0, sequence=0, transactional=True)
+    ctx.end(1, 0)
+    ctx.append_well(value=b"x" * 200)
+    ctx.append_well(value=b"x" * 200)
+    written: list[tuple[str, bool]] = []
+    write = type(ctx.disk).write_atomic
+
+    def noted(disk: Disk, path: str, data: bytes, *, sync: bool) -> None:
+        written.append((path, sync))
+        write(disk, path, data, sync=sync)
+
+    monkeypatch.setattr(type(ctx.disk), "write_atomic", noted)
+    ctx.log.close()
+    ctx.open(clean=True)
+    ctx.log.close()
+    for path in files(ctx.folder, ".batches"):
+        path.unlink()  # It names the transactions that have ended.
+    written.clear()
+    ctx.open(clean=True, high_watermark=1)
+    end = f"{ctx.log.log_end_offset:020}.snapshot"
+    assert [sync for path, sync in written if path.endswith(end)] == [True]
 
 
 def test_a_truncation_removes_a_torn_snapshot_that_it_meets(make_log: MakeLog) -> None:
