@@ -441,3 +441,17 @@ async def test_nothing_is_kept_of_sessions_that_are_gone(tmp_path: Path) -> None
         await b.store.poll()
         await b.store.poll(looks=True)
         assert b.store._sessions._silent_since_ns == {}
+
+
+async def test_each_session_of_a_store_beats(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        more = await a.store.open_session(TIMEOUT_MS)
+        await put(a.store, "/more", b"1", session=more)
+        await b.store.poll()
+        for _ in range(3):
+            c.now_ms += TIMEOUT_MS
+            await a.store.beat()
+            await b.store.beat()
+            await b.store.poll()
+        assert await names(b.store) == ["a", "b", "more"]
