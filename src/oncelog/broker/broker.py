@@ -288,7 +288,7 @@ class Broker:
         exits.push_async_callback(_end, background)
         exits.callback(self._say, "ending the work in the background")
         exits.push_async_callback(self.server.stop)
-        await self.server.open(self.dispatcher)
+        await self.server.open(self.dispatcher, lambda: self.image)
         exits.push_async_callback(self._give_up_leadership)
 
     def _described(

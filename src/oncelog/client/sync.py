@@ -50,7 +50,7 @@ log = logging.getLogger("oncelog.client")
 
 P = ParamSpec("P")
 T = TypeVar("T")
-C = TypeVar("C", bound=_Client)
+C = TypeVar("C", bound=_Client, covariant=True)
 B = TypeVar("B", bound="_Blocking[Any]")
 
 

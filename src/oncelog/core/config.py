@@ -34,6 +34,7 @@ from oncelog.core.config_definition import (
 from oncelog.core.config_keys import (
     BROKER_KEYS,
     LISTENER_KEYS,
+    MECHANISM_KEYS,
     TOPIC_KEYS,
     UNSUPPORTED_TOPIC_KEYS,
 )
@@ -47,6 +48,8 @@ from oncelog.core.listeners import (
     parse_listener,
     protocols_of,
 )
+from oncelog.core.sasl import MECHANISMS
+from oncelog.core.sasl_listener import SaslListener, has_sasl, sasl_listener
 
 __all__ = [
     "BrokerConfig",
@@ -94,10 +97,13 @@ class BrokerConfig:
         "inter_broker_listener",
         "listeners",
         "metrics_address",
+        "sasl_listeners",
         "warnings",
     )
 
     listeners: tuple[ListenerConfig, ...]
+    sasl_listeners: Mapping[str, SaslListener]
+    """By name those on which clients authenticate."""
     inter_broker_listener: str
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
@@ -106,6 +112,7 @@ class BrokerConfig:
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
         self._of_listeners: dict[str, dict[str, ConfigValue]] = {}
         self.metrics_address: Endpoint | None = None
+        self.sasl_listeners = {}
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
@@ -176,6 +183,11 @@ class BrokerConfig:
                     problems.append(f"{name} names no listener of this broker: {known}")
                 continue
             key = name.removeprefix(owner.prefix)
+            mechanism, _, own = key.partition(".")
+            if mechanism.upper() in MECHANISMS and own in MECHANISM_KEYS:
+                value = MECHANISM_KEYS[own].parse(text)
+                self._of_listeners.setdefault(owner.name, {})[key] = value
+                continue
             if key not in LISTENER_KEYS:
                 is_broker_wide = key in BROKER_KEYS
                 reason = "it holds for the broker as a whole" if is_broker_wide else refusal(key)
@@ -185,6 +197,19 @@ class BrokerConfig:
             problems += [f"listener.name.{owner.name.lower()}: {problem}" for problem in found]
         if problems:
             raise ConfigError(*problems)
+        self._check_sasl()
+
+    def _check_sasl(self) -> None:
+        listeners = {each.name: each for each in self.listeners if has_sasl(each.protocol)}
+        if self.inter_broker_listener in listeners:
+            raise ConfigError(
+                f"inter.broker.listener.name={self.inter_broker_listener} is not supported: "
+                "brokers cannot authenticate to each other yet, so name a PLAINTEXT listener"
+            )
+        self.sasl_listeners = {
+            name: sasl_listener(each.prefix, partial(self.listener_value_of, name))
+            for name, each in listeners.items()
+        }
 
     def _take_of_listener(self, listener: str, key: str, text: str) -> None:
         self._of_listeners.setdefault(listener, {})[key] = BROKER_KEYS[key].parse(text)
@@ -288,6 +313,16 @@ class BrokerConfig:
     def get_list(self, name: str) -> tuple[str, ...]:
         """The value of a key of type LIST; empty when it is unset."""
         return as_list(self._values[name] or ())
+
+    def listener_value(self, listener: str, key: str) -> ConfigValue:
+        """The value of a key for one listener: its own, else the broker's."""
+        return self.listener_value_of(listener, key, "")
+
+    def listener_value_of(self, listener: str, key: str, mechanism: str) -> ConfigValue:
+        """The same for one of its mechanisms of SASL, in lower case."""
+        own = self.of_listener(listener)
+        found = own.get(f"{mechanism}.{key}")
+        return found if found is not None else own.get(key, self._values.get(key))
 
     def of_listener(self, listener: str) -> Mapping[str, ConfigValue]:
         """The values that are of one listener alone, as ``listener.name.<name>.<key>``."""

@@ -33,6 +33,7 @@ from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 __all__ = [
     "BROKER_KEYS",
     "LISTENER_KEYS",
+    "MECHANISM_KEYS",
     "RACK_AWARE_SELECTOR",
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
@@ -168,6 +169,16 @@ _BROKER: Final = (
     Definition("ssl.endpoint.identification.algorithm", _STRING, "https", "Whether a broker checks that the certificate of another broker names the host that it connects to; empty: it does not.", lambda value: None if value in ("https", "") else "String must be one of: https, or empty"),
     Definition("ssl.allow.dn.changes", _BOOLEAN, False, "Whether a new certificate may have another distinguished name than the one before."),
     Definition("ssl.allow.san.changes", _BOOLEAN, False, "Whether a new certificate may lack alternative names that the one before has."),
+    # --- authentication
+    Definition("sasl.enabled.mechanisms", _LIST, (), "Mechanisms of listeners with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default is GSSAPI, which we do not have."),
+    Definition("sasl.server.max.receive.size", _INT, 512 * 1024, "Largest message of an authentication in bytes; before the mechanism is chosen it is 64 KB."),
+    Definition("connections.max.reauth.ms", _LONG, 0, "Time after which a client has to authenticate again (KIP-368); 0: never, unless its token ends.", _at_least(0)),
+    Definition("connection.failed.authentication.delay.ms", _INT, 100, "Time before a failed authentication is answered and its connection closed.", _at_least(0)),
+    Definition("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "The JWKS file whose keys sign tokens, as file:///path. It is read again when it changes."),
+    Definition("sasl.oauthbearer.expected.audience", _LIST, None, "Audiences of which a token has to name one; unset: any."),
+    Definition("sasl.oauthbearer.expected.issuer", _STRING, None, "The issuer that a token has to name; unset: any."),
+    Definition("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Difference of clocks that is allowed for a token's times.", _at_least(0)),
+    Definition("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim of a token that is the user's name."),
     # --- topics
     Definition("auto.create.topics.enable", _BOOLEAN, True, "Whether a topic that a producer or consumer names comes into being."),
     Definition("delete.topic.enable", _BOOLEAN, True, "Whether topics can be deleted."),
@@ -285,9 +296,25 @@ def _passed_over_type(name: str) -> ConfigType:
 
 
 LISTENER_KEYS: Final = frozenset(
-    {"max.connections", "ssl.protocol", *(each.name for each in _BROKER if each.name[:4] == "ssl.")}
+    {
+        "connection.failed.authentication.delay.ms",
+        "connections.max.reauth.ms",
+        "max.connections",
+        "ssl.protocol",
+        *(each.name for each in _BROKER if each.name.startswith(("sasl.", "ssl."))),
+    }
 )
 """Keys that one listener may have a value of its own for, as ``listener.name.<name>.<key>``."""
+
+MECHANISM_KEYS: Final[dict[str, Definition]] = {
+    definition.name: definition
+    for definition in (
+        Definition("connections.max.reauth.ms", _LONG, None, "As the broker's key.", _at_least(0)),
+        Definition("sasl.jaas.config", ConfigType.PASSWORD, None, "The users of PLAIN."),
+        Definition("sasl.server.callback.handler.class", _STRING, None, "Who judges tokens."),
+    )
+}
+"""Keys of one mechanism, as ``listener.name.<name>.<mechanism>.<key>``."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{

@@ -34,7 +34,6 @@ PASSED_OVER: Final = (
     "queued.max.requests",
     *_names("socket.", "listen.backlog.size receive.buffer.bytes send.buffer.bytes"),
     *_names("socket.connection.setup.", "timeout.ms timeout.max.ms"),
-    "connection.failed.authentication.delay.ms",
     *_names("delete.records.", "purgatory.purge.interval.requests"),
     *_names("fetch.", "purgatory.purge.interval.requests"),
     *_names("producer.", "purgatory.purge.interval.requests"),
@@ -115,7 +114,7 @@ EXPLAINED: Final = {
 }
 """Keys without effect that are logged with an explanation, because users may rely on them."""
 
-_AUTHENTICATION: Final = "the broker has no SASL"
+_AUTHENTICATION: Final = "the broker has no Kerberos and no delegation tokens"
 _PEM_PASSWORD: Final = "PEM has none, only a key may have one: ssl.key.password"
 _QUOTAS: Final = "there are no quotas"
 _JAVA: Final = "a Java class cannot be loaded"
@@ -127,7 +126,6 @@ REFUSED: Final = (
     ("ssl.truststore.password", _PEM_PASSWORD),
     ("ssl.engine.factory.class", _JAVA),
     ("sasl.", _AUTHENTICATION),
-    ("connections.max.reauth.ms", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
     ("principal.builder.class", _JAVA),
     ("zookeeper.ssl.client.enable", "there is no TLS between brokers and ZooKeeper"),
@@ -167,7 +165,6 @@ _HARMLESS: Final = {
     "authorizer.class.name": "",
     "client.quota.callback.class": "",
     "config.providers": "",
-    "connections.max.reauth.ms": "0",
     "cordoned.log.dirs": "",
     "create.topic.policy.class.name": "",
     "kafka.metrics.reporters": "",

@@ -26,7 +26,8 @@ LISTENER_PREFIX: Final = "listener.name."
 
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
-_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, SSL, "SASL_PLAINTEXT", "SASL_SSL")}
+SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
+_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, SSL, SASL_PLAINTEXT, "SASL_SSL")}
 
 
 class Endpoint(NamedTuple):
@@ -150,10 +151,10 @@ class Listeners:
                 f"{key}={text} is not supported: no security protocol is defined for the listener "
                 f"{name}, see listener.security.protocol.map"
             )
-        if protocol not in (PLAINTEXT, SSL):
+        if protocol not in (PLAINTEXT, SSL, SASL_PLAINTEXT):
             raise ConfigError(
-                f"{key}={text} is not supported: the protocol of a listener is PLAINTEXT or SSL, "
-                "there is no SASL yet"
+                f"{key}={text} is not supported: the protocol of a listener is PLAINTEXT, SSL or "
+                "SASL_PLAINTEXT, there is no SASL over TLS yet"
             )
         return name
 

@@ -27,6 +27,7 @@ ROOMS: Final = (
     "group",
     "protocol",
     "replication",
+    "security",
     "storage",
     "transaction",
 )

@@ -19,8 +19,6 @@ from tests.unit.broker.context import Running, running
 
 CLIENT_METRICS = 16
 NOT_ANNOUNCED = {
-    "SaslHandshake": 17,
-    "SaslAuthenticate": 36,
     "AlterClientQuotas": 49,
     "DescribeQuorum": 55,
     "GetTelemetrySubscriptions": 71,

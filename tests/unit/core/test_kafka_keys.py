@@ -69,9 +69,9 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         ),
         ("zzz", "3", "zzz is not a known configuration key"),
         (
-            "sasl.enabled.mechanisms",
-            "PLAIN",
-            "sasl.enabled.mechanisms is not supported: the broker has no SASL",
+            "sasl.kerberos.x",
+            "y",
+            "sasl.kerberos.x is not supported: the broker has no Kerberos and no delegation tokens",
         ),
         (
             "authorizer.class.name",

@@ -40,6 +40,8 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
     ApiKey.HEARTBEAT: Served("heartbeat"),
     ApiKey.LEAVE_GROUP: Served("leave_group"),
     ApiKey.SYNC_GROUP: Served("sync_group"),
+    ApiKey.SASL_HANDSHAKE: Served("sasl_handshake"),
+    ApiKey.SASL_AUTHENTICATE: Served("sasl_authenticate"),
     ApiKey.API_VERSIONS: Served("api_versions"),
     ApiKey.CREATE_TOPICS: Served("create_topics", is_controller_only=True),
     ApiKey.DELETE_TOPICS: Served("delete_topics", is_controller_only=True),

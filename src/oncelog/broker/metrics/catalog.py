@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from oncelog.broker.metrics.authentication import AUTHENTICATION_METRICS
 from oncelog.broker.metrics.cluster import CLUSTER_METRICS
 from oncelog.broker.metrics.coordinators import COORDINATOR_METRICS
 from oncelog.broker.metrics.lag import LAG_METRICS
@@ -17,6 +18,7 @@ __all__ = ["METRICS"]
 
 METRICS: Final[tuple[Metric, ...]] = (
     *REQUEST_METRICS,
+    *AUTHENTICATION_METRICS,
     *PARTITION_METRICS,
     *COORDINATOR_METRICS,
     *LAG_METRICS,

@@ -28,6 +28,10 @@ from oncelog.runtime.network import Listener, Network, SystemNetwork, occupy
 if TYPE_CHECKING:
     from oncelog.broker.net.tls import ListenerTls
 
+if TYPE_CHECKING:
+    from oncelog.broker.net.sasl import SaslGate
+    from oncelog.broker.net.sasl_gates import Image
+
 __all__ = ["BoundListener", "Server"]
 
 log = logging.getLogger(__name__)
@@ -184,6 +188,7 @@ class Server:
         self.listeners = tuple(
             BoundListener(self, config, each, outgoing or network) for each in config.listeners
         )
+        self._config = config
         self._network = network
         self._clock = clock
         self.read_buffer = ReadBuffer()
@@ -193,6 +198,8 @@ class Server:
         self._per_ip: Counter[str] = Counter()
         self._is_open = False
         self._starter: Starter | None = None
+        self.gates: Mapping[str, SaslGate] = {}
+        """Of the listeners with SASL, by name."""
 
     @property
     def port(self) -> int:
@@ -216,18 +223,27 @@ class Server:
             await listener.bind(self._network, partial(self._accepted, listener))
         return {each.name: each.registered for each in self.listeners if each.given.is_advertised}
 
-    async def open(self, starter: Starter) -> None:
-        """Accept connections, whose requests go to `starter`.
+    async def open(self, starter: Starter, image: Image | None = None) -> None:
+        """Accept connections, whose requests go to `starter`; `image` has the users of SASL.
 
-        Raises `AddressUnavailable` when another process has come to listen there.
+        Raises `AddressUnavailable` when another process has come to listen there, and `ConfigError`
+        for a file of SASL's that cannot be read.
         """
         self._starter = starter
+        if image is not None and self._config.sasl_listeners:
+            # Imported here because most brokers have no listener with SASL.
+            from oncelog.broker.net.sasl_gates import sasl_gates
+
+            self.gates = sasl_gates(self._config, image, self._clock)
         for listener in self.listeners:
             assert listener.socket is not None
             await listener.socket.accept()
 
     def _accepted(self, listener: BoundListener) -> ServerConnection:
         assert self._starter is not None
+        gate = self.gates.get(listener.name)
+        if gate is not None:
+            return gate.connection(listener, self._starter, self.read_buffer)
         return ServerConnection(listener, self._starter, self.read_buffer)
 
     def admit(self, connection: ServerConnection, listener: BoundListener) -> bool:

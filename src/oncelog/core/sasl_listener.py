@@ -1,0 +1,114 @@
+"""What the configs of a listener with SASL say: mechanisms, users of PLAIN, whose tokens. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from oncelog.core.config_definition import ConfigError, ConfigValue, as_int, as_list, as_str
+from oncelog.core.jaas import parse_jaas
+from oncelog.core.sasl import BEARER, MECHANISMS, PLAIN
+from oncelog.core.secret import Secret
+
+__all__ = ["SaslListener", "has_sasl", "sasl_listener"]
+
+_UNSECURED: Final = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+    "OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+_USER: Final = "user_"
+_KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+
+ValueOf = Callable[[str, str], ConfigValue]
+"""The value of a key for a mechanism (in lower case; "": for all) on one listener."""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslListener:
+    """The configs of one listener, checked."""
+
+    mechanisms: tuple[str, ...]
+    sessions_ms: Mapping[str, int]
+    """`connections.max.reauth.ms` by mechanism."""
+    passwords: Mapping[str, Secret] = field(repr=False)
+    """Of the users of PLAIN."""
+    keys_file: str | None
+    """The JWKS file; None: tokens are not signed, or OAUTHBEARER is not enabled."""
+    name_claim: str
+    audiences: tuple[str, ...]
+    issuer: str | None
+    clock_skew_ms: int
+
+
+def has_sasl(protocol: str) -> bool:
+    """Whether clients authenticate by SASL under this security protocol."""
+    return protocol.startswith("SASL_")
+
+
+def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
+    """Return the configs of the listener whose keys begin with `prefix`. Raises `ConfigError`."""
+    mechanisms = as_list(value_of("sasl.enabled.mechanisms", ""))
+    known = ", ".join(MECHANISMS)
+    if not mechanisms:
+        raise ConfigError(
+            f"sasl.enabled.mechanisms has to name mechanisms for {prefix[:-1]}: of {known}"
+        )
+    if unknown := [name for name in mechanisms if name not in MECHANISMS]:
+        raise ConfigError(
+            f"sasl.enabled.mechanisms={','.join(mechanisms)} is not supported: {unknown[0]} is "
+            f"none of {known}"
+        )
+    issuer = value_of("sasl.oauthbearer.expected.issuer", "")
+    return SaslListener(
+        mechanisms,
+        {name: as_int(value_of("connections.max.reauth.ms", name.lower())) for name in mechanisms},
+        _passwords(prefix, value_of) if PLAIN in mechanisms else {},
+        _keys_file(prefix, value_of) if BEARER in mechanisms else None,
+        as_str(value_of("sasl.oauthbearer.sub.claim.name", "")),
+        as_list(value_of("sasl.oauthbearer.expected.audience", "") or ()),
+        None if issuer is None else as_str(issuer),
+        as_int(value_of("sasl.oauthbearer.clock.skew.seconds", "")) * 1000,
+    )
+
+
+def _passwords(prefix: str, value_of: ValueOf) -> dict[str, Secret]:
+    key = f"{prefix}plain.sasl.jaas.config"
+    text = value_of("sasl.jaas.config", "plain")
+    if text is None:
+        raise ConfigError(f'{key} has to name the users of PLAIN, as user_alice="password"')
+    try:
+        options = parse_jaas(as_str(text), PLAIN).options
+    except ConfigError as error:
+        raise ConfigError(f"{key}: {error}") from None
+    found = {
+        name.removeprefix(_USER): Secret(password)
+        for name, password in options.items()
+        if name.startswith(_USER)
+    }
+    if not found or not all(map(len, found)) or Secret("") in found.values():
+        raise ConfigError(f'{key} has to name the users of PLAIN, as user_alice="password"')
+    return found
+
+
+def _keys_file(prefix: str, value_of: ValueOf) -> str | None:
+    handler = value_of("sasl.server.callback.handler.class", BEARER.lower())
+    if handler == _UNSECURED:
+        return None
+    if handler is not None:
+        raise ConfigError(
+            f"{prefix}oauthbearer.sasl.server.callback.handler.class={handler} is not supported: a "
+            "Java class cannot be loaded"
+        )
+    url = value_of(_KEYS_URL, "")
+    if url is None:
+        raise ConfigError(
+            f"OAUTHBEARER needs {_KEYS_URL}=file:///..., the keys that sign tokens; for tokens "
+            f"that are not signed set {prefix}oauthbearer.sasl.server.callback.handler.class="
+            f"{_UNSECURED}"
+        )
+    parts = urlsplit(as_str(url))
+    if parts.scheme != "file" or parts.netloc or not parts.path:
+        raise ConfigError(f"{_KEYS_URL}={url} is not supported: only file:///path/of/a/file is")
+    return unquote(parts.path)

@@ -1,0 +1,95 @@
+"""The configs of a listener with SASL: what is taken, and what is refused in one line."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncelog.core.config import BrokerConfig
+from oncelog.core.config_definition import ConfigError
+from oncelog.core.secret import Secret
+
+LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="x" user_b="y";'
+UNSECURED = (
+    "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
+    "OAuthBearerUnsecuredValidatorCallbackHandler"
+)
+BASE = {
+    "listeners": "PLAINTEXT://127.0.0.1:0,IN://127.0.0.1:0",
+    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IN:SASL_PLAINTEXT",
+}
+PLAIN = {
+    **BASE,
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.in.plain.sasl.jaas.config": LINE,
+}
+
+
+def test_a_listener_s_own_values_come_before_the_broker_s() -> None:
+    config = BrokerConfig(
+        {
+            **PLAIN,
+            "listener.name.in.sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512",
+            "connections.max.reauth.ms": "5",
+            "listener.name.in.connections.max.reauth.ms": "6",
+            "listener.name.in.plain.connections.max.reauth.ms": "7",
+        }
+    )
+    found = config.sasl_listeners["IN"]
+    assert config.sasl_listeners.keys() == {"IN"}
+    assert found.mechanisms == ("PLAIN", "SCRAM-SHA-512")
+    assert found.sessions_ms == {"PLAIN": 7, "SCRAM-SHA-512": 6}
+    assert found.passwords == {"a": Secret("x"), "b": Secret("y")}
+    assert "x" not in repr(found).replace("max", "")
+
+
+def test_unsecured_tokens_are_taken_only_when_they_are_named() -> None:
+    handler = {"listener.name.in.oauthbearer.sasl.server.callback.handler.class": UNSECURED}
+    bearer = {**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}
+    assert BrokerConfig({**bearer, **handler}).sasl_listeners["IN"].keys_file is None
+    keys = {"sasl.oauthbearer.jwks.endpoint.url": "file:///etc/a%20b/jwks.json"}
+    assert BrokerConfig({**bearer, **keys}).sasl_listeners["IN"].keys_file == "/etc/a b/jwks.json"
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        (BASE, "sasl.enabled.mechanisms has to name mechanisms for listener.name.in"),
+        ({**PLAIN, "sasl.enabled.mechanisms": "GSSAPI"}, "GSSAPI is none of PLAIN"),
+        ({**BASE, "sasl.enabled.mechanisms": "PLAIN"}, "has to name the users of PLAIN"),
+        (
+            {**PLAIN, "listener.name.in.plain.sasl.jaas.config": LINE.replace("user_", "")},
+            "has to name the users of PLAIN",
+        ),
+        (
+            {**PLAIN, "listener.name.in.plain.sasl.jaas.config": "hush"},
+            "listener.name.in.plain.sasl.jaas.config: sasl.jaas.config must be like",
+        ),
+        ({**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}, "OAUTHBEARER needs"),
+        (
+            {
+                **BASE,
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "sasl.oauthbearer.jwks.endpoint.url": "https://example/jwks",
+            },
+            "only file:///path/of/a/file is",
+        ),
+        (
+            {
+                **BASE,
+                "sasl.enabled.mechanisms": "OAUTHBEARER",
+                "listener.name.in.oauthbearer.sasl.server.callback.handler.class": "my.Handler",
+            },
+            "a Java class cannot be loaded",
+        ),
+        (
+            {**PLAIN, "inter.broker.listener.name": "IN"},
+            "brokers cannot authenticate to each other yet",
+        ),
+        ({**PLAIN, "listener.name.in.plain.sasl.kerberos.x": "y"}, "is not supported"),
+    ],
+)
+def test_what_cannot_be_served_is_refused(given: dict[str, str], text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        BrokerConfig(given)
+    assert text in str(caught.value)
+    assert "hush" not in str(caught.value)
