@@ -44,7 +44,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         BrokerConfig(
             {
                 "num.partitons": "3",
-                "sasl.enabled.mechanisms": "PLAIN",
+                "sasl.kerberos.x": "PLAIN",
                 "num.partitions": "0",
                 "retention.ms": "1",
                 "process.roles": "controller",
@@ -52,7 +52,7 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         )
     assert [problem.split(" ")[0] for problem in caught.value.problems] == [
         "num.partitons",
-        "sasl.enabled.mechanisms",
+        "sasl.kerberos.x",
         "Invalid",
         "retention.ms",
         "process.roles=controller",

@@ -42,7 +42,7 @@ def test_a_listener_may_have_a_name_of_its_own() -> None:
             {"listeners": "LAN://:9092", "listener.security.protocol.map": "LAN:SASL_SSL"},
             "there is no SASL over TLS yet",
         ),
-        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "there is no SASL yet"),
+        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "there is no SASL over TLS yet"),
         (
             {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"},
             "listeners has to name at least one listener",

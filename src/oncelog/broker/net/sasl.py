@@ -111,7 +111,7 @@ class SaslConnection(ServerConnection):
         self._frame_bytes_max = served if limit is None else min(limit, served)
 
     def _accept(self, name: str) -> None:
-        self.principal = f"User:{name}"
+        self.principal = name
         gate, authentication = self._gate, self._authentication
         if authentication.is_again:
             gate.successes_again_count += 1

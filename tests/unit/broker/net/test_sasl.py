@@ -93,7 +93,7 @@ async def test_a_connection_without_sessions_costs_nothing_once_it_is_known(tmp_
         await log_in(await connect(context))
         (connection,) = context.broker.server.connections
         assert isinstance(connection, SaslConnection)
-        assert connection.principal == "User:alice"
+        assert connection.principal == "alice"
         assert connection._starter is context.broker.dispatcher
         assert connection._frame_bytes_max == 100 * 1024 * 1024
 
