@@ -202,7 +202,7 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
     Its last event is "settled" or "done", within the bound; "stuck: ..." at any time is an anomaly.
     Excused: a folder that is off line since a storage failure, damage, which may leave a batch that
     cannot be read, and a loss of power without flush: the coordinator may have lost a transaction
-    that partitions and groups still hold open.
+    that partitions and groups still hold open. So does an unclean election that took its marker.
     """
     excuses = Excuses(evidence)
     bound_s = evidence.promise.last_fault_s + evidence.promise.settle_bound_s
@@ -227,7 +227,11 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
 
 
 def _held_up(evidence: Evidence, excuses: Excuses, event: Progress) -> str:
-    return _off_line(evidence, excuses) or excuses.between(0.0, event.at_s)
+    return (
+        _off_line(evidence, excuses)
+        or excuses.between(0.0, event.at_s)
+        or excuses.unclean_election(event.at_s)
+    )
 
 
 def _slow(what: str, particulars: str, event: Progress, allowed: str) -> Anomaly:

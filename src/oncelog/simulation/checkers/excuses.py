@@ -105,6 +105,10 @@ class Excuses:
         damage = self.damage(from_s, until_s, *partitions)
         return damage or self._election(from_s, until_s, partitions)
 
+    def unclean_election(self, until_s: float) -> str:
+        """Return which unclean election may have taken a marker of a transaction; "" for none."""
+        return self._replicated.unclean_election(until_s)
+
     def _is_replicated(self, partition: TopicPartition | str) -> bool:
         if isinstance(partition, str):
             return bool(self._replicated.of_topic(partition))

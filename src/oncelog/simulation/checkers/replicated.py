@@ -63,6 +63,13 @@ class ReplicatedPartitions:
             return text
         return ""
 
+    def unclean_election(self, until_s: float) -> str:
+        """Return which one may have taken committed records, markers too; "" for none."""
+        for partition, changes in self.changes.items():
+            for _, text in self._unclean(partition, changes, 0.0, until_s):
+                return text
+        return ""
+
     def lossy_moments(
         self, partition: TopicPartition, from_s: float, until_s: float
     ) -> Iterator[tuple[float, str]]:

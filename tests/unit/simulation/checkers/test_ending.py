@@ -14,6 +14,7 @@ from oncelog.simulation.history import (
     Revoked,
     Watermarks,
 )
+from oncelog.simulation.history_cluster import PartitionChanged
 from tests.unit.simulation.checkers.model import T0, Model
 
 
@@ -248,3 +249,18 @@ def test_a_start_may_fail_where_the_store_is_out_of_its_brokers_reach() -> None:
     assert model.kinds(last_fault_s=9.0) == set()
     model.record(BrokerDied, "broker-0", 0, cause)
     assert model.kinds(last_fault_s=9.0) == {"broker-stopped"}
+
+
+@pytest.mark.parametrize("is_unclean", [True, False])
+def test_an_unclean_election_may_have_taken_the_marker_that_a_reader_waits_for(
+    is_unclean: bool,
+) -> None:
+    model = Model()
+    replicas = (0, 1)
+    in_sync = (0,) if is_unclean else replicas
+    model.record(PartitionChanged, "", T0, "id", replicas, 0, 0, 0, in_sync)
+    model.record(PartitionChanged, "", T0, "id", replicas, 1, 1, 1, (1,))
+    model.record(Progress, "r", "stuck: not settled")
+    found = {each for each in model.signatures() if each.startswith("progress")}
+    assert found == (set() if is_unclean else {"progress: a client is stuck"})
+    assert ("progress" in model.allowed()) is is_unclean
