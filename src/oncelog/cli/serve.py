@@ -70,13 +70,25 @@ def command(
         raise click.ClickException(_refusals(error)) from None
     for warning in config.warnings:
         log.warning("%s", warning)
-    for listener in config.listeners:
-        if listener.bound.host not in _LOCAL_HOSTS:
-            log.warning(
-                "listening on %s: no authentication yet, every client can read and write",
-                listener.bound.host or "every interface",
-            )
+    for host in _open_to_all(config):
+        log.warning(
+            "listening on %s: no client has to authenticate, and each can read and write", host
+        )
     sys.exit(run(config))
+
+
+def _open_to_all(config: BrokerConfig) -> list[str]:
+    """Return the addresses beyond this machine at which nobody has to say who they are."""
+    return [
+        listener.bound.host or "every interface"
+        for listener in config.listeners
+        if listener.bound.host not in _LOCAL_HOSTS
+        and not listener.protocol.startswith("SASL")
+        and not (
+            listener.has_tls
+            and config.within(listener.name).get_str("ssl.client.auth") == "required"
+        )
+    ]
 
 
 def _refusals(error: ConfigError) -> str:

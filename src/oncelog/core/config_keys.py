@@ -134,7 +134,7 @@ _BROKER: Final = (
     Definition("node.id", _INT, 1, "This broker's number. Kafka has no default; ours is 1.", _at_least(0)),
     Definition("broker.id", _INT, -1, "The older name of node.id."),
     Definition("broker.rack", _STRING, None, "The rack or zone of this broker."),
-    Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen, as NAME://HOST:PORT for each listener. Kafka's default is every interface; ours is the local one, as there is no authentication yet."),
+    Definition("listeners", _LIST, ("PLAINTEXT://127.0.0.1:9092",), "Where to listen, as NAME://HOST:PORT for each listener. Kafka's default is every interface; ours is the local one, as whoever reaches it may do everything."),
     Definition("advertised.listeners", _LIST, None, "The address for clients to connect to, by listener; port 0 is the port that was bound. A listener that is left out is told to no client."),
     Definition("listener.security.protocol.map", _LIST, None, "The protocol of each listener name, as NAME:PROTOCOL; PLAINTEXT and SSL are served."),
     Definition("inter.broker.listener.name", _STRING, None, "The listener by which brokers reach each other; unset: the one of security.inter.broker.protocol."),

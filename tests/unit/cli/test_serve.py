@@ -17,7 +17,14 @@ from typing import cast
 import pytest
 
 from oncelog.broker.broker import Broker
-from oncelog.cli.serve import SWITCH_INTERVAL_S, gather, run, stop_aloud, stop_signals
+from oncelog.cli.serve import (
+    SWITCH_INTERVAL_S,
+    _open_to_all,
+    gather,
+    run,
+    stop_aloud,
+    stop_signals,
+)
 from oncelog.core.config import BrokerConfig
 from tests.support.stock_files import STOCK_FILES, properties
 from tests.support.zookeeper import chroot
@@ -191,7 +198,7 @@ def test_an_address_that_others_reach_is_warned_about(tmp_path: Path) -> None:
         assert line.startswith("oncelog: ready on 0.0.0.0:")
         process.terminate()
         assert process.stderr is not None
-        assert "no authentication yet" in process.stderr.read()
+        assert "no client has to authenticate" in process.stderr.read()
 
 
 def test_another_address_is_advertised_too(tmp_path: Path) -> None:
@@ -215,3 +222,26 @@ def test_later_settings_win_over_earlier_ones(tmp_path: Path) -> None:
         "node.id": "7",
         "listeners": "PLAINTEXT://[::1]:0",
     }
+
+
+@pytest.mark.parametrize(
+    ("settings", "hosts"),
+    [
+        ({"listeners": "PLAINTEXT://0.0.0.0:0"}, ["0.0.0.0"]),
+        ({"listeners": "PLAINTEXT://127.0.0.1:0"}, []),
+        ({"listeners": "SSL://h:1,PLAINTEXT://127.0.0.1:2"}, ["h"]),
+        ({"listeners": "SSL://h:1,PLAINTEXT://127.0.0.1:2", "ssl.client.auth": "required"}, []),
+        (
+            {
+                "listeners": "SASL_PLAINTEXT://h:1,PLAINTEXT://127.0.0.1:2",
+                "sasl.enabled.mechanisms": "SCRAM-SHA-512",
+            },
+            [],
+        ),
+    ],
+)
+def test_who_may_come_without_a_name_is_said_of_each_listener(
+    settings: dict[str, str], hosts: list[str]
+) -> None:
+    config = BrokerConfig({**settings, "inter.broker.listener.name": "PLAINTEXT"})
+    assert _open_to_all(config) == hosts
