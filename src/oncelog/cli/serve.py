@@ -78,7 +78,7 @@ def command(
 
 
 def _open_to_all(config: BrokerConfig) -> list[str]:
-    """Return the addresses beyond this machine at which nobody has to say who they are."""
+    """Return the addresses beyond this machine at which no client has to say who it is."""
     return [
         listener.bound.host or "every interface"
         for listener in config.listeners
