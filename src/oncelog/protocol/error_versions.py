@@ -141,6 +141,7 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.non_empty_group: Known(0),
             ErrorCode.group_id_not_found: Known(0),
         },
+        ApiKey.SASL_AUTHENTICATE: {ErrorCode.sasl_authentication_failed: Known(0)},
         ApiKey.ELECT_LEADERS: {
             ErrorCode.preferred_leader_not_available: Known(0),
             ErrorCode.eligible_leaders_not_available: Known(1),

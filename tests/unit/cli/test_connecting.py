@@ -48,7 +48,7 @@ def test_every_command_that_connects_takes_settings(oncelog: Oncelog, topic: str
     user = ("-X", "sasl.username=alice", "-X", "sasl.password=geheim")
     for command in (("consume", topic, "--until-end"), ("produce", topic), ("topics", "list")):
         text = line(oncelog(*command, *wrong, *user), 1)
-        assert "this broker has no SASL" in text
+        assert "this listener knows no SASL" in text
         assert "SASL PLAIN as user alice" in text
 
 

@@ -21,6 +21,7 @@ GROUPS = (
     "log",
     "perf",
     "cluster",
+    "users",
 )
 """The commands of `oncelog` that have commands, in the order in which these are suggested."""
 
