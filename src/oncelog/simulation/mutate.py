@@ -171,7 +171,10 @@ def _move_a_client(rng: random.Random, plan: Plan, _: Plan) -> Plan:
 
 def _splice(rng: random.Random, plan: Plan, donor: Plan) -> Plan:
     """Take the donor's topics with the clients that use them, and faults of both."""
-    spliced = replace(plan, topics=donor.topics, clients=donor.clients, faults=())
+    # A broker that comes later is not there yet when the topics are made.
+    most = plan.brokers - len(plan.late)
+    topics = tuple(replace(one, replicas=min(one.replicas, most)) for one in donor.topics)
+    spliced = replace(plan, topics=topics, clients=donor.clients, faults=())
     for fault in plan.faults:
         spliced = _with_fault(rng, spliced, fault, fault.at_s)
     return _add_faults(rng, spliced, donor) if rng.random() < 0.5 else spliced
