@@ -123,6 +123,7 @@ def test_kafka_python_logs_in_and_is_refused(address: str, mechanism: str) -> No
             gc.collect()
 
 
+@pytest.mark.soak
 def test_librdkafka_authenticates_again_while_it_writes(address: str) -> None:
     errors: list[confluent_kafka.KafkaError] = []
     settings = confluent(address, "SCRAM-SHA-256", USER, PASSWORD)
