@@ -29,7 +29,7 @@ scrape_configs:
 
 `oncelog metrics` prints the same as a table, with `--json` as JSON, with a part of a name only the
 metrics whose names contain it; `--address HOST:PORT` asks another broker (or Apache Kafka, where
-jmx_exporter runs). There is no authentication: every client can read topic names and
+jmx_exporter runs). That address has no authentication: whoever reaches it can read topic names and
 counts, so keep it on a local interface.
 
 A name here is what the usual rules of jmx_exporter make of Kafka's MBean, so dashboards made for
