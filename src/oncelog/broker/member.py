@@ -19,11 +19,9 @@ from typing import TYPE_CHECKING
 
 from oncelog.broker.controller.office import Office
 from oncelog.broker.controller.shell import ControllerShell
-from oncelog.broker.handover import Handover
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership, Describe
 from oncelog.broker.membership.stores import session_timeout_ms
-from oncelog.broker.peers.connections import PeerNetwork
 from oncelog.controller.decision import ChangeOutcome
 from oncelog.controller.events import BrokerRegistered, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage, MetadataImage
@@ -40,6 +38,8 @@ from oncelog.runtime.clock import Clock
 if TYPE_CHECKING:
     from oncelog.broker.controller.forwarding import Forwarding
     from oncelog.broker.controller.reach import ReachWatch
+    from oncelog.broker.handover import Handover
+    from oncelog.broker.peers.connections import PeerNetwork
 
 __all__ = ["ClusterMember"]
 
@@ -83,9 +83,15 @@ class ClusterMember:
             timeout_ms = session_timeout_ms(config)
             return ReachWatch(broker_id, office, feed, network, timeout_ms, clock, rng)
 
+        def handover() -> Handover:
+            # Imported here because a lone broker hands nothing over.
+            from oncelog.broker.handover import Handover
+
+            return Handover(broker_id, feed, network, clock, rng)
+
         self.controller = ControllerShell(feed, membership, office, forwarding, rng)
         self._make_reach_watch = reach_watch
-        self._handover = Handover(broker_id, feed, network, clock, rng)
+        self._make_handover = handover
         self._office = office
         self._config = config
         self._feed = feed
@@ -143,14 +149,15 @@ class ClusterMember:
             retries_count = config.get_int("controlled.shutdown.max.retries")
             pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
             wait_ms = min(max(retries_count, 1) * pause_ms, CONTROLLER_WAIT_MS_MAX)
-            led = self._handover.led()
+            handover = self._make_handover()
+            led = handover.led()
             for number in range(1 + retries_count):
                 if number:
                     await self._clock.sleep(pause_ms)
                 if await self._is_done(wait_ms) or not self._is_replaceable():
                     break
-            if given_up := led - self._handover.led():
-                await self._handover.heard(given_up)
+            if given_up := led - handover.led():
+                await handover.heard(given_up)
                 if is_coordinator_in_use:
                     await self._clock.sleep(HANDOVER_LINGER_MS)
         # Not before: the last brokers of a cluster that stops have to find a controller.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -16,6 +15,7 @@ from oncelog.core.config_definition import ConfigError, as_int
 from oncelog.core.sasl import BEARER, HASHES, PLAIN, ScramCredential
 from oncelog.core.sasl_listener import SaslListener
 from oncelog.runtime.clock import Clock
+from oncelog.runtime.file_mark import mark_of
 from oncelog.runtime.installation import require_extra
 from oncelog.security.authentication import SaslRules
 from oncelog.security.bearer import BearerMechanism, TokenVerdict, Verify
@@ -122,27 +122,20 @@ class _KeysFile:
     def __init__(self, path: str, claims: TokenClaims) -> None:
         self._path = path
         self._claims = claims
-        self._changed = self._stamp()
+        self._mark = mark_of(path)
         self._tokens = self._read()
 
     def __call__(self, token: str, now_ms: float) -> TokenVerdict:
         """Judge a token. The file is a few KB on this machine, and seldom changes."""
-        stamp = self._stamp()
-        if stamp != self._changed:
-            self._changed = stamp
+        mark = mark_of(self._path)
+        if mark != self._mark:
+            self._mark = mark
             try:
                 self._tokens = self._read()
                 log.info("%s has other keys now", self._path)
             except ConfigError as error:
                 log.error("%s; the keys before are used", error)
         return self._tokens(token, now_ms)
-
-    def _stamp(self) -> tuple[int, int, int] | None:
-        try:
-            found = os.stat(self._path)
-        except OSError:
-            return None
-        return found.st_mtime_ns, found.st_size, found.st_ino
 
     def _read(self) -> SignedTokens:
         try:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import re
 import ssl
 from typing import Final, cast
@@ -20,6 +19,7 @@ from oncelog.core.listeners import ListenerConfig
 from oncelog.core.secret import Secret
 from oncelog.core.security_limits import TLS_HANDSHAKE_MS_MAX
 from oncelog.runtime.cipher_suites import versions_and_ciphers
+from oncelog.runtime.file_mark import FileMark, mark_of
 from oncelog.runtime.network import Network, SystemNetwork
 from oncelog.runtime.pem import Store, pem, read_pem
 from oncelog.runtime.tls import ClientAuth, Tls
@@ -32,9 +32,6 @@ log = logging.getLogger(__name__)
 
 _PLAIN_TEXT: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
 _END: Final = "-----END CERTIFICATE-----"
-
-Mark = tuple[int, int, int]
-"""What tells whether a file has changed: its time, size and inode."""
 
 
 class ListenerTls:
@@ -88,9 +85,9 @@ class ListenerTls:
         self.context, self._names = context, names
         log.info("took the new certificates of the listener %s: %s", self._name, names.subject)
 
-    def _look_at_files(self) -> tuple[Mark | None, ...]:
+    def _look_at_files(self) -> tuple[FileMark | None, ...]:
         keys = ("ssl.keystore.location", "ssl.truststore.location")
-        return tuple(_mark(self._config.get_str(key)) for key in keys)
+        return tuple(mark_of(self._config.get_str(key)) for key in keys)
 
     def _load(self) -> tuple[ssl.SSLContext, CertificateNames]:
         config = self._config
@@ -193,11 +190,3 @@ def handshake_problem(error: BaseException) -> str:
 
 def _words(reason: str) -> str:
     return re.sub(r"^(sslv3|tlsv1[13]?) ", "", reason.lower().replace("_", " "))
-
-
-def _mark(path: str | None) -> Mark | None:
-    try:
-        found = os.stat(path) if path else None
-    except OSError:
-        return None
-    return None if found is None else (found.st_mtime_ns, found.st_size, found.st_ino)
