@@ -39,3 +39,18 @@ TLS_HANDSHAKE_MS_MAX = 10_000
 
 CERTIFICATES_LOOK_MS = 5_000
 """Pause between two looks whether files of certificates have changed."""
+
+ACL_TEXT_LENGTH_MAX = 1024
+"""Longest name, principal and host of an ACL."""
+
+ACLS_COUNT_MAX = 10_000
+"""ACLs of one cluster."""
+
+ACL_DECISIONS_COUNT_MAX = 1_000
+"""Remembered decisions by ACLs about one principal at one address; then they are made again."""
+
+ACL_CLIENTS_COUNT_MAX = 250
+"""Principals at one address whose decisions are remembered."""
+
+ACL_DECISION_NAME_LENGTH_MAX = 249
+"""A decision about a longer name is not remembered: a client chooses ids of groups."""
