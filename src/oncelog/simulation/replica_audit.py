@@ -209,7 +209,7 @@ class ReplicaAudit:
         was_made_again = sum(label[0] == say.topic_partition for label in self._committed) > 1
         if not acked or is_thinned or was_made_again:
             return
-        values = {r.offset: r.value for batch in batches for r in batch.records()}
+        values = {r.offset: r.value for batch in batches for r in batch.readable()}
         for offset, (value, sent_s) in list(acked.items()):
             if offset >= start and values.get(offset) != value.encode():
                 text = f"{value} at {offset}, there is {values.get(offset)!r}"
@@ -254,8 +254,11 @@ def _differences(
             if not is_thinned:
                 yield base, f"there is no batch at {base}"
         elif is_thinned:
-            kept = {record.offset: record for record in theirs.records()}
-            for record in batch.records():
+            kept = {record.offset: record for record in theirs.readable()}
+            records = batch.readable()
+            if batch.record_count and not records:
+                yield base, f"the batch at {base} cannot be read"
+            for record in records:
                 if not _is_same(kept, record):
                     yield record.offset, f"another record is at {record.offset}"
         elif batch.data != theirs.data:

@@ -248,6 +248,21 @@ def test_of_a_cleaned_log_the_records_that_are_left_are_compared() -> None:
     assert world.found() == [("broker-1", DIVERGED)]
 
 
+def test_a_batch_that_cannot_be_read_is_found() -> None:
+    world = World()
+    world.write(b"a", b"b")
+    other = world.replicas[1]
+    other.is_thinned = True
+    assert world.found() == []
+    # Its last record is said to be longer than the batch.
+    damaged = bytearray(other.data[1])
+    damaged[61] = 0xFF
+    other.data[1] = bytes(damaged)
+    other.turn += 1
+    other.state.leader_epoch = 1
+    assert world.found() == [("broker-1", DIVERGED)]
+
+
 def test_a_replica_that_was_moved_away_and_back_begins_anew() -> None:
     world = World()
     moves, has_one = 0, True

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -82,6 +83,13 @@ class RawBatch:
             size, at = varint(body, at)
             yield self._record(body[at : at + size])
             at += size
+
+    def readable(self) -> list[RawRecord]:
+        """Read its records; none of a batch that damage has made unreadable."""
+        try:
+            return list(self.records())
+        except (IndexError, ValueError, EOFError, OSError, zlib.error, cramjam.DecompressionError):
+            return []
 
     def _record(self, body: bytes) -> RawRecord:
         at = 1  # The attributes of a record are unused.

@@ -71,7 +71,7 @@ class OffsetsState:
             if marker is not None:
                 self._end(batch.producer_id, is_commit=marker.is_commit)
             return
-        for record in batch.records():
+        for record in batch.readable():
             key = BytesCursor(record.key or b"")
             kind = key.number("h")
             if kind in OFFSET_KINDS:
