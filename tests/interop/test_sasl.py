@@ -1,4 +1,4 @@
-"""Stock clients on a listener with SASL: with the right password, and with wrong ones.
+"""Stock clients on listeners with SASL, with and without TLS: the right password, and wrong ones.
 
 After Apache's SaslClientsWithInvalidCredentialsTest.
 """
@@ -6,10 +6,11 @@ After Apache's SaslClientsWithInvalidCredentialsTest.
 from __future__ import annotations
 
 import json
+import ssl
 import subprocess
 import sys
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import confluent_kafka
 import kafka
@@ -21,16 +22,22 @@ from confluent_kafka.admin import AdminClient
 from oncelog import EmbeddedBroker
 from oncelog.client import ScramCredentialInfo, UserScramCredentialUpsertion
 from oncelog.sync import Admin
+from tests.support.certificates import Authority
 
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
+HOST = "127.0.0.1"
 USER, PASSWORD = "alice", "alice-geheim"
 LINE = f'org.apache.kafka.common.security.plain.PlainLoginModule required user_{USER}="{PASSWORD}";'
+PROTOCOLS = {"SASL": "SASL_PLAINTEXT", "SASLTLS": "SASL_SSL"}
+LISTENERS = {"PLAINTEXT": "PLAINTEXT", **PROTOCOLS}
 CONFIG = {
-    "listeners": "PLAINTEXT://127.0.0.1:0,SASL://127.0.0.1:0",
-    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL:SASL_PLAINTEXT",
+    "listeners": ",".join(f"{name}://{HOST}:0" for name in LISTENERS),
+    "listener.security.protocol.map": ",".join(map(":".join, LISTENERS.items())),
+    "inter.broker.listener.name": "PLAINTEXT",
     "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512",
     "listener.name.sasl.plain.sasl.jaas.config": LINE,
+    "listener.name.sasltls.plain.sasl.jaas.config": LINE,
     # Each client authenticates again more than once while a test writes.
     "connections.max.reauth.ms": "3000",
 }
@@ -39,56 +46,99 @@ BAD = [(USER, "falsch"), ("mallory", PASSWORD)]
 WAIT_S = 20
 
 
+class Way(NamedTuple):
+    """How a client reaches a listener, by which mechanism and as whom."""
+
+    address: str
+    protocol: str
+    authority: str
+    mechanism: str
+    user: str = USER
+    password: str = PASSWORD
+
+    @property
+    def has_tls(self) -> bool:
+        return self.protocol == "SASL_SSL"
+
+
+Find = Callable[[str, str], Way]
+
+
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
-    with EmbeddedBroker(config=CONFIG) as broker:
+def find(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Find]:
+    """Finds the way to a listener with a mechanism."""
+    folder = tmp_path_factory.mktemp("sasl")
+    authority = Authority.make()
+    trusted = folder / "authority.pem"
+    trusted.write_text(authority.pem)
+    own = {"ssl.keystore.location": authority.sign("broker", HOST).write(folder / "broker.pem")}
+    with EmbeddedBroker(config={**CONFIG, **own}) as broker:
         with Admin(broker.bootstrap_servers) as admin:
             for mechanism in MECHANISMS[1:]:
                 info = ScramCredentialInfo(mechanism)
                 admin.alter_user_scram_credentials(
                     [UserScramCredentialUpsertion(USER, info, PASSWORD)]
                 )
-        inner = broker._broker
-        assert inner is not None
-        yield str(inner.server.listeners[1].address)
+        addresses = {each.name: str(each.address) for each in broker.broker.server.listeners}
+        yield lambda name, mechanism: Way(addresses[name], PROTOCOLS[name], str(trusted), mechanism)
 
 
-def confluent(address: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
+def confluent(way: Way) -> dict[str, Any]:
+    given = {
+        "bootstrap.servers": way.address,
+        "security.protocol": way.protocol,
+        "sasl.mechanisms": way.mechanism,
+        "sasl.username": way.user,
+        "sasl.password": way.password,
+    }
+    return given | ({"ssl.ca.location": way.authority} if way.has_tls else {})
+
+
+def python(way: Way) -> dict[str, Any]:
     return {
-        "bootstrap.servers": address,
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanisms": mechanism,
-        "sasl.username": user,
-        "sasl.password": password,
+        "bootstrap_servers": way.address,
+        "security_protocol": way.protocol,
+        "sasl_mechanism": way.mechanism,
+        "sasl_plain_username": way.user,
+        "sasl_plain_password": way.password,
     }
 
 
-def python(address: str, mechanism: str, user: str, password: str) -> dict[str, Any]:
-    return {
-        "bootstrap_servers": address,
-        "security_protocol": "SASL_PLAINTEXT",
-        "sasl_mechanism": mechanism,
-        "sasl_plain_username": user,
-        "sasl_plain_password": password,
-    }
+def kafka_python(way: Way) -> dict[str, Any]:
+    return python(way) | ({"ssl_cafile": way.authority} if way.has_tls else {})
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_librdkafka_logs_in(address: str, mechanism: str) -> None:
-    settings = confluent(address, mechanism, USER, PASSWORD)
+def aio(way: Way) -> dict[str, Any]:
+    context = ssl.create_default_context(cafile=way.authority) if way.has_tls else None
+    return python(way) | {"ssl_context": context}
+
+
+WITHOUT_TLS = [("SASL", mechanism) for mechanism in MECHANISMS]
+REFUSING = [*WITHOUT_TLS, ("SASLTLS", "SCRAM-SHA-512")]
+"""Above TLS, every mechanism refuses by the same code."""
+
+WAYS = pytest.mark.parametrize(
+    ("listener", "mechanism"), [*WITHOUT_TLS, *(("SASLTLS", each) for each in MECHANISMS)]
+)
+REFUSING_WAYS = pytest.mark.parametrize(("listener", "mechanism"), REFUSING)
+
+
+@WAYS
+def test_librdkafka_logs_in(find: Find, listener: str, mechanism: str) -> None:
+    settings = confluent(find(listener, mechanism))
     producer = confluent_kafka.Producer(settings)
     producer.produce("librdkafka", b"v")
     assert producer.flush(WAIT_S) == 0
     assert "librdkafka" in AdminClient(settings).list_topics(timeout=WAIT_S).topics
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@REFUSING_WAYS
 @pytest.mark.parametrize(("user", "password"), BAD)
 def test_librdkafka_is_told_that_it_is_refused(
-    address: str, mechanism: str, user: str, password: str
+    find: Find, listener: str, mechanism: str, user: str, password: str
 ) -> None:
     errors: list[confluent_kafka.KafkaError] = []
-    settings = confluent(address, mechanism, user, password)
+    settings = confluent(find(listener, mechanism)._replace(user=user, password=password))
     client = confluent_kafka.Producer({**settings, "error_cb": errors.append})
     for _ in range(WAIT_S * 10):
         client.poll(0.1)
@@ -97,12 +147,13 @@ def test_librdkafka_is_told_that_it_is_refused(
     pytest.fail(f"no error of authentication among {errors}")
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-async def test_aiokafka_logs_in_and_is_refused(address: str, mechanism: str) -> None:
-    async with AIOKafkaProducer(**python(address, mechanism, USER, PASSWORD)) as producer:
+@WAYS
+async def test_aiokafka_logs_in_and_is_refused(find: Find, listener: str, mechanism: str) -> None:
+    way = find(listener, mechanism)
+    async with AIOKafkaProducer(**aio(way)) as producer:
         await producer.send_and_wait("aiokafka", b"v")
     for user, password in BAD:
-        refused = AIOKafkaProducer(**python(address, mechanism, user, password))
+        refused = AIOKafkaProducer(**aio(way._replace(user=user, password=password)))
         with pytest.raises(AioKafkaError):
             await refused.start()
         await refused.stop()
@@ -110,32 +161,48 @@ async def test_aiokafka_logs_in_and_is_refused(address: str, mechanism: str) -> 
 
 KAFKA_PYTHON = """
 import json, sys
+from concurrent.futures import ThreadPoolExecutor
 import kafka
 from kafka.errors import KafkaError
-try:
-    kafka.KafkaProducer(**json.loads(sys.argv[1]))
-except KafkaError as error:
-    print("refused:", error)
+def refusal(settings):
+    try:
+        kafka.KafkaProducer(**settings)
+    except KafkaError as error:
+        return str(error)
+every = json.loads(sys.argv[1])
+with ThreadPoolExecutor(len(every)) as threads:
+    print(json.dumps(list(threads.map(refusal, every))))
 """
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
-def test_kafka_python_logs_in_and_is_refused(address: str, mechanism: str) -> None:
-    producer = kafka.KafkaProducer(**python(address, mechanism, USER, PASSWORD))
+@WAYS
+def test_kafka_python_logs_in(find: Find, listener: str, mechanism: str) -> None:
+    producer = kafka.KafkaProducer(**kafka_python(find(listener, mechanism)))
     producer.send("kafka-python", b"v").get(WAIT_S)
     producer.close()
-    for user, password in BAD:
-        settings = {**python(address, mechanism, user, password), "bootstrap_timeout_ms": 1_000}
-        # One that fails leaves its sockets to the garbage collection.
-        command = [sys.executable, "-W", "ignore", "-c", KAFKA_PYTHON, json.dumps(settings)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-        assert done.stdout.startswith("refused:"), done.stderr
+
+
+def test_kafka_python_is_refused(find: Find) -> None:
+    every = [
+        {
+            **kafka_python(find(*way)._replace(user=user, password=password)),
+            "bootstrap_timeout_ms": 1_000,
+        }
+        for way in REFUSING
+        for user, password in BAD
+    ]
+    # One that fails leaves its sockets to the garbage collection, so it has a process of its own.
+    command = [sys.executable, "-W", "ignore", "-c", KAFKA_PYTHON, json.dumps(every)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    refusals = json.loads(done.stdout)
+    assert len(refusals) == len(every)
+    assert all(refusals)
 
 
 @pytest.mark.soak
-def test_librdkafka_authenticates_again_while_it_writes(address: str) -> None:
+def test_librdkafka_authenticates_again_while_it_writes(find: Find) -> None:
     errors: list[confluent_kafka.KafkaError] = []
-    settings = confluent(address, "SCRAM-SHA-256", USER, PASSWORD)
+    settings = confluent(find("SASL", "SCRAM-SHA-256"))
     producer = confluent_kafka.Producer({**settings, "error_cb": errors.append})
     for number in range(80):
         producer.produce("again", str(number).encode())

@@ -25,7 +25,6 @@ SOURCES = Path(__file__).resolve().parents[2] / "src" / "oncelog"
 
 BROKER_GETTERS = frozenset({"get_int", "get_bool", "get_list", "get_str", "get_float"})
 TOPIC_GETTERS = frozenset({"topic_value", "topic_int", "topic_str", "topic_list", "topic_float"})
-LISTENER_GETTER = "listener_value"
 LISTENER_READER = "value_of"
 """The function that reads a listener's own keys, as `oncelog.core.sasl_listener` is given it."""
 VALUES = "_values"
@@ -160,8 +159,6 @@ def _read(source: Source, node: ast.AST) -> tuple[bool, ast.expr] | None:
             return False, node.args[0]
         if node.func.attr == "get" and _last_name(node.func.value) in CONFIGS:
             return False, node.args[0]
-        if node.func.attr == LISTENER_GETTER and len(node.args) == 2:
-            return False, node.args[1]
         if node.func.attr in TOPIC_GETTERS and len(node.args) == 2:
             return True, node.args[1]
     elif isinstance(node.func, ast.Name) and node.func.id == LISTENER_READER:

@@ -83,7 +83,7 @@ def _open_to_all(config: BrokerConfig) -> list[str]:
         listener.bound.host or "every interface"
         for listener in config.listeners
         if listener.bound.host not in _LOCAL_HOSTS
-        and not listener.protocol.startswith("SASL")
+        and not listener.has_sasl
         and not (
             listener.has_tls
             and config.within(listener.name).get_str("ssl.client.auth") == "required"

@@ -12,7 +12,7 @@ This module must not read files or the environment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from difflib import get_close_matches
 from enum import Enum
@@ -49,7 +49,7 @@ from oncelog.core.listeners import (
     protocols_of,
 )
 from oncelog.core.sasl import MECHANISMS
-from oncelog.core.sasl_listener import SaslListener, has_sasl, sasl_listener
+from oncelog.core.sasl_listener import SaslListener, sasl_listener
 
 __all__ = [
     "BrokerConfig",
@@ -200,16 +200,32 @@ class BrokerConfig:
         self._check_sasl()
 
     def _check_sasl(self) -> None:
-        listeners = {each.name: each for each in self.listeners if has_sasl(each.protocol)}
+        listeners = {each.name: each for each in self.listeners if each.has_sasl}
         if self.inter_broker_listener in listeners:
             raise ConfigError(
                 f"inter.broker.listener.name={self.inter_broker_listener} is not supported: "
                 "brokers cannot authenticate to each other yet, so name a PLAINTEXT listener"
             )
+        self._ask_for_no_certificates(listeners.values())
         self.sasl_listeners = {
-            name: sasl_listener(each.prefix, partial(self.listener_value_of, name))
+            name: sasl_listener(each.prefix, partial(self._value_within, name))
             for name, each in listeners.items()
         }
+
+    def _ask_for_no_certificates(self, listeners: Iterable[ListenerConfig]) -> None:
+        """Have `ssl.client.auth` concern listeners with SASL only as a key of theirs, as Kafka."""
+        for listener in listeners:
+            own = self._of_listeners.setdefault(listener.name, {})
+            if listener.has_tls and "ssl.client.auth" not in own:
+                own["ssl.client.auth"] = "none"
+                if self._values["ssl.client.auth"] != "none":
+                    self.warnings.append(
+                        f"ssl.client.auth is not for the listener {listener.name}, which has SASL: "
+                        f"{listener.prefix}ssl.client.auth would be"
+                    )
+
+    def _value_within(self, listener: str, key: str, mechanism: str) -> ConfigValue:
+        return self.within(listener, mechanism).get(key)
 
     def _take_of_listener(self, listener: str, key: str, text: str) -> None:
         self._of_listeners.setdefault(listener, {})[key] = BROKER_KEYS[key].parse(text)
@@ -314,24 +330,18 @@ class BrokerConfig:
         """The value of a key of type LIST; empty when it is unset."""
         return as_list(self._values[name] or ())
 
-    def listener_value(self, listener: str, key: str) -> ConfigValue:
-        """The value of a key for one listener: its own, else the broker's."""
-        return self.listener_value_of(listener, key, "")
-
-    def listener_value_of(self, listener: str, key: str, mechanism: str) -> ConfigValue:
-        """The same for one of its mechanisms of SASL, in lower case."""
-        own = self.of_listener(listener)
-        found = own.get(f"{mechanism}.{key}")
-        return found if found is not None else own.get(key, self._values.get(key))
-
     def of_listener(self, listener: str) -> Mapping[str, ConfigValue]:
         """The values that are of one listener alone, as ``listener.name.<name>.<key>``."""
         return self._of_listeners.get(listener, {})
 
-    def within(self, listener: str) -> BrokerConfig:
-        """The configs as they are for one listener."""
+    def within(self, listener: str, mechanism: str = "") -> BrokerConfig:
+        """The configs as they are for one listener, or for one of its mechanisms of SASL."""
+        own = self.of_listener(listener)
+        narrower = {f"{mechanism.lower()}.{key}": key for key in MECHANISM_KEYS}
+        of_mechanism = {narrower[key]: own[key] for key in narrower.keys() & own.keys()}
         found = copy(self)
-        found._values = {**self._values, **self.of_listener(listener)}  # noqa: SLF001 - its own copy
+        values = {**dict.fromkeys(MECHANISM_KEYS), **self._values, **own, **of_mechanism}
+        found._values = values  # noqa: SLF001 - its own copy
         return found
 
     @property

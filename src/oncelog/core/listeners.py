@@ -27,7 +27,8 @@ LISTENER_PREFIX: Final = "listener.name."
 PLAINTEXT: Final = "PLAINTEXT"
 SSL: Final = "SSL"
 SASL_PLAINTEXT: Final = "SASL_PLAINTEXT"
-_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, SSL, SASL_PLAINTEXT, "SASL_SSL")}
+SASL_SSL: Final = "SASL_SSL"
+_OWN_NAMES: Final = {name: name for name in (PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL)}
 
 
 class Endpoint(NamedTuple):
@@ -56,7 +57,12 @@ class ListenerConfig(NamedTuple):
     @property
     def has_tls(self) -> bool:
         """Whether its connections are encrypted."""
-        return self.protocol == SSL
+        return self.protocol in (SSL, SASL_SSL)
+
+    @property
+    def has_sasl(self) -> bool:
+        """Whether its clients authenticate by SASL."""
+        return self.protocol in (SASL_PLAINTEXT, SASL_SSL)
 
     @property
     def prefix(self) -> str:
@@ -151,10 +157,10 @@ class Listeners:
                 f"{key}={text} is not supported: no security protocol is defined for the listener "
                 f"{name}, see listener.security.protocol.map"
             )
-        if protocol not in (PLAINTEXT, SSL, SASL_PLAINTEXT):
+        if protocol not in _OWN_NAMES:
             raise ConfigError(
-                f"{key}={text} is not supported: the protocol of a listener is PLAINTEXT, SSL or "
-                "SASL_PLAINTEXT, there is no SASL over TLS yet"
+                f"{key}={text} is not supported: the protocol of a listener is one of "
+                f"{', '.join(_OWN_NAMES)}"
             )
         return name
 

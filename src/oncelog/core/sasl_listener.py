@@ -12,7 +12,7 @@ from oncelog.core.jaas import parse_jaas
 from oncelog.core.sasl import BEARER, MECHANISMS, PLAIN
 from oncelog.core.secret import Secret
 
-__all__ = ["SaslListener", "has_sasl", "sasl_listener"]
+__all__ = ["SaslListener", "sasl_listener"]
 
 _UNSECURED: Final = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
@@ -22,7 +22,7 @@ _USER: Final = "user_"
 _KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 
 ValueOf = Callable[[str, str], ConfigValue]
-"""The value of a key for a mechanism (in lower case; "": for all) on one listener."""
+"""The value of a key for a mechanism ("": for all) on one listener."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,6 @@ class SaslListener:
     clock_skew_ms: int
 
 
-def has_sasl(protocol: str) -> bool:
-    """Whether clients authenticate by SASL under this security protocol."""
-    return protocol.startswith("SASL_")
-
-
 def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
     """Return the configs of the listener whose keys begin with `prefix`. Raises `ConfigError`."""
     mechanisms = as_list(value_of("sasl.enabled.mechanisms", ""))
@@ -63,7 +58,7 @@ def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
     issuer = value_of("sasl.oauthbearer.expected.issuer", "")
     return SaslListener(
         mechanisms,
-        {name: as_int(value_of("connections.max.reauth.ms", name.lower())) for name in mechanisms},
+        {name: as_int(value_of("connections.max.reauth.ms", name)) for name in mechanisms},
         _passwords(prefix, value_of) if PLAIN in mechanisms else {},
         _keys_file(prefix, value_of) if BEARER in mechanisms else None,
         as_str(value_of("sasl.oauthbearer.sub.claim.name", "")),
@@ -75,7 +70,7 @@ def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
 
 def _passwords(prefix: str, value_of: ValueOf) -> dict[str, Secret]:
     key = f"{prefix}plain.sasl.jaas.config"
-    text = value_of("sasl.jaas.config", "plain")
+    text = value_of("sasl.jaas.config", PLAIN)
     if text is None:
         raise ConfigError(f'{key} has to name the users of PLAIN, as user_alice="password"')
     try:
@@ -93,7 +88,7 @@ def _passwords(prefix: str, value_of: ValueOf) -> dict[str, Secret]:
 
 
 def _keys_file(prefix: str, value_of: ValueOf) -> str | None:
-    handler = value_of("sasl.server.callback.handler.class", BEARER.lower())
+    handler = value_of("sasl.server.callback.handler.class", BEARER)
     if handler == _UNSECURED:
         return None
     if handler is not None:

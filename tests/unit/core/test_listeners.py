@@ -39,10 +39,10 @@ def test_a_listener_may_have_a_name_of_its_own() -> None:
     [
         ({"listeners": "LAN://:9092"}, "no security protocol is defined for the listener LAN"),
         (
-            {"listeners": "LAN://:9092", "listener.security.protocol.map": "LAN:SASL_SSL"},
-            "there is no SASL over TLS yet",
+            {"listeners": "LAN://:9092", "listener.security.protocol.map": "LAN:KERBEROS"},
+            "the protocol of a listener is one of PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL",
         ),
-        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "there is no SASL over TLS yet"),
+        ({"listeners": "PLAINTEXT://:1,SASL_SSL://:2"}, "sasl.enabled.mechanisms has to name"),
         (
             {"listeners": "CONTROLLER://:9093", "controller.listener.names": "CONTROLLER"},
             "listeners has to name at least one listener",

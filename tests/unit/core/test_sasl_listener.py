@@ -42,6 +42,22 @@ def test_a_listener_s_own_values_come_before_the_broker_s() -> None:
     assert "x" not in repr(found).replace("max", "")
 
 
+def test_a_certificate_is_asked_of_users_of_sasl_only_for_their_listener() -> None:
+    secure = {
+        **PLAIN,
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,IN:SASL_SSL",
+        "ssl.client.auth": "required",
+    }
+    config = BrokerConfig(secure)
+    assert config.within("IN").get_str("ssl.client.auth") == "none"
+    (warning,) = config.warnings
+    assert warning.endswith("listener.name.in.ssl.client.auth would be")
+    own = {"listener.name.in.ssl.client.auth": "requested"}
+    config = BrokerConfig({**secure, **own})
+    assert config.within("IN").get_str("ssl.client.auth") == "requested"
+    assert not config.warnings
+
+
 def test_unsecured_tokens_are_taken_only_when_they_are_named() -> None:
     handler = {"listener.name.in.oauthbearer.sasl.server.callback.handler.class": UNSECURED}
     bearer = {**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from oncelog.broker.net.sasl import SaslGate
 from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
-from oncelog.core.config_definition import ConfigError, as_int
+from oncelog.core.config_definition import ConfigError
 from oncelog.core.sasl import BEARER, HASHES, PLAIN, ScramCredential
 from oncelog.core.sasl_listener import SaslListener
 from oncelog.runtime.clock import Clock
@@ -39,11 +39,12 @@ def sasl_gates(config: BrokerConfig, image: Image, clock: Clock) -> dict[str, Sa
     found = {}
     users = _Users(image)
     for name, listener in config.sasl_listeners.items():
+        own = config.within(name)
         rules = SaslRules(
             _mechanisms(listener, users),
             listener.sessions_ms,
-            as_int(config.listener_value(name, "connection.failed.authentication.delay.ms")),
-            as_int(config.listener_value(name, "sasl.server.max.receive.size")),
+            own.get_int("connection.failed.authentication.delay.ms"),
+            own.get_int("sasl.server.max.receive.size"),
         )
         found[name] = SaslGate(rules, clock)
     return found

@@ -150,6 +150,7 @@ class BoundListener:
         """Accept a new connection, unless a limit forbids it (one log line)."""
         if self.tls is not None:
             self._end_handshake(connection.peer_host)
+        if self.tls is not None and not self.given.has_sasl:
             principal = self.tls.principal_of(transport)
             if principal is None:
                 reason = "no rule of ssl.principal.mapping.rules applies to its certificate"
