@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from oncelog.controller import layout, scram_layout
+from oncelog.controller import acl_layout, layout, scram_layout
 from oncelog.controller.image import (
     ImageDelta,
     MetadataImage,
@@ -128,6 +128,9 @@ class _Step:
         elif path.startswith(scram_layout.SCRAM_PREFIX):
             found = None if value is None else scram_layout.decode_scram_credentials(value)
             self._put("scram_credentials", scram_layout.user_of(path), found)
+        elif path.startswith(acl_layout.ACLS_PREFIX):
+            acl = None if value is None else acl_layout.decode_acl(path, value)
+            self._put("acls", path.removeprefix(acl_layout.ACLS_PREFIX), acl)
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
             noted = None if value is None else layout.decode_directories(value)

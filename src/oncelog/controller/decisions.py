@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, TypeVar
 
 from oncelog.controller import layout
+from oncelog.controller.acls import create_acls, delete_acls
 from oncelog.controller.brokers import (
     begin_replicas_again,
     change_brokers,
@@ -34,6 +35,8 @@ from oncelog.controller.decision import (
 )
 from oncelog.controller.deletions import confirm_deletions, delete_topic, listed_again
 from oncelog.controller.events import (
+    AclDeletion,
+    AclOutcome,
     AlterGroupConfigs,
     AlterPartition,
     AlterReassignments,
@@ -42,8 +45,10 @@ from oncelog.controller.events import (
     BrokerRegistered,
     BrokersChanged,
     BrokerShuttingDown,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopic,
     DeletionsConfirmed,
     DirectoryFailed,
@@ -125,11 +130,15 @@ def _refused(reply: object, error: ErrorCode, message: str) -> object:
             return ReassignmentOutcome(label, error, message)
         case ScramOutcome(user, ErrorCode.none):
             return ScramOutcome(user, error, message)
+        case AclOutcome(ErrorCode.none):
+            return AclOutcome(error, message)
+        case AclDeletion(ErrorCode.none):
+            return AclDeletion(error, message)
         case TopicOutcome(error=ErrorCode.none):
             return TopicOutcome(reply.name, error, message)
         case ChangeOutcome() | ShutdownOutcome() | IsrOutcome() | ElectionOutcome():
             return reply
-        case ReassignmentOutcome() | ScramOutcome():
+        case ReassignmentOutcome() | ScramOutcome() | AclOutcome() | AclDeletion():
             return reply
         case tuple():
             return tuple(_refused(one, error, message) for one in reply)
@@ -263,6 +272,8 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
     AlterScramCredentials: alter_scram_credentials,
+    CreateAcls: create_acls,
+    DeleteAcls: delete_acls,
     ForgetBroker: forget_broker,
     BrokerRegistered: register_broker,
     BrokersChanged: change_brokers,

@@ -14,11 +14,14 @@ from oncelog.controller.decision import ChangeOutcome, ControllerEvent
 from oncelog.controller.features import FeatureUpdate
 from oncelog.controller.image import PartitionImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.acl import Acl, AclFilter
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.secret import Secret
 
 __all__ = [
+    "AclDeletion",
+    "AclOutcome",
     "AlterGroupConfigs",
     "AlterPartition",
     "AlterReassignments",
@@ -27,8 +30,10 @@ __all__ = [
     "BrokerRegistered",
     "BrokerShuttingDown",
     "BrokersChanged",
+    "CreateAcls",
     "CreatePartitions",
     "CreateTopics",
+    "DeleteAcls",
     "DeleteTopic",
     "DeletionsConfirmed",
     "DirectoryFailed",
@@ -135,6 +140,21 @@ class ScramOutcome(NamedTuple):
     user: str
     error: ErrorCode = ErrorCode.none
     message: str | None = None
+
+
+class AclOutcome(NamedTuple):
+    """What became of an ACL to set."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+
+
+class AclDeletion(NamedTuple):
+    """The ACLs that a filter has deleted."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
+    acls: tuple[Acl, ...] = ()
 
 
 class LedCoordinator(NamedTuple):
@@ -245,6 +265,20 @@ class AlterScramCredentials(ControllerEvent[tuple[ScramOutcome, ...]]):
     deletions: tuple[ScramDeletion, ...]
     upsertions: tuple[ScramUpsertion, ...]
     secret: Secret
+
+
+@dataclass(frozen=True, slots=True)
+class CreateAcls(ControllerEvent[tuple[AclOutcome, ...]]):
+    """ACLs to set, each by itself."""
+
+    acls: tuple[Acl, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteAcls(ControllerEvent[tuple[AclDeletion, ...]]):
+    """ACLs to delete: all that any of these filters selects."""
+
+    filters: tuple[AclFilter, ...]
 
 
 @dataclass(frozen=True, slots=True)

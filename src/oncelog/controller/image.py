@@ -14,6 +14,7 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from oncelog.controller.features import SUPPORTED_LEVELS, all_levels
+from oncelog.core.acl import Acl
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 from oncelog.core.listeners import Endpoint, RegisteredListener
 from oncelog.core.sasl import ScramCredential
@@ -176,6 +177,7 @@ class MetadataImage:
 
     __slots__ = (
         "_names",
+        "acls",
         "broker_epochs",
         "brokers",
         "chosen_features",
@@ -212,6 +214,7 @@ class MetadataImage:
         leftovers: Mapping[str, tuple[int, ...]] = MappingProxyType({}),
         scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = MappingProxyType({}),
         scram_secret: Secret | None = None,
+        acls: Mapping[str, Acl] = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -242,6 +245,8 @@ class MetadataImage:
         """Of each user by mechanism. Nothing may show its keys."""
         self.scram_secret = scram_secret
         """What the salts of users that do not exist follow from; None before the first user."""
+        self.acls = dict(acls)
+        """By id, which names only the place in the store. The same object until one changes."""
 
     def topic(self, name: str) -> TopicImage | None:
         """The topic of that name, if there is one."""

@@ -1,7 +1,7 @@
 """Defines the paths and values of the metadata store.
 
-Only this module knows the encoding, and `scram_layout` its part; `oncelog.controller.upgrade` knows
-those of earlier versions.
+Only this module knows the encoding, and `scram_layout` and `acl_layout` their parts;
+`oncelog.controller.upgrade` knows those of earlier versions.
 While brokers of two versions run, the older one may rewrite a value of the newer one: the fields
 that it does not know stay in it.
 The paths of what monitors of a cluster read are Kafka's, and so are the names in their values; ours
@@ -27,6 +27,7 @@ are below ``/oncelog``.
 - ``/oncelog/group-configs/<group>``: the configs that a group overrides; its id is percent-encoded,
   for it may hold anything.
 - ``/oncelog/features``: the chosen levels of features.
+- ``/oncelog/acls/<id>``: one ACL (`oncelog.controller.acl_layout`).
 - ``/oncelog/scram-…``: the SCRAM credentials of users (`oncelog.controller.scram_layout`).
 - ``/oncelog/producer-ids/next``: the first producer id that no block contains yet (INV-11).
 """

@@ -144,6 +144,23 @@ class Acl(NamedTuple):
             f"operation={self.operation.name}, permissionType={self.permission.name}]"
         )
 
+    @property
+    def sentence(self) -> str:
+        """What it says, for people: ``User:app may WRITE topic orders``."""
+        verb = "may" if self.permission is AclPermission.ALLOW else "may not"
+        where = "" if self.host == WILDCARD else f" at {self.host}"
+        return f"{self.principal}{where} {verb} {self.operation.name} {self.resource}"
+
+    @property
+    def resource(self) -> str:
+        """What it is about, for people: ``topics orders*``."""
+        kind = self.resource_type.name.lower().replace("_", " ")
+        if self.resource_type is ResourceType.CLUSTER:
+            return "the cluster"
+        if self.pattern_type is PatternType.PREFIXED:
+            return f"{kind}s {self.name}*"
+        return f"all {kind}s" if self.name == WILDCARD else f"{kind} {self.name}"
+
 
 class AclFilter(NamedTuple):
     """Selects ACLs; None and ANY are of any value (`AclBindingFilter`)."""

@@ -54,3 +54,11 @@ ACL_CLIENTS_COUNT_MAX = 250
 
 ACL_DECISION_NAME_LENGTH_MAX = 249
 """A decision about a longer name is not remembered: a client chooses ids of groups."""
+
+ACL_COMPARISONS_COUNT_MAX = 1_000_000
+"""Comparisons of a filter with an ACL that one request to delete ACLs may cause, 0.7 us each. What
+names one ACL in full is looked up.
+"""
+
+ACLS_DELETED_LENGTH_MAX = 1_000_000
+"""Characters of the ACLs that one request may delete: its reply has them, and is an event's."""

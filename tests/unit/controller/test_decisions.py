@@ -30,8 +30,10 @@ from oncelog.controller.events import (
     BrokerRegistered,
     BrokersChanged,
     BrokerShuttingDown,
+    CreateAcls,
     CreatePartitions,
     CreateTopics,
+    DeleteAcls,
     DeleteTopic,
     DeletionsConfirmed,
     DirectoryFailed,
@@ -55,6 +57,14 @@ from oncelog.controller.features import (
 )
 from oncelog.controller.image import BrokerImage, MetadataImage, PartitionImage, TopicImage
 from oncelog.controller.topics import TopicToCreate
+from oncelog.core.acl import (
+    ANY_ACL,
+    Acl,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -73,6 +83,15 @@ SET = ConfigOperation.SET
 REGISTRATION = BrokerRegistered(1, 0, frozenset({"d"}), True, {}, {}, {})
 
 KEY = Secret("aGFsbG8=")
+ACL = Acl(
+    ResourceType.TOPIC,
+    "t",
+    PatternType.LITERAL,
+    "User:a",
+    "*",
+    AclOperation.READ,
+    AclPermission.ALLOW,
+)
 EVENTS: list[ControllerEvent[Any]] = [
     CreateTopics((TopicToCreate("new"),)),
     CreatePartitions("t", 3, ((1, 2), (2, 1))),
@@ -89,6 +108,8 @@ EVENTS: list[ControllerEvent[Any]] = [
     ReplicasRemoved(2, (RemovedReplica(UUID(int=4), 0, 4),)),
     ForgetBroker(3),
     AlterScramCredentials((), (ScramUpsertion("u", 1, 4096, KEY, KEY, KEY),), KEY),
+    CreateAcls((ACL,)),
+    DeleteAcls((ANY_ACL,)),
     BrokersChanged(),
     BrokerShuttingDown(1, 0),
     AlterPartition(1, 0, (IsrChange(ID, 0, 4, 0, (IsrMember(1, 0),)),)),
@@ -107,7 +128,11 @@ def image(
 LED_BY_THE_DEAD = TopicImage("u", UUID(int=3), (PartitionImage(3, 4, (3, 1), (3, 1)),))
 MOVED = TopicImage("v", UUID(int=4), (PartitionImage(1, 4, (1, 2), (2, 1), removed=(2,)),))
 OFF_LINE = TopicImage("w", UUID(int=5), (PartitionImage(2, 4, (2,), (1, 2), (1,)),))
-FULL = image(TOPIC, LED_BY_THE_DEAD, MOVED, OFF_LINE, deleted={"old": {UUID(int=9): (1, 2, 3)}})
+FULL = image(
+    *(TOPIC, LED_BY_THE_DEAD, MOVED, OFF_LINE),
+    deleted={"old": {UUID(int=9): (1, 2, 3)}},
+    acls={"id": ACL._replace(name="u")},
+)
 
 
 def after(before: MetadataImage, writes: tuple[Put, ...]) -> MetadataImage:

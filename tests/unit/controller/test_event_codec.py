@@ -26,6 +26,15 @@ from oncelog.controller.event_codec import (
 from oncelog.controller.features import FeatureUpdate
 from oncelog.controller.image import PartitionImage, TopicImage
 from oncelog.controller.topics import TopicOutcome, TopicToCreate
+from oncelog.core.acl import (
+    ANY_ACL,
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from oncelog.core.cluster_limits import (
     CONTROLLER_EVENT_BYTES_MAX,
     CONTROLLER_EVENT_LISTS_COUNT_MAX,
@@ -40,6 +49,15 @@ T0 = TopicPartition("t", 0)
 STATE = PartitionImage(-1, 5, (), (1, 2), (2,), 9, (), {1: (4, 17), 2: None}, (2,), (1,), (3,))
 NEW = TopicToCreate("new", assignment={0: (1, 2)}, config={"a": "b", "c": None})
 ISR = (events.IsrMember(1, 3), events.IsrMember(2, 4))
+ACL = Acl(
+    ResourceType.TOPIC,
+    "t",
+    PatternType.PREFIXED,
+    "User:a",
+    "*",
+    AclOperation.READ,
+    AclPermission.ALLOW,
+)
 
 EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
     (
@@ -101,6 +119,14 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
             Secret("fresh"),
         ),
         (events.ScramOutcome("a", ErrorCode.resource_not_found, "no"), events.ScramOutcome("b")),
+    ),
+    (
+        events.CreateAcls((ACL, ACL._replace(name="u"))),
+        (events.AclOutcome(), events.AclOutcome(ErrorCode.policy_violation, "no")),
+    ),
+    (
+        events.DeleteAcls((ANY_ACL, AclFilter(*ACL))),
+        (events.AclDeletion(ErrorCode.invalid_request, "no"), events.AclDeletion(acls=(ACL,))),
     ),
     (events.ReplicasRemoved(3, (events.RemovedReplica(ID, 0, 5),)), ChangeOutcome()),
 ]
