@@ -62,3 +62,6 @@ names one ACL in full is looked up.
 
 ACLS_DELETED_LENGTH_MAX = 1_000_000
 """Characters of the ACLs that one request may delete: its reply has them, and is an event's."""
+
+QUOTA_METERS_COUNT_MAX = 10_000
+"""Clients whose use is measured for quotas, by user and client id; then idle ones are forgotten."""
