@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from oncelog.controller import acl_layout, layout, scram_layout
+from oncelog.controller import acl_layout, layout, quota_layout, scram_layout
 from oncelog.controller.image import (
     ImageDelta,
     MetadataImage,
@@ -131,6 +131,9 @@ class _Step:
         elif path.startswith(acl_layout.ACLS_PREFIX):
             acl = None if value is None else acl_layout.decode_acl(path, value)
             self._put("acls", path.removeprefix(acl_layout.ACLS_PREFIX), acl)
+        elif path.startswith(quota_layout.QUOTAS_PREFIX):
+            quotas = None if value is None else quota_layout.decode_quotas(value)
+            self._put("client_quotas", quota_layout.entity_of(path), quotas)
         elif path.startswith(layout.DIRECTORIES_PREFIX):
             broker_id = int(path.removeprefix(layout.DIRECTORIES_PREFIX))
             noted = None if value is None else layout.decode_directories(value)

@@ -37,6 +37,7 @@ from oncelog.controller.deletions import confirm_deletions, delete_topic, listed
 from oncelog.controller.events import (
     AclDeletion,
     AclOutcome,
+    AlterClientQuotas,
     AlterGroupConfigs,
     AlterPartition,
     AlterReassignments,
@@ -56,6 +57,7 @@ from oncelog.controller.events import (
     ElectLeaders,
     ForgetBroker,
     IsrOutcome,
+    QuotaOutcome,
     ReassignmentOutcome,
     ReplicasMadeAgain,
     ReplicasRemoved,
@@ -72,6 +74,7 @@ from oncelog.controller.group_configs import (
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.leaders import alter_partition, elect_leaders
 from oncelog.controller.placement import known_brokers
+from oncelog.controller.quotas import alter_client_quotas
 from oncelog.controller.reassignments import alter_reassignments, confirm_removals
 from oncelog.controller.registration import register_broker
 from oncelog.controller.scram import alter_scram_credentials
@@ -134,11 +137,13 @@ def _refused(reply: object, error: ErrorCode, message: str) -> object:
             return AclOutcome(error, message)
         case AclDeletion(ErrorCode.none):
             return AclDeletion(error, message)
+        case QuotaOutcome(ErrorCode.none):
+            return QuotaOutcome(error, message)
         case TopicOutcome(error=ErrorCode.none):
             return TopicOutcome(reply.name, error, message)
         case ChangeOutcome() | ShutdownOutcome() | IsrOutcome() | ElectionOutcome():
             return reply
-        case ReassignmentOutcome() | ScramOutcome() | AclOutcome() | AclDeletion():
+        case ReassignmentOutcome() | ScramOutcome() | AclOutcome() | AclDeletion() | QuotaOutcome():
             return reply
         case tuple():
             return tuple(_refused(one, error, message) for one in reply)
@@ -271,6 +276,7 @@ DECIDERS: Final[Mapping[type[ControllerEvent[Any]], Decide[Any, Any]]] = {
     UpdateFeatures: _update_features,
     ElectLeaders: elect_leaders,
     AlterReassignments: alter_reassignments,
+    AlterClientQuotas: alter_client_quotas,
     AlterScramCredentials: alter_scram_credentials,
     CreateAcls: create_acls,
     DeleteAcls: delete_acls,

@@ -22,6 +22,7 @@ from oncelog.core.secret import Secret
 __all__ = [
     "AclDeletion",
     "AclOutcome",
+    "AlterClientQuotas",
     "AlterGroupConfigs",
     "AlterPartition",
     "AlterReassignments",
@@ -45,6 +46,9 @@ __all__ = [
     "IsrOutcome",
     "LedCoordinator",
     "OffLineReplica",
+    "QuotaAlteration",
+    "QuotaChange",
+    "QuotaOutcome",
     "Reassignment",
     "ReassignmentOutcome",
     "RemovedReplica",
@@ -114,6 +118,27 @@ class OffLineReplica(NamedTuple):
     topic_id: TopicId
     partition: int
     partition_epoch: int
+
+
+class QuotaChange(NamedTuple):
+    """A key of a quota, and its value as text; None removes it."""
+
+    key: str
+    value: str | None
+
+
+class QuotaAlteration(NamedTuple):
+    """Changes of one entity's quotas: its types and names as asked for, None is the default."""
+
+    entity: tuple[tuple[str, str | None], ...]
+    changes: tuple[QuotaChange, ...]
+
+
+class QuotaOutcome(NamedTuple):
+    """What became of an alteration."""
+
+    error: ErrorCode = ErrorCode.none
+    message: str | None = None
 
 
 class ScramDeletion(NamedTuple):
@@ -253,6 +278,14 @@ class AlterReassignments(ControllerEvent[tuple[ReassignmentOutcome, ...]]):
 
     partitions: tuple[Reassignment, ...]
     allows_factor_change: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AlterClientQuotas(ControllerEvent[tuple[QuotaOutcome, ...]]):
+    """Quotas of users and clients to set and to remove, each entity's by itself (KIP-546)."""
+
+    alterations: tuple[QuotaAlteration, ...]
+    validate_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

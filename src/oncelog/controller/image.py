@@ -17,6 +17,7 @@ from oncelog.controller.features import SUPPORTED_LEVELS, all_levels
 from oncelog.core.acl import Acl
 from oncelog.core.ids import INTERNAL_TOPICS, TopicId, TopicPartition
 from oncelog.core.listeners import Endpoint, RegisteredListener
+from oncelog.core.quotas import ClientQuotas
 from oncelog.core.sasl import ScramCredential
 from oncelog.core.secret import Secret
 from oncelog.core.values import value
@@ -181,6 +182,7 @@ class MetadataImage:
         "broker_epochs",
         "brokers",
         "chosen_features",
+        "client_quotas",
         "cluster_config",
         "cluster_id",
         "controller_epoch",
@@ -215,6 +217,7 @@ class MetadataImage:
         scram_credentials: Mapping[str, Mapping[str, ScramCredential]] = MappingProxyType({}),
         scram_secret: Secret | None = None,
         acls: Mapping[str, Acl] = MappingProxyType({}),
+        client_quotas: ClientQuotas = MappingProxyType({}),
     ) -> None:
         self.cluster_id = cluster_id
         self.revision = revision
@@ -245,6 +248,8 @@ class MetadataImage:
         """Of each user by mechanism. Nothing may show its keys."""
         self.scram_secret = scram_secret
         """What the salts of users that do not exist follow from; None before the first user."""
+        self.client_quotas = dict(client_quotas)
+        """By entity the values of keys. The same object until one changes."""
         self.acls = dict(acls)
         """By id, which names only the place in the store. The same object until one changes."""
 

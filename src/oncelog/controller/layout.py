@@ -28,6 +28,7 @@ are below ``/oncelog``.
   for it may hold anything.
 - ``/oncelog/features``: the chosen levels of features.
 - ``/oncelog/acls/<id>``: one ACL (`oncelog.controller.acl_layout`).
+- ``/oncelog/client-quotas/…``: the quotas of users and clients (`oncelog.controller.quota_layout`).
 - ``/oncelog/scram-…``: the SCRAM credentials of users (`oncelog.controller.scram_layout`).
 - ``/oncelog/producer-ids/next``: the first producer id that no block contains yet (INV-11).
 """

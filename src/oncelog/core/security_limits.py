@@ -65,3 +65,9 @@ ACLS_DELETED_LENGTH_MAX = 1_000_000
 
 QUOTA_METERS_COUNT_MAX = 10_000
 """Clients whose use is measured for quotas, by user and client id; then idle ones are forgotten."""
+
+CLIENT_QUOTAS_COUNT_MAX = 10_000
+"""Entities with quotas in one cluster."""
+
+QUOTA_NAME_LENGTH_MAX = 1024
+"""Longest user and client id of a quota."""

@@ -30,7 +30,7 @@ _NONE: Final[ClientQuotas] = {}
 class QuotaWindows(NamedTuple):
     """How long is measured: `quota.window.num` windows of `quota.window.size.seconds`."""
 
-    count: int
+    windows_count: int
     size_ms: float
 
 
@@ -59,7 +59,7 @@ class Rate:
         """Add an amount; a negative one takes back what was added."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
-            if len(samples) > self._windows.count:
+            if len(samples) > self._windows.windows_count:
                 samples.popleft()
             samples.append(_Sample(now_ms))
         samples[-1].total += amount
@@ -110,11 +110,11 @@ class TokenBucket:
 
     def is_idle(self, now_ms: float) -> bool:
         """Whether it is as if no token had been taken: all are back by then."""
-        is_old = now_ms - self._filled_ms >= self._windows.count * self._windows.size_ms
+        is_old = now_ms - self._filled_ms >= self._windows.windows_count * self._windows.size_ms
         return self._tokens is None or (is_old and self._tokens >= 0)
 
     def _fill(self, limit: float, now_ms: float) -> float:
-        full = limit * self._windows.count * self._windows.size_ms / 1000
+        full = limit * self._windows.windows_count * self._windows.size_ms / 1000
         tokens = full
         if self._tokens is not None:
             tokens = min(full, self._tokens + limit * (now_ms - self._filled_ms) / 1000)
@@ -133,7 +133,7 @@ class _Kind(Generic[MeterT]):
     ) -> None:
         self._key = key
         self._windows = windows
-        self._make = make
+        self._make: Callable[[QuotaWindows, float], MeterT] = make
         self._limits: dict[QuotaEntity, float] = {}
         self._found: dict[tuple[str, str], tuple[tuple[str, str], float] | None] = {}
         self._meters: dict[tuple[str, str], MeterT] = {}
@@ -237,7 +237,7 @@ class Quotas:
         limit = self._fetch.limit(user, client_id, now_ms)
         if limit is None:
             return None
-        return limit * (self._windows.count - 1) * self._windows.size_ms / 1000
+        return limit * (self._windows.windows_count - 1) * self._windows.size_ms / 1000
 
     def worked(self, user: str, client_id: str, seconds: float, now_ms: float) -> int:
         """Count the time that a request took of a core; the wait is at most one window."""

@@ -22,6 +22,7 @@ from oncelog.controller.decision import (
 )
 from oncelog.controller.decisions import DECIDERS, decide
 from oncelog.controller.events import (
+    AlterClientQuotas,
     AlterGroupConfigs,
     AlterPartition,
     AlterReassignments,
@@ -42,6 +43,8 @@ from oncelog.controller.events import (
     IsrChange,
     IsrMember,
     OffLineReplica,
+    QuotaAlteration,
+    QuotaChange,
     Reassignment,
     RemovedReplica,
     ReplicasMadeAgain,
@@ -107,6 +110,9 @@ EVENTS: list[ControllerEvent[Any]] = [
     AlterReassignments((Reassignment(T0, (2,)),)),
     ReplicasRemoved(2, (RemovedReplica(UUID(int=4), 0, 4),)),
     ForgetBroker(3),
+    AlterClientQuotas(
+        (QuotaAlteration((("user", "a"),), (QuotaChange("request_percentage", "1"),)),)
+    ),
     AlterScramCredentials((), (ScramUpsertion("u", 1, 4096, KEY, KEY, KEY),), KEY),
     CreateAcls((ACL,)),
     DeleteAcls((ANY_ACL,)),

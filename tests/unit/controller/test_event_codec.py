@@ -113,6 +113,18 @@ EVENTS: list[tuple[ControllerEvent[Any], Any]] = [
         (events.ReassignmentOutcome(T0, ErrorCode.no_reassignment_in_progress, "no"),),
     ),
     (
+        events.AlterClientQuotas(
+            (
+                events.QuotaAlteration(
+                    (("user", "a"), ("client-id", None)),
+                    (events.QuotaChange("k", "0.5"), events.QuotaChange("l", None)),
+                ),
+            ),
+            validate_only=True,
+        ),
+        (events.QuotaOutcome(ErrorCode.invalid_request, "no"), events.QuotaOutcome()),
+    ),
+    (
         events.AlterScramCredentials(
             (events.ScramDeletion("a", 1),),
             (events.ScramUpsertion("b", 2, 4096, Secret("cw=="), Secret("aw=="), Secret("dg==")),),
