@@ -246,7 +246,7 @@ class Broker:
             self.clock,
         )
         self.mover = PartitionMover(self.partitions, self.logs, self.disk, self.feed.tell_again)
-        self.server = Server(config, self.network, self.clock, self.peers.network)
+        self.server = Server(config, self.network, self.clock)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Register, lead, and open the socket; from here on requests come."""

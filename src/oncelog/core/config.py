@@ -49,7 +49,7 @@ from oncelog.core.listeners import (
     protocols_of,
 )
 from oncelog.core.sasl import MECHANISMS
-from oncelog.core.sasl_listener import SaslListener, sasl_listener
+from oncelog.core.sasl_listener import BrokerLogin, SaslListener, broker_login, sasl_listener
 
 __all__ = [
     "BrokerConfig",
@@ -94,6 +94,7 @@ class BrokerConfig:
         "_given",
         "_of_listeners",
         "_values",
+        "broker_login",
         "inter_broker_listener",
         "listeners",
         "metrics_address",
@@ -105,6 +106,8 @@ class BrokerConfig:
     sasl_listeners: Mapping[str, SaslListener]
     """By name those on which clients authenticate."""
     inter_broker_listener: str
+    broker_login: BrokerLogin | None
+    """Who this broker is to the others, where it has to tell."""
 
     def __init__(self, given: Mapping[str, str] | None = None) -> None:
         self._given = dict(given or {})
@@ -113,6 +116,7 @@ class BrokerConfig:
         self._of_listeners: dict[str, dict[str, ConfigValue]] = {}
         self.metrics_address: Endpoint | None = None
         self.sasl_listeners = {}
+        self.broker_login = None
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
         checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
@@ -201,16 +205,16 @@ class BrokerConfig:
 
     def _check_sasl(self) -> None:
         listeners = {each.name: each for each in self.listeners if each.has_sasl}
-        if self.inter_broker_listener in listeners:
-            raise ConfigError(
-                f"inter.broker.listener.name={self.inter_broker_listener} is not supported: "
-                "brokers cannot authenticate to each other yet, so name a PLAINTEXT listener"
-            )
         self._ask_for_no_certificates(listeners.values())
         self.sasl_listeners = {
             name: sasl_listener(each.prefix, partial(self._value_within, name))
             for name, each in listeners.items()
         }
+
+        if (own := listeners.get(self.inter_broker_listener)) is not None:
+            mechanisms = self.sasl_listeners[own.name].mechanisms
+            value_of = partial(self._value_within, own.name)
+            self.broker_login = broker_login(own.prefix, mechanisms, value_of)
 
     def _ask_for_no_certificates(self, listeners: Iterable[ListenerConfig]) -> None:
         """Have `ssl.client.auth` concern listeners with SASL only as a key of theirs, as Kafka."""

@@ -171,6 +171,7 @@ _BROKER: Final = (
     Definition("ssl.allow.san.changes", _BOOLEAN, False, "Whether a new certificate may lack alternative names that the one before has."),
     # --- authentication
     Definition("sasl.enabled.mechanisms", _LIST, (), "Mechanisms of listeners with SASL: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER. Kafka's default is GSSAPI, which we do not have."),
+    Definition("sasl.mechanism.inter.broker.protocol", _STRING, None, "The mechanism by which brokers log in at each other, where the inter-broker listener has SASL: PLAIN, SCRAM-SHA-256 or SCRAM-SHA-512; Kafka's default is GSSAPI."),
     Definition("sasl.server.max.receive.size", _INT, 512 * 1024, "Largest message of an authentication in bytes; before the mechanism is chosen it is 64 KB."),
     Definition("connections.max.reauth.ms", _LONG, 0, "Time after which a client has to authenticate again (KIP-368); 0: never, unless its token ends.", _at_least(0)),
     Definition("connection.failed.authentication.delay.ms", _INT, 100, "Time before a failed authentication is answered and its connection closed.", _at_least(0)),
@@ -303,6 +304,7 @@ LISTENER_KEYS: Final = frozenset(
         "ssl.protocol",
         *(each.name for each in _BROKER if each.name.startswith(("sasl.", "ssl."))),
     }
+    - {"sasl.mechanism.inter.broker.protocol"}
 )
 """Keys that one listener may have a value of its own for, as ``listener.name.<name>.<key>``."""
 
@@ -310,7 +312,12 @@ MECHANISM_KEYS: Final[dict[str, Definition]] = {
     definition.name: definition
     for definition in (
         Definition("connections.max.reauth.ms", _LONG, None, "As the broker's key.", _at_least(0)),
-        Definition("sasl.jaas.config", ConfigType.PASSWORD, None, "The users of PLAIN."),
+        Definition(
+            "sasl.jaas.config",
+            ConfigType.PASSWORD,
+            None,
+            "The users of PLAIN, and who this broker is to the others.",
+        ),
         Definition("sasl.server.callback.handler.class", _STRING, None, "Who judges tokens."),
     )
 }

@@ -9,10 +9,10 @@ from urllib.parse import unquote, urlsplit
 
 from oncelog.core.config_definition import ConfigError, ConfigValue, as_int, as_list, as_str
 from oncelog.core.jaas import parse_jaas
-from oncelog.core.sasl import BEARER, MECHANISMS, PLAIN
+from oncelog.core.sasl import BEARER, HASHES, MECHANISMS, PLAIN
 from oncelog.core.secret import Secret
 
-__all__ = ["SaslListener", "sasl_listener"]
+__all__ = ["BrokerLogin", "SaslListener", "broker_login", "sasl_listener"]
 
 _UNSECURED: Final = (
     "org.apache.kafka.common.security.oauthbearer.internals.unsecured."
@@ -20,6 +20,8 @@ _UNSECURED: Final = (
 )
 _USER: Final = "user_"
 _KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+_BROKERS_MECHANISM: Final = "sasl.mechanism.inter.broker.protocol"
+_BROKERS_MECHANISMS: Final = (PLAIN, *HASHES)
 
 ValueOf = Callable[[str, str], ConfigValue]
 """The value of a key for a mechanism ("": for all) on one listener."""
@@ -40,6 +42,62 @@ class SaslListener:
     audiences: tuple[str, ...]
     issuer: str | None
     clock_skew_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerLogin:
+    """Who a broker is to the other brokers."""
+
+    mechanism: str
+    username: str
+    password: Secret
+
+
+def broker_login(prefix: str, mechanisms: tuple[str, ...], value_of: ValueOf) -> BrokerLogin:
+    """Return how a broker logs in at the listener of others. Raises `ConfigError`.
+
+    As in Kafka it is in the login line of the listener's own mechanism, beside the users of PLAIN.
+    """
+    mechanism = value_of(_BROKERS_MECHANISM, "")
+    known = ", ".join(_BROKERS_MECHANISMS)
+    if mechanism is None:
+        raise ConfigError(
+            f"{_BROKERS_MECHANISM} has to name how brokers log in at each other's "
+            f"{prefix[:-1]}: one of {known}; or name a listener without SASL by "
+            "inter.broker.listener.name"
+        )
+    if mechanism not in _BROKERS_MECHANISMS:
+        raise ConfigError(
+            f"{_BROKERS_MECHANISM}={mechanism} is not supported: it is none of {known}"
+        )
+    name = as_str(mechanism)
+    if name not in mechanisms:
+        raise ConfigError(
+            f"{_BROKERS_MECHANISM} must be included in sasl.enabled.mechanisms when SASL is used "
+            "for inter-broker communication"
+        )
+    options = _login_options(prefix, name, value_of) or {}
+    if not options.get("username") or not options.get("password"):
+        raise ConfigError(
+            f"{_login_key(prefix, name)} has to name the user that this broker is to the others, "
+            'as username="broker" password="password"'
+        )
+    return BrokerLogin(name, options["username"], Secret(options["password"]))
+
+
+def _login_key(prefix: str, mechanism: str) -> str:
+    return f"{prefix}{mechanism.lower()}.sasl.jaas.config"
+
+
+def _login_options(prefix: str, mechanism: str, value_of: ValueOf) -> dict[str, str] | None:
+    """Return the options of a mechanism's login line; None where there is none."""
+    text = value_of("sasl.jaas.config", mechanism)
+    if text is None:
+        return None
+    try:
+        return parse_jaas(as_str(text), mechanism).options
+    except ConfigError as error:
+        raise ConfigError(f"{_login_key(prefix, mechanism)}: {error}") from None
 
 
 def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
@@ -69,20 +127,14 @@ def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
 
 
 def _passwords(prefix: str, value_of: ValueOf) -> dict[str, Secret]:
-    key = f"{prefix}plain.sasl.jaas.config"
-    text = value_of("sasl.jaas.config", PLAIN)
-    if text is None:
-        raise ConfigError(f'{key} has to name the users of PLAIN, as user_alice="password"')
-    try:
-        options = parse_jaas(as_str(text), PLAIN).options
-    except ConfigError as error:
-        raise ConfigError(f"{key}: {error}") from None
+    options = _login_options(prefix, PLAIN, value_of) or {}
     found = {
         name.removeprefix(_USER): Secret(password)
         for name, password in options.items()
         if name.startswith(_USER)
     }
     if not found or not all(map(len, found)) or Secret("") in found.values():
+        key = _login_key(prefix, PLAIN)
         raise ConfigError(f'{key} has to name the users of PLAIN, as user_alice="password"')
     return found
 

@@ -110,7 +110,7 @@ class Connection:
         """Connect, agree on versions, and authenticate if there is a `sasl`.
 
         `with_tls`: the network speaks TLS; only error messages depend on it. `explains`: they may
-        say that the other side wants TLS or SASL, which no broker wants of another. Raises
+        say that the other side wants TLS or SASL, which a broker knows of the others. Raises
         `DisconnectedError` when there is no answer in `connect_timeout_ms`, `TlsError` or
         `SaslAuthenticationError` where trying again cannot help.
         """

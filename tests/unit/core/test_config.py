@@ -30,7 +30,7 @@ HOUR_MS = 60 * 60 * 1000
         ("num.partitions", str(2**31), "outside the range of INT"),
         ("auto.create.topics.enable", "yes", "expected true or false"),
         ("log.cleanup.policy", "shred", "each entry must be one of: compact, delete"),
-        ("listeners", "SASL_SSL://:9093", "cannot authenticate to each other yet"),
+        ("listeners", "SASL_SSL://:9093", "sasl.enabled.mechanisms has to name mechanisms"),
         ("listeners", "PLAINTEXT://host", "expected HOST:PORT"),
         ("listeners", "PLAINTEXT://a:1,PLAINTEXT://b:2", "must have a different name"),
         ("log.dirs", "/a,/b,/a", "log.dirs names a folder more than once"),

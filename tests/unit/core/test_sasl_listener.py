@@ -6,6 +6,7 @@ import pytest
 
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.sasl_listener import BrokerLogin
 from oncelog.core.secret import Secret
 
 LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_a="x" user_b="y";'
@@ -22,6 +23,9 @@ PLAIN = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.in.plain.sasl.jaas.config": LINE,
 }
+KEY = "sasl.mechanism.inter.broker.protocol"
+BETWEEN = {**PLAIN, "inter.broker.listener.name": "IN", KEY: "PLAIN"}
+SCRAM = {**BETWEEN, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512", KEY: "SCRAM-SHA-512"}
 
 
 def test_a_listener_s_own_values_come_before_the_broker_s() -> None:
@@ -56,6 +60,18 @@ def test_a_certificate_is_asked_of_users_of_sasl_only_for_their_listener() -> No
     config = BrokerConfig({**secure, **own})
     assert config.within("IN").get_str("ssl.client.auth") == "requested"
     assert not config.warnings
+
+
+def test_who_a_broker_is_to_the_others_is_in_the_login_line_of_their_mechanism() -> None:
+    line = LINE.replace("required", 'required username="a" password="x"')
+    config = BrokerConfig({**BETWEEN, "listener.name.in.plain.sasl.jaas.config": line})
+    assert config.broker_login == BrokerLogin("PLAIN", "a", Secret("x"))
+    assert config.sasl_listeners["IN"].passwords == {"a": Secret("x"), "b": Secret("y")}
+    line = 'my.ScramLoginModule required username="b" password="p\\"q";'
+    config = BrokerConfig({**SCRAM, "listener.name.in.scram-sha-512.sasl.jaas.config": line})
+    assert config.broker_login == BrokerLogin("SCRAM-SHA-512", "b", Secret('p"q'))
+    assert 'p"q' not in repr(config.broker_login)
+    assert BrokerConfig(PLAIN).broker_login is None
 
 
 def test_unsecured_tokens_are_taken_only_when_they_are_named() -> None:
@@ -99,7 +115,20 @@ def test_unsecured_tokens_are_taken_only_when_they_are_named() -> None:
         ),
         (
             {**PLAIN, "inter.broker.listener.name": "IN"},
-            "brokers cannot authenticate to each other yet",
+            "sasl.mechanism.inter.broker.protocol has to name how brokers log in at each other's "
+            "listener.name.in: one of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512; or name a listener",
+        ),
+        ({**BETWEEN, KEY: "OAUTHBEARER"}, "OAUTHBEARER is not supported: it is none of PLAIN"),
+        ({**BETWEEN, KEY: "SCRAM-SHA-256"}, "must be included in sasl.enabled.mechanisms when"),
+        (BETWEEN, "plain.sasl.jaas.config has to name the user that this broker is to the others"),
+        (
+            {**SCRAM, "listener.name.in.scram-sha-512.sasl.jaas.config": LINE},
+            "sasl.jaas.config names PlainLoginModule, which is not for SCRAM-SHA-512",
+        ),
+        (SCRAM, "listener.name.in.scram-sha-512.sasl.jaas.config has to name the user that"),
+        (
+            {**PLAIN, f"listener.name.in.{KEY}": "PLAIN"},
+            "it holds for the broker as a whole",
         ),
         ({**PLAIN, "listener.name.in.plain.sasl.kerberos.x": "y"}, "is not supported"),
     ],

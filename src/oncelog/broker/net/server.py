@@ -52,9 +52,7 @@ def _own_name() -> str:
 class BoundListener:
     """One listener of the broker: it makes the connections and counts what is theirs."""
 
-    def __init__(
-        self, server: Server, config: BrokerConfig, given: ListenerConfig, outgoing: Network
-    ) -> None:
+    def __init__(self, server: Server, config: BrokerConfig, given: ListenerConfig) -> None:
         self.name = given.name
         self.given = given
         self.loop = server.loop
@@ -76,7 +74,6 @@ class BoundListener:
         """Its certificates, once they are read."""
         self._server = server
         self._config = config
-        self._outgoing = outgoing if self.is_protected else None
 
     @property
     def registered(self) -> RegisteredListener:
@@ -105,7 +102,8 @@ class BoundListener:
             # Imported here because most brokers have no TLS.
             from oncelog.broker.net.tls import ListenerTls
 
-            self.tls = ListenerTls(self._config, self.given, self._outgoing)
+            outgoing = network if self.is_protected else None
+            self.tls = ListenerTls(self._config, self.given, outgoing)
             self.socket = await network.listen_tls(*self.given.bound, accepted, self)
         else:
             self.socket = await network.listen(*self.given.bound, accepted, accepts=False)
@@ -172,13 +170,7 @@ class BoundListener:
 class Server:
     """Accepts connections for one broker: `bind` finds its addresses, `open` begins to serve."""
 
-    def __init__(
-        self,
-        config: BrokerConfig,
-        network: Network,
-        clock: Clock,
-        outgoing: Network | None = None,
-    ) -> None:
+    def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
         self.loop = asyncio.get_running_loop()
         # In the order of acceptance.
         self.connections: dict[ServerConnection, None] = {}
@@ -186,9 +178,7 @@ class Server:
         """Reply bytes that stalled peers have not read, as counted when each stalled."""
         self.expired_count = 0
         """Count of connections that were closed because they were idle."""
-        self.listeners = tuple(
-            BoundListener(self, config, each, outgoing or network) for each in config.listeners
-        )
+        self.listeners = tuple(BoundListener(self, config, each) for each in config.listeners)
         self._config = config
         self._network = network
         self._clock = clock

@@ -20,7 +20,7 @@ from oncelog.core.secret import Secret
 from oncelog.core.security_limits import TLS_HANDSHAKE_MS_MAX
 from oncelog.runtime.cipher_suites import versions_and_ciphers
 from oncelog.runtime.file_mark import FileMark, mark_of
-from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.runtime.network import SystemNetwork
 from oncelog.runtime.pem import Store, pem, read_pem
 from oncelog.runtime.tls import ClientAuth, Tls
 from oncelog.security.certificate import CertificateNames, DamagedCertificate, read_names
@@ -41,7 +41,7 @@ class ListenerTls:
     """
 
     def __init__(
-        self, config: BrokerConfig, given: ListenerConfig, outgoing: Network | None = None
+        self, config: BrokerConfig, given: ListenerConfig, outgoing: SystemNetwork | None = None
     ) -> None:
         self._config = config.within(given.name)
         self._name = given.name
@@ -107,7 +107,7 @@ class ListenerTls:
             verify_host=verifies_host,
         )
         context = tls.server_context(cast(ClientAuth, config.get_str("ssl.client.auth")))
-        if isinstance(self._outgoing, SystemNetwork):
+        if self._outgoing is not None:
             self._outgoing.tls = tls.context()
         first, _, _ = own.certificates.partition(_END)
         try:

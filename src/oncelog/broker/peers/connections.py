@@ -10,6 +10,7 @@ Fetches of followers have connections of their own. This module knows no API.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Callable
 from typing import NamedTuple
@@ -18,14 +19,18 @@ from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.peer.connection import Connection
+from oncelog.peer.sasl import Sasl, SaslAuthenticationError
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.backoff import Backoff
 from oncelog.runtime.clock import Clock
-from oncelog.runtime.network import Network, SystemNetwork
+from oncelog.runtime.framed import DisconnectedError
+from oncelog.runtime.network import Network
 
 __all__ = ["PeerAddress", "PeerNetwork", "PeerUnreachable", "Peers"]
+
+log = logging.getLogger(__name__)
 
 RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
 """Pause before an address is tried again that did not answer."""
@@ -39,17 +44,39 @@ class PeerAddress(NamedTuple):
 
 
 class PeerNetwork(NamedTuple):
-    """How a broker reaches the others: over which network, and by which of their listeners."""
+    """How a broker reaches the others: over which network, by which of their listeners, as whom."""
 
     network: Network
     listener: str
+    sasl: Sasl | None = None
 
     @classmethod
     def of(cls, config: BrokerConfig, network: Network) -> PeerNetwork:
         """Return that of a broker; with TLS it is usable once the broker's certificate is read."""
-        name = config.inter_broker_listener
-        has_tls = any(each.has_tls for each in config.listeners if each.name == name)
-        return cls(SystemNetwork() if has_tls else network, name)
+        login = config.broker_login
+        sasl = None
+        if login is not None:
+            sasl = Sasl(login.mechanism, login.username, login.password)
+        return cls(network, config.inter_broker_listener, sasl)
+
+    async def open(self, address: tuple[str, int], client_id: str, timeout_ms: float) -> Connection:
+        """Open a connection to an address of another broker.
+
+        Raises `DisconnectedError` or `ProtocolError`; also where the other broker refuses this one,
+        since it may learn of this one's credentials meanwhile.
+        """
+        try:
+            return await Connection.open(
+                self.network,
+                *address,
+                client_id=client_id,
+                request_timeout_ms=timeout_ms,
+                connect_timeout_ms=timeout_ms,
+                sasl=self.sasl,
+                explains=False,
+            )
+        except SaslAuthenticationError as error:
+            raise DisconnectedError(str(error)) from error
 
     def address_of(self, image: MetadataImage, broker_id: int) -> PeerAddress | None:
         """Return the address that an image has of a broker.
@@ -132,16 +159,13 @@ class Peers:
 
     async def _open(self, link: _Link) -> None:
         try:
-            link.connection = await Connection.open(
-                self._network.network,
-                *link.address,
-                client_id=self._client_id,
-                request_timeout_ms=self._timeout_ms,
-                connect_timeout_ms=self._timeout_ms,
-                explains=False,
+            link.connection = await self._network.open(
+                link.address, self._client_id, self._timeout_ms
             )
             link.failures_count = 0
         except (OncelogError, OSError) as error:
+            if not link.failures_count and isinstance(error.__cause__, SaslAuthenticationError):
+                log.warning("another broker does not let this one in: %s", error)
             link.problem = str(error)
             link.again_ms = self._clock.monotonic_ms() + self._backoff.delay_ms(link.failures_count)
             link.failures_count += 1

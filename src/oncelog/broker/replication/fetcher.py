@@ -256,13 +256,8 @@ class ReplicaFetcher:
         if held is not None and not held.is_closed and address == self._address:
             return held
         self._disconnect("it is registered elsewhere")
-        self._connection = await Connection.open(
-            parts.network.network,
-            *address,
-            client_id=f"broker-{parts.broker_id}-fetcher",
-            request_timeout_ms=parts.settings.timeout_ms,
-            connect_timeout_ms=parts.settings.timeout_ms,
-            explains=False,
+        self._connection = await parts.network.open(
+            address, f"broker-{parts.broker_id}-fetcher", parts.settings.timeout_ms
         )
         self._address = address
         self._look()  # Another question may be due by now.

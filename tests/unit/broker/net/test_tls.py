@@ -327,7 +327,7 @@ async def test_files_are_looked_at_in_the_background(
         ({"ssl.keystore.type": "PKCS12"}, "only PEM is read; convert the store: openssl pkcs12"),
         ({"ssl.keystore.type": "JKS"}, "only PEM is read; convert the store: keytool"),
         ({"ssl.keystore.password": "x"}, "PEM has none, only a key may have one"),
-        ({"listeners": "SASL_SSL://127.0.0.1:0"}, "cannot authenticate to each other yet"),
+        ({"listeners": "SASL_SSL://127.0.0.1:0"}, "sasl.enabled.mechanisms has to name"),
     ],
 )
 async def test_a_listener_whose_tls_does_not_work_stops_the_start(
