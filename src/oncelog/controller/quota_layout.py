@@ -21,9 +21,8 @@ QUOTAS_PREFIX: Final = "/oncelog/client-quotas/"
 
 def quota_path(entity: QuotaEntity) -> str:
     """Return the path of an entity's quotas."""
-    parts = ((USER, entity.user), (CLIENT_ID, entity.client_id))
     return QUOTAS_PREFIX + ",".join(
-        f"{kind}={quote(name, safe='')}" for kind, name in parts if name is not None
+        f"{kind}={quote(name, safe='')}" for kind, name in entity.parts.items()
     )
 
 

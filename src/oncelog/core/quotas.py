@@ -52,11 +52,14 @@ class QuotaEntity:
     user: str | None = None
     client_id: str | None = None
 
+    @property
+    def parts(self) -> dict[str, str]:
+        """The types that it asks for, each with its name."""
+        asked = ((USER, self.user), (CLIENT_ID, self.client_id))
+        return {kind: name for kind, name in asked if name is not None}
+
     def __str__(self) -> str:
-        parts = ((USER, self.user), (CLIENT_ID, self.client_id))
-        return ", ".join(
-            f"{kind} {name or '<default>'}" for kind, name in parts if name is not None
-        )
+        return ", ".join(f"{kind} {name or '<default>'}" for kind, name in self.parts.items())
 
 
 ClientQuotas: TypeAlias = Mapping[QuotaEntity, Mapping[str, float]]

@@ -70,6 +70,9 @@ class NoPeer:
     def fail(self, reason: str) -> None:
         raise AssertionError(reason)
 
+    def mute(self, duration_ms: float) -> None:
+        raise AssertionError(duration_ms)
+
 
 @pytest.mark.parametrize("api", BODIES, ids=lambda api: api.title)
 def test_the_error_is_in_the_answer_of_every_version(api: ApiKey) -> None:

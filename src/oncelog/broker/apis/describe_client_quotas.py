@@ -1,21 +1,25 @@
-"""Handles DescribeClientQuotas (48), versions 0-1: finds nothing, because there are no quotas.
+"""Handles DescribeClientQuotas (48), versions 0-1: finds the quotas of users and clients (KIP-546).
 
 Filters are checked as in Kafka: an unknown entity type gets UNSUPPORTED_VERSION, a filter that
-contradicts itself INVALID_REQUEST. Gap: quotas; AlterClientQuotas is not announced, so that clients
-fail before they send it.
+contradicts itself INVALID_REQUEST. Gap: there are no quotas of an ip.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
 from oncelog.core.errors import ErrorCode
+from oncelog.core.quotas import CLIENT_ID, IP, USER
+from oncelog.core.quotas import DEFAULT as DEFAULT_NAME
 from oncelog.protocol.messages.describe_client_quotas import (
     ComponentData,
     DescribeClientQuotasRequest,
     DescribeClientQuotasResponse,
+    EntityData,
+    EntryData,
+    ValueData,
 )
 
 if TYPE_CHECKING:
@@ -27,20 +31,50 @@ EXACT: Final = 0
 DEFAULT: Final = 1
 SPECIFIED: Final = 2
 
-_IP = "ip"
-_ENTITY_TYPES: Final = frozenset({_IP, "user", "client-id"})
+_ENTITY_TYPES: Final = frozenset({IP, USER, CLIENT_ID})
 
 
 def handle(
     context: Context, request: Request[DescribeClientQuotasRequest]
 ) -> DescribeClientQuotasResponse:
-    """Return no quotas, or the filter's error."""
-    error, text = _problem(request.body.components)
+    """Return the quotas that a filter names, or the filter's error."""
+    body = request.body
+    error, text = _problem(body.components)
+    if error is not ErrorCode.none:
+        return DescribeClientQuotasResponse(error_code=error, error_message=text, entries=None)
     return DescribeClientQuotasResponse(
-        error_code=error,
-        error_message=text,
-        entries=() if error is ErrorCode.none else None,
+        entries=tuple(
+            EntryData(
+                entity=_entity(parts),
+                values=tuple(ValueData(key=key, value=found[key]) for key in sorted(found)),
+            )
+            for entity, found in context.image.client_quotas.items()
+            if _is_meant(parts := entity.parts, body.components, is_strict=body.strict)
+        )
     )
+
+
+def _entity(parts: Mapping[str, str]) -> tuple[EntityData, ...]:
+    return tuple(
+        EntityData(entity_type=kind, entity_name=None if name == DEFAULT_NAME else name)
+        for kind, name in parts.items()
+    )
+
+
+def _is_meant(
+    parts: Mapping[str, str], components: Sequence[ComponentData], *, is_strict: bool
+) -> bool:
+    """Whether an entity has all that the filter names; strict: and nothing else."""
+    if is_strict and parts.keys() != {component.entity_type for component in components}:
+        return False
+    for component in components:
+        name = parts.get(component.entity_type)
+        if name is None:
+            return False
+        wanted = DEFAULT_NAME if component.match is None else component.match
+        if component.match_type != SPECIFIED and name != wanted:
+            return False
+    return True
 
 
 def _problem(components: Sequence[ComponentData]) -> tuple[ErrorCode, str | None]:
@@ -61,6 +95,6 @@ def _problem(components: Sequence[ComponentData]) -> tuple[ErrorCode, str | None
         if (match_type == EXACT) is (component.match is None):
             return ErrorCode.invalid_request, "The match string does not fit the match type."
         seen.add(kind)
-    if _IP in seen and len(seen) > 1:
+    if IP in seen and len(seen) > 1:
         return ErrorCode.invalid_request, "An ip filter goes with no other entity type."
     return ErrorCode.none, None

@@ -20,9 +20,10 @@ import logging
 from collections import deque
 from collections.abc import Coroutine
 from functools import partial
-from typing import Protocol, cast
+from typing import TypeAlias, cast
 
 from oncelog.broker.net.frames import ReadBuffer, size_problem
+from oncelog.broker.net.parties import AcceptorOf, StarterOf
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.core.integers import integers
 from oncelog.core.limits import (
@@ -48,33 +49,8 @@ _JOINED_BYTES_MAX = 4096
 """Replies of one turn are joined up to this size: that costs less than to gather them."""
 
 
-class Acceptor(Protocol):
-    """A listener: it applies the connection limits and counts."""
-
-    name: str
-    loop: asyncio.AbstractEventLoop
-    frame_bytes_max: int
-    bytes_in: int
-    bytes_out: int
-
-    def note_unread(self, change_bytes: int) -> None:
-        """Count reply bytes that a stalled peer has not read."""
-
-    def admit(self, connection: ServerConnection, transport: asyncio.Transport) -> bool:
-        """Whether the connection may stay; its principal is set."""
-
-    def forget(self, connection: ServerConnection) -> None:
-        """Remove a connection that has ended."""
-
-
-class Starter(Protocol):
-    """Starts the request in a frame, and handles its late reply."""
-
-    def start(self, connection: ServerConnection, frame: bytearray) -> None:
-        """Start the request: `answer`, `hold` or `run` it, or close the connection."""
-
-    def settle(self, connection: ServerConnection, request: Request[object]) -> None:
-        """Handle the completed `Pending` of `request`: `reply` to it, or `hold` it again."""
+Acceptor: TypeAlias = "AcceptorOf[ServerConnection]"
+Starter: TypeAlias = "StarterOf[ServerConnection]"
 
 
 class ServerConnection(asyncio.BufferedProtocol):
@@ -111,7 +87,8 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = self._unread_bytes = 0
         self._flush_scheduled = self._in_turn = False
-        self._writing_paused = self._reading_paused = False
+        self._muted_until_s = 0.0
+        self._writing_paused = self._reading_paused = self._muted = False
 
     def __repr__(self) -> str:
         return f"{self.peer_host}:{self.peer_port}"
@@ -251,6 +228,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             self._held_by is not None
             or self._queue
             or self._writing_paused
+            or self._muted
             or len(self._waiting) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
         ):
             self._queue.append((frame, self.last_active_s))
@@ -273,7 +251,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             while (
                 self._queue
                 and self._held_by is None
-                and not self._writing_paused
+                and not (self._writing_paused or self._muted)
                 and len(self._waiting) < CONNECTION_PENDING_REPLIES_COUNT_MAX
                 and not self.closed
             ):
@@ -400,6 +378,25 @@ class ServerConnection(asyncio.BufferedProtocol):
 
     # --- back-pressure and the end
 
+    def mute(self, duration_ms: float) -> None:
+        """Start no request for so long: the client is over a quota (KIP-219).
+
+        What was started before is answered. A second call while it is muted prolongs it.
+        """
+        self._muted_until_s = max(self._muted_until_s, self._loop.time() + duration_ms / 1000)
+        if not (self._muted or self.closed):
+            self._muted = True
+            self._loop.call_at(self._muted_until_s, self._unmute)
+            self._regulate()
+
+    def _unmute(self) -> None:
+        if not self.closed and self._loop.time() < self._muted_until_s:
+            self._loop.call_at(self._muted_until_s, self._unmute)
+            return
+        self._muted = False
+        if not self.closed:
+            self._run_queue()
+
     def _regulate(self) -> None:
         """Stop or resume reading, by the number and bytes of the waiting requests and replies."""
         transport = self._transport
@@ -407,6 +404,7 @@ class ServerConnection(asyncio.BufferedProtocol):
             return
         full = (
             self._writing_paused
+            or self._muted
             or len(self._queue) > CONNECTION_QUEUED_REQUESTS_COUNT_MAX
             or self._queued_bytes > CONNECTION_QUEUED_BYTES_MAX
             or len(self._waiting) >= CONNECTION_PENDING_REPLIES_COUNT_MAX
@@ -431,7 +429,8 @@ class ServerConnection(asyncio.BufferedProtocol):
     @property
     def idle(self) -> bool:
         """Whether no request of this peer is in progress, or it does not read its replies."""
-        return self._writing_paused or not (self._waiting or self._queue)
+        is_queued = bool(self._queue) and not self._muted
+        return self._writing_paused or not (self._waiting or is_queued)
 
     @property
     def descriptor(self) -> int:

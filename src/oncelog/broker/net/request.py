@@ -59,6 +59,9 @@ class Peer(Protocol):
     def fail(self, reason: str) -> None:
         """Close because of what the peer did, with one log line."""
 
+    def mute(self, duration_ms: float) -> None:
+        """Start no request for so long: the client is over a quota."""
+
 
 class Request(Generic[Body]):
     """One request as its handler sees it.

@@ -145,6 +145,9 @@ class Peer:
     def is_closed(self) -> bool:
         return self.transport.closed
 
+    def is_idle(self) -> bool:
+        return self.connection.idle
+
     def is_reading(self) -> bool:
         return self.transport.reading
 

@@ -1,0 +1,1 @@
+"""Holds clients to their quotas; nothing of it is imported or asked while there are none."""

@@ -1,0 +1,255 @@
+"""Measures each request of a broker with quotas, and throttles clients that are over theirs.
+
+As in Kafka (KIP-219) a request is served first and answered at once; the response says for how long
+the client is throttled, and for that time its connection is not read. What brokers ask of each
+other, and what comes before a client is known, is not measured.
+
+A Fetch is different from Kafka's, which reads the records, counts them, and throws them away if the
+client is over its quota: here the quota is asked first, so nothing is read in vain, and what was
+sent counts for the next one. Both answer without records, and the session goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Generator, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from oncelog.broker.apis.fetch_reading import Reading
+from oncelog.broker.net.request import Api, Buffers, Request
+from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchContext
+from oncelog.core.pending import Pending
+from oncelog.protocol.api import ApiKey
+from oncelog.protocol.fetch import FetchRequest, encode_fetch_response
+from oncelog.protocol.throttled import throttled_fetch, throttled_produce
+from oncelog.security.quotas import Quotas
+
+if TYPE_CHECKING:
+    from oncelog.broker.apis.context import Context
+
+__all__ = ["Throttle"]
+
+_ADDED_BY_BROKERS_SINCE: Final = 4
+"""AddPartitionsToTxn from this version on is what brokers ask (KIP-890)."""
+
+_UNMEASURED: Final = frozenset(
+    {
+        ApiKey.SASL_HANDSHAKE,
+        ApiKey.SASL_AUTHENTICATE,
+        ApiKey.WRITE_TXN_MARKERS,
+        ApiKey.CONTROLLER_EVENT,
+    }
+)
+
+_THROTTLE_MS_MAX: Final = 2**31 - 1
+
+
+class Throttle:
+    """Finds the handlers of a broker with quotas.
+
+    `find` finds those that serve, `stopwatch` returns seconds, `monotonic_ms` milliseconds, of
+    clocks that never jump.
+    """
+
+    def __init__(
+        self,
+        find: Callable[[ApiKey], Api | None],
+        quotas: Quotas,
+        stopwatch: Callable[[], float],
+        monotonic_ms: Callable[[], float],
+    ) -> None:
+        self._find = find
+        self._quotas = quotas
+        self._stopwatch = stopwatch
+        self._monotonic_ms = monotonic_ms
+        self._found: dict[ApiKey, Api] = {}
+
+    def find(self, key: ApiKey) -> Api | None:
+        """Return the handler of `key` that measures; None for an API that is not served."""
+        api = self._found.get(key)
+        if api is None and (plain := self._find(key)) is not None:
+            api = plain
+            if key is ApiKey.FETCH:
+                api = plain._replace(handle=partial(self._fetch, plain))
+            elif key not in _UNMEASURED:
+                api = plain._replace(handle=partial(self._handle, plain))
+            self._found[key] = api
+        return api
+
+    def _handle(self, api: Api, context: Context, request: Request[Any], *more: object) -> object:
+        if api.key is ApiKey.ADD_PARTITIONS_TO_TXN and request.version >= _ADDED_BY_BROKERS_SINCE:
+            return api.handle(context, request)
+        size = len(request.body) if api.key is ApiKey.PRODUCE else 0
+        return self._measured(
+            partial(api.handle, context, request, *more), _Use(self, request, size)
+        )
+
+    def _fetch(
+        self, api: Api, context: Context, request: Request[memoryview], look: _Look | None = None
+    ) -> object:
+        use = _Use(self, request)
+
+        def bounded(fetch: FetchRequest, session: FetchContext | None) -> object:
+            if fetch.replica_epoch >= 0:
+                use.is_measured = False
+                return None if look is None else look(fetch, session)
+            found = self.fetch_limits(request)
+            if found is not None:
+                throttle_ms, bytes_max = found
+                if throttle_ms:
+                    use.throttle_ms = throttle_ms
+                    return _Nothing(request, fetch)
+                fetch = fetch._replace(max_bytes=min(fetch.max_bytes, bytes_max))
+            reading = None if look is None else look(fetch, session)
+            return reading or Reading(context, request, fetch, session)
+
+        return self._measured(partial(api.handle, context, request, bounded), use)  # type: ignore[call-arg]
+
+    # ---- measuring ----
+
+    def _measured(self, work: Callable[[], object], use: _Use) -> object:
+        begun_s = self._stopwatch()
+        value = work()
+        while type(value) is Pending and value.done:
+            value = value.response()
+        use.seconds += self._stopwatch() - begun_s
+        if isinstance(value, Pending):
+            return self._later(value, use)
+        if isinstance(value, Coroutine):
+            return self._awaited(value, use)
+        return use.end(value)
+
+    def _later(self, first: Pending[Any], use: _Use) -> Pending[Any]:
+        later: Pending[Any] = Pending(
+            lambda _: self._measured(first.response, use), holds_back=first.holds_back
+        )
+        later.on_drop = first.drop
+        first.wait(lambda: later.complete(None))
+        return later
+
+    async def _awaited(self, work: Coroutine[Any, Any, object], use: _Use) -> object:
+        value = await _Timed(work, self._stopwatch, use)
+        return value if value is None else self._measured(lambda: value, use)
+
+    # ---- quotas ----
+
+    def fetch_limits(self, request: Request[Any]) -> tuple[int, int] | None:
+        """Return how long a client has to wait, and how many bytes it may get; None: no quota."""
+        user, client_id, now_ms = request.connection.principal, request.client_id, self._now_ms()
+        bytes_max = self._quotas.fetch_bytes_max(user, client_id, now_ms)
+        if bytes_max is None:
+            return None
+        return self._quotas.fetched(user, client_id, 0, now_ms), max(1, int(bytes_max))
+
+    def charge(self, request: Request[Any], use: _Use, reply: object) -> int:
+        """Count what a request used; returns for how long its client is throttled."""
+        user, client_id, now_ms = request.connection.principal, request.client_id, self._now_ms()
+        throttle_ms = self._quotas.worked(user, client_id, use.seconds, now_ms)
+        if request.api is ApiKey.PRODUCE:
+            throttle_ms = max(
+                throttle_ms, self._quotas.produced(user, client_id, use.byte_count, now_ms)
+            )
+        elif request.api is ApiKey.FETCH and isinstance(reply, Sequence) and not use.throttle_ms:
+            size = sum(map(len, reply))
+            self._quotas.fetched(user, client_id, size, now_ms)
+        return min(max(throttle_ms, use.throttle_ms), _THROTTLE_MS_MAX)
+
+    def _now_ms(self) -> float:
+        return self._monotonic_ms()
+
+
+_Look = Callable[[FetchRequest, "FetchContext | None"], object]
+
+
+class _Use:
+    """What one request uses, until its response is there."""
+
+    __slots__ = ("_request", "_throttle", "byte_count", "is_measured", "seconds", "throttle_ms")
+
+    def __init__(self, throttle: Throttle, request: Request[Any], byte_count: int = 0) -> None:
+        self._throttle = throttle
+        self._request = request
+        self.byte_count = byte_count
+        self.seconds = 0.0
+        self.throttle_ms = 0
+        """For how long it was found to be over a quota before it was served."""
+        self.is_measured = True
+
+    def end(self, value: object) -> object:
+        """Count it; return the response, with the time if its client is throttled."""
+        if not self.is_measured:
+            return value
+        request = self._request
+        throttle_ms = self._throttle.charge(request, self, value)
+        if not throttle_ms:
+            return value
+        request.connection.mute(throttle_ms)
+        return _with_throttle(request, value, throttle_ms)
+
+
+class _Timed:
+    """Awaits a coroutine, and counts the time in which it runs, not that in which it waits."""
+
+    __slots__ = ("_stopwatch", "_use", "_work")
+
+    def __init__(
+        self, work: Coroutine[Any, Any, object], stopwatch: Callable[[], float], use: _Use
+    ) -> None:
+        self._work = work
+        self._stopwatch = stopwatch
+        self._use = use
+
+    def __await__(self) -> Generator[Any, Any, object]:
+        step: Callable[[], Any] = partial(self._work.send, None)
+        while True:
+            begun_s = self._stopwatch()
+            try:
+                waited_for = step()
+            except StopIteration as end:
+                return end.value
+            finally:
+                self._use.seconds += self._stopwatch() - begun_s
+            try:
+                step = partial(self._work.send, (yield waited_for))
+            except GeneratorExit:
+                self._work.close()
+                raise
+            except BaseException as error:  # noqa: BLE001 - it is the coroutine's, as in `yield from`
+                step = partial(self._work.throw, error)
+
+
+class _Nothing:
+    """What a throttled client's Fetch reads; see `Reading`."""
+
+    cold: Sequence[object] = ()
+    is_enough = True
+
+    def __init__(self, request: Request[memoryview], fetch: FetchRequest) -> None:
+        self._request = request
+        self._session_id = fetch.session_id
+        if fetch.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
+            # There is no session yet: as in Kafka the client asks for all partitions again.
+            self._session_id = 0
+
+    def read(self) -> None:
+        """Read nothing."""
+
+    def encode(self) -> Buffers:
+        """Return a response without any partition."""
+        request = self._request
+        return encode_fetch_response(
+            request.version, request.correlation_id, [], session_id=self._session_id
+        )
+
+
+def _with_throttle(request: Request[Any], value: Any, throttle_ms: int) -> object:
+    if value is None:
+        return None
+    if request.api is ApiKey.PRODUCE:
+        return throttled_produce(value, request.version, throttle_ms)
+    if request.api is ApiKey.FETCH:
+        return throttled_fetch(value, request.version, throttle_ms)
+    if hasattr(value, "throttle_time_ms"):
+        return replace(value, throttle_time_ms=throttle_ms)
+    return value
