@@ -88,6 +88,14 @@ CONTROLLER_WAIT_MS_MIN = 1_000
 the wait of Metadata and FindCoordinator, which clients repeat by themselves.
 """
 
+APPLIED_WAIT_MS_MAX = 5_000
+"""Longest wait for the other brokers to have applied a change of ACLs. One that does not say so
+within that time is named in the log.
+"""
+
+APPLIED_LOOK_MS = 20
+"""Pause between two questions to one of those."""
+
 EMBEDDED_BROKERS_COUNT_MAX = 16
 """Brokers of a cluster inside one process, each with a thread of its own."""
 

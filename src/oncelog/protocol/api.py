@@ -70,6 +70,7 @@ class ApiKey(IntEnum):
     LIST_CONFIG_RESOURCES = 74
     DESCRIBE_TOPIC_PARTITIONS = 75
     CONTROLLER_EVENT = 20_000
+    APPLIED_REVISION = 20_001
 
     @property
     def schema_name(self) -> str:
@@ -164,10 +165,11 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.LIST_CONFIG_RESOURCES: Row(0, 1, 0),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row(0, 0, 0),
         ApiKey.CONTROLLER_EVENT: Row(0, 0, 0),
+        ApiKey.APPLIED_REVISION: Row(0, 0, 0),
     }
 )
 
-PRIVATE: Final = frozenset({ApiKey.CONTROLLER_EVENT})
+PRIVATE: Final = frozenset({ApiKey.CONTROLLER_EVENT, ApiKey.APPLIED_REVISION})
 """APIs between brokers of Oncelog: no client is told of them."""
 
 VERSIONS: Final[Mapping[int, VersionRange]] = MappingProxyType(

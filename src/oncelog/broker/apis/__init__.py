@@ -89,6 +89,7 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
         "alter_user_scram_credentials", is_controller_only=True
     ),
     ApiKey.CONTROLLER_EVENT: Served("controller_event"),
+    ApiKey.APPLIED_REVISION: Served("applied_revision"),
 }
 """The APIs of this broker. ApiVersions announces these keys, but for `PRIVATE` ones."""
 

@@ -1,4 +1,4 @@
-"""Sends events to the broker that is the controller.
+"""Sends events to the broker that is the controller, and asks all others what they have applied.
 
 Kafka forwards the client's request, in an Envelope, to be authorized again. Here the broker that
 has the client authorizes it, and what only the controller can do is sent as an event.
@@ -7,6 +7,7 @@ has the client authorizes it, and what only the controller can do is sent as an 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from typing import Final, TypeVar
 
@@ -16,9 +17,11 @@ from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.broker.peers.connections import PeerNetwork, Peers, PeerUnreachable
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.event_codec import MalformedEvent, decode_reply, encode_event
+from oncelog.core.cluster_limits import APPLIED_LOOK_MS, APPLIED_WAIT_MS_MAX
 from oncelog.core.config import BrokerConfig
-from oncelog.core.errors import ErrorCode, ProtocolError
+from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.protocol.api import ApiKey
+from oncelog.protocol.messages.applied_revision import AppliedRevisionRequest
 from oncelog.protocol.messages.controller_event import (
     ControllerEventRequest,
     ControllerEventResponse,
@@ -48,6 +51,7 @@ class Forwarding:
     ) -> None:
         self._feed = feed
         self._membership = membership
+        self._clock = clock
         # The other brokers' own is not known here: one that is smaller closes the connection.
         self._request_bytes_max = config.get_int("socket.request.max.bytes") - HEADER_BYTES_MAX
         self._peers = Peers(
@@ -58,10 +62,48 @@ class Forwarding:
             clock,
             rng,
         )
+        # A broker of an earlier version closes the connection: no event may be lost by it.
+        self._applied_peers = Peers(
+            network,
+            f"broker-{membership.broker_id}-applied",
+            lambda: feed.known.stored,
+            APPLIED_WAIT_MS_MAX,
+            clock,
+            rng,
+        )
 
     async def close(self) -> None:
         """Close the connections."""
         await self._peers.close()
+        await self._applied_peers.close()
+
+    async def reach_everywhere(self, revision: int) -> set[int]:
+        """Wait until every other registered broker has applied the metadata of `revision`.
+
+        Returns the brokers that have not said so within `APPLIED_WAIT_MS_MAX`.
+        """
+        behind = set(self._feed.known.stored.brokers) - {self._membership.broker_id}
+
+        async def wait(broker_id: int) -> None:
+            # One that registers again reads the metadata before it serves.
+            while broker_id in self._feed.known.stored.brokers:
+                if await self._has_applied(broker_id, revision):
+                    break
+                await self._clock.sleep(APPLIED_LOOK_MS)
+            behind.discard(broker_id)
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(APPLIED_WAIT_MS_MAX / 1000):
+                await asyncio.gather(*map(wait, sorted(behind)))
+        return behind
+
+    async def _has_applied(self, broker_id: int, revision: int) -> bool:
+        request = AppliedRevisionRequest(revision=revision)
+        try:
+            response = await self._applied_peers.ask(broker_id, ApiKey.APPLIED_REVISION, 0, request)
+        except (OncelogError, OSError):
+            return False
+        return response.revision >= revision
 
     async def send(
         self, controller_id: int, event: ControllerEvent[ReplyT]

@@ -1,7 +1,8 @@
 """Has the controller decide on events, wherever it is: here or on another broker.
 
 Every change of the metadata takes this way. The reply is given once this broker has applied the
-change: a client that created a topic can use it at once, at the broker that it asked.
+change: a client that created a topic can use it at once, at the broker that it asked. A change of
+ACLs is answered once all brokers have applied it: no broker lets in by then whom it locks out.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oncelog.broker.controller.office import EventVerdict, Office
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.controller.decision import ControllerEvent
-from oncelog.controller.events import CreateTopics, DeleteTopic
+from oncelog.controller.events import CreateAcls, CreateTopics, DeleteAcls, DeleteTopic
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.placement import known_brokers
 from oncelog.controller.topics import TopicOutcome, TopicToCreate, new_internal_topic
@@ -44,6 +45,8 @@ _ASK_AGAIN: Final = frozenset({ErrorCode.not_controller, ErrorCode.stale_broker_
 """The event was not decided on: another broker is the controller, or a life of this one is over."""
 _NO_ANSWER: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.broker_not_available})
 """The event may take effect, or no broker can decide on it now."""
+_EVERYWHERE: Final = (CreateAcls, DeleteAcls)
+"""Events that are answered once what they change is in force on every broker."""
 
 
 class ControllerShell:
@@ -184,14 +187,17 @@ class ControllerShell:
         controller_id = self._feed.known.stored.controller_id
         if controller_id in (-1, self._membership.broker_id):
             return EventVerdict(None, ErrorCode.not_controller, "no broker is the controller")
-        if self._forwarding is None:
-            self._forwarding = self._make_forwarding()
         try:
             async with asyncio.timeout_at(due_s):
-                return await self._forwarding.send(controller_id, event)
+                return await self._others().send(controller_id, event)
         except TimeoutError:
             text = f"broker {controller_id}, the controller, does not answer"
             return EventVerdict(None, ErrorCode.request_timed_out, text)
+
+    def _others(self) -> Forwarding:
+        if self._forwarding is None:
+            self._forwarding = self._make_forwarding()
+        return self._forwarding
 
     async def _decide(self, event: ControllerEvent[ReplyT]) -> EventVerdict[ReplyT]:
         return await asyncio.shield(_begin(self._decisions, self.office.decide(event)))
@@ -212,7 +218,20 @@ class ControllerShell:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s_max):
                 await self._feed.reach(verdict.revision)
+        if isinstance(event, _EVERYWHERE) and verdict.reply is not None:
+            await self._reach_everywhere(verdict.revision)
         return reply
+
+    async def _reach_everywhere(self, revision: int) -> None:
+        """Wait until all brokers have applied a revision, as far as they can be reached."""
+        if self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}:
+            return
+        if behind := await self._others().reach_everywhere(revision):
+            log.warning(
+                "brokers %s have not said that they obey the ACLs as changed: each does once it "
+                "has read the metadata",
+                sorted(behind),
+            )
 
     async def _pause(self, revision: int, pause_s: float) -> None:
         """Wait until the metadata moves past a revision, for so long at most."""

@@ -176,13 +176,14 @@ class MetadataFeed:
 
     async def follow_known(self) -> None:
         """Return when what is known now is in effect, folders and all."""
-        await self._follow_roles()
+        await self.follow_roles()
         for task in tuple(self._tasks):
             await asyncio.shield(task)
         if self._bug.done() and not self._bug.cancelled():
             raise self._bug.result()
 
-    async def _follow_roles(self) -> None:
+    async def follow_roles(self) -> None:
+        """Return when what is known now is in effect but for the folders."""
         # Once what is known has moved, all must follow it, also if the caller is cancelled.
         await asyncio.shield(self._start(self._follow_known()))
 
@@ -199,7 +200,7 @@ class MetadataFeed:
         while True:
             # Another reader may bring a change between the end of a step and the next wait.
             while self._has_started and self.known.steps:
-                await self._follow_roles()
+                await self.follow_roles()
             try:
                 await self.next()
             except StoreFailure as failure:

@@ -1,0 +1,18 @@
+"""AppliedRevision, between brokers of Oncelog: Kafka has no such API."""
+
+from oncelog.core.values import message
+from oncelog.protocol.fields import Int64, RequestFor
+
+
+@message
+class AppliedRevisionRequest(RequestFor["AppliedRevisionResponse"]):
+    """AppliedRevision, version 0: how far a broker is; it is to read up to `revision` first."""
+
+    revision: Int64 = -1
+
+
+@message
+class AppliedRevisionResponse:
+    """AppliedRevision's response: the revision of the metadata that the broker answers from."""
+
+    revision: Int64 = -1
