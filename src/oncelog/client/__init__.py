@@ -69,10 +69,22 @@ if TYPE_CHECKING:
         UserScramCredentialDeletion,
         UserScramCredentialUpsertion,
     )
+    from oncelog.core.acl import (
+        Acl,
+        AclFilter,
+        AclOperation,
+        AclPermission,
+        PatternType,
+        ResourceType,
+    )
     from oncelog.core.ids import TopicPartition
 
 __all__ = [
     "AbortableError",
+    "Acl",
+    "AclFilter",
+    "AclOperation",
+    "AclPermission",
     "Admin",
     "AdminConfig",
     "AuthenticationError",
@@ -105,11 +117,13 @@ __all__ = [
     "PartitionAssignor",
     "PartitionDescription",
     "PartitionReassignment",
+    "PatternType",
     "Producer",
     "ProducerConfig",
     "ProducerState",
     "RebalanceListener",
     "RecordMetadata",
+    "ResourceType",
     "RetriableError",
     "Role",
     "ScramCredentialInfo",
@@ -184,6 +198,14 @@ _MODULES = {
         "TransactionStep",
         "UserScramCredentialDeletion",
         "UserScramCredentialUpsertion",
+    ),
+    "oncelog.core.acl": (
+        "Acl",
+        "AclFilter",
+        "AclOperation",
+        "AclPermission",
+        "PatternType",
+        "ResourceType",
     ),
     "oncelog.core.ids": ("TopicPartition",),
 }

@@ -14,6 +14,7 @@ from oncelog.client import (
     requests,
     transaction_admin,
 )
+from oncelog.client.acl_admin import AclAdmin
 from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, RetriableError
 from oncelog.client.log_admin import delete_records, describe_data_folders
@@ -49,7 +50,7 @@ ResourceKind = Literal["topic", "broker", "group"]
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
-class Admin(UserAdmin, role=Role.ADMIN):
+class Admin(UserAdmin, AclAdmin, role=Role.ADMIN):
     """Administers a cluster.
 
     ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.

@@ -29,12 +29,14 @@ __all__ = [
     "AclFilter",
     "AclOperation",
     "AclPermission",
+    "AuthorizerConfig",
     "Host",
     "PatternType",
     "ResourceType",
     "all_operations",
     "parse_host",
     "parse_principal",
+    "parse_super_users",
     "problem_of_acl",
     "problem_of_filter",
     "supported_operations",
@@ -195,6 +197,15 @@ class AclFilter(NamedTuple):
         return acl.name in (self.name, WILDCARD)
 
 
+class AuthorizerConfig(NamedTuple):
+    """The settings of a broker's authorizer."""
+
+    super_users: frozenset[str] = frozenset()
+    """Principals who may do everything."""
+    allow_everyone: bool = False
+    """Whether everyone may do everything to a resource that no ACL is about."""
+
+
 ANY_ACL: Final = AclFilter()
 """Selects all ACLs."""
 
@@ -287,6 +298,14 @@ def parse_host(text: str) -> Host:
     except ValueError:
         return text
     return (isinstance(address, IPv6Address) and address.ipv4_mapped) or address
+
+
+def parse_super_users(text: str) -> frozenset[str]:
+    """Return the principals of `super.users`. Raises `ValueError` for what is none."""
+    found = frozenset(filter(None, (part.strip() for part in text.split(";"))))
+    for principal in found:
+        parse_principal(principal)
+    return found
 
 
 def problem_of_acl(acl: Acl) -> str | None:

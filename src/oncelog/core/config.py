@@ -19,6 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
+from oncelog.core.acl import AuthorizerConfig
 from oncelog.core.config_definition import (
     ConfigError,
     ConfigSupport,
@@ -87,13 +88,14 @@ class BrokerConfig:
     """A broker's configs: the given values, checked and typed, and defaults for all others.
 
     `warnings` has sentences about configs that were accepted but have no effect. All invalid
-    configs are refused at once, by one `ConfigError`.
+    configs are refused at once, by one `ConfigError`. Without an `authorizer` there are no ACLs.
     """
 
     __slots__ = (
         "_given",
         "_of_listeners",
         "_values",
+        "authorizer",
         "broker_login",
         "inter_broker_listener",
         "listeners",
@@ -115,6 +117,7 @@ class BrokerConfig:
         self._values = {name: definition.default for name, definition in BROKER_KEYS.items()}
         self._of_listeners: dict[str, dict[str, ConfigValue]] = {}
         self.metrics_address: Endpoint | None = None
+        self.authorizer: AuthorizerConfig | None = None
         self.sasl_listeners = {}
         self.broker_login = None
         checks: list[Callable[[], None]]

@@ -26,7 +26,6 @@ from oncelog.core.acl import (
     PatternType,
     ResourceType,
     parse_host,
-    parse_principal,
     supported_operations,
 )
 from oncelog.core.security_limits import (
@@ -35,7 +34,7 @@ from oncelog.core.security_limits import (
     ACL_DECISIONS_COUNT_MAX,
 )
 
-__all__ = ["AclRules", "Decisions", "Ruling", "parse_super_users"]
+__all__ = ["AclRules", "Decisions", "Ruling"]
 
 _Asked = tuple[AclOperation, ResourceType, str | None]
 """An operation on the resource of a type and a name; None: on any resource of the type."""
@@ -292,14 +291,6 @@ class AclRules:
             )
             for one in (*literals, *patterns.prefixes.values())
         )
-
-
-def parse_super_users(text: str) -> frozenset[str]:
-    """Return the principals of `super.users`. Raises `ValueError` for what is none."""
-    found = frozenset(filter(None, (part.strip() for part in text.split(";"))))
-    for principal in found:
-        parse_principal(principal)
-    return found
 
 
 def _by(acl: Acl) -> Ruling:

@@ -5,12 +5,19 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.core import security_limits
-from oncelog.core.acl import Acl, AclOperation, AclPermission, PatternType, ResourceType
-from oncelog.security.authorizer import AclRules, parse_super_users
+from oncelog.core.acl import (
+    Acl,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+    parse_super_users,
+)
+from oncelog.security.authorizer import AclRules
 from tests.unit.security.authorizer_facts import (
     FACTS,
     SUPER_USERS,
@@ -118,6 +125,7 @@ def any_by_reference(acls: list[Acl], principal: str, host: str, operation: AclO
     )
 
 
+@settings(max_examples=40)
 @given(acls=ACLS, default=st.booleans())
 def test_a_decision_is_that_of_a_scan_of_all_acls(acls: list[Acl], default: bool) -> None:
     rules = AclRules(acls, allow_everyone=default)

@@ -1,6 +1,8 @@
-"""Handles DeleteAcls (31), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
+"""Handles DeleteAcls (31), versions 1-3: deletes what filters select, and names it.
 
-Gap: ACLs.
+The ACLs are out of force on every broker when this is answered, as far as the brokers can be
+reached. One that several filters select is named by each. Without an authorizer: SECURITY_DISABLED.
+Gap: none known.
 """
 
 from __future__ import annotations
@@ -8,9 +10,20 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
+from oncelog.controller.events import AclDeletion, DeleteAcls
+from oncelog.core.acl import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.delete_acls import (
+    DeleteAclsFilter,
     DeleteAclsFilterResult,
+    DeleteAclsMatchingAcl,
     DeleteAclsRequest,
     DeleteAclsResponse,
 )
@@ -21,11 +34,43 @@ if TYPE_CHECKING:
 __all__ = ["handle"]
 
 
-def handle(context: Context, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
-    """Refuse every filter."""
-    refused = DeleteAclsFilterResult(
-        error_code=ErrorCode.security_disabled,
-        error_message="No Authorizer is configured.",
-        matching_acls=(),
+async def handle(context: Context, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
+    """Have the ACLs deleted; return those of each filter."""
+    filters = tuple(map(_filter, request.body.filters))
+    if context.config.authorizer is None:
+        refused = AclDeletion(ErrorCode.security_disabled, "No Authorizer is configured.")
+        deletions = (refused,) * len(filters)
+    else:
+        deletions = await context.controller.submit(DeleteAcls(filters)) if filters else ()
+    return DeleteAclsResponse(
+        filter_results=tuple(
+            DeleteAclsFilterResult(
+                error_code=error, error_message=message, matching_acls=tuple(map(_deleted, acls))
+            )
+            for error, message, acls in deletions
+        )
     )
-    return DeleteAclsResponse(filter_results=(refused,) * len(request.body.filters))
+
+
+def _filter(asked: DeleteAclsFilter) -> AclFilter:
+    return AclFilter(
+        ResourceType.of(asked.resource_type_filter),
+        asked.resource_name_filter,
+        PatternType.of(asked.pattern_type_filter),
+        asked.principal_filter,
+        asked.host_filter,
+        AclOperation.of(asked.operation),
+        AclPermission.of(asked.permission_type),
+    )
+
+
+def _deleted(acl: Acl) -> DeleteAclsMatchingAcl:
+    return DeleteAclsMatchingAcl(
+        resource_type=acl.resource_type,
+        resource_name=acl.name,
+        pattern_type=acl.pattern_type,
+        principal=acl.principal,
+        host=acl.host,
+        operation=acl.operation,
+        permission_type=acl.permission,
+    )

@@ -1,15 +1,31 @@
-"""Handles DescribeAcls (29), versions 1-3: SECURITY_DISABLED, as Kafka without an authorizer.
+"""Handles DescribeAcls (29), versions 1-3: the ACLs that a filter selects, by resource.
 
-Gap: ACLs.
+Without an authorizer: SECURITY_DISABLED. A filter with an unknown number gets INVALID_REQUEST,
+where Kafka closes the connection. Gap: none known.
 """
 
 from __future__ import annotations
 
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.request import Request
+from oncelog.core.acl import (
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    PatternType,
+    ResourceType,
+    problem_of_filter,
+)
 from oncelog.core.errors import ErrorCode
-from oncelog.protocol.messages.describe_acls import DescribeAclsRequest, DescribeAclsResponse
+from oncelog.protocol.messages.describe_acls import (
+    AclDescription,
+    DescribeAclsRequest,
+    DescribeAclsResource,
+    DescribeAclsResponse,
+)
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -18,9 +34,40 @@ __all__ = ["handle"]
 
 
 def handle(context: Context, request: Request[DescribeAclsRequest]) -> DescribeAclsResponse:
-    """Refuse the filter."""
+    """Return the ACLs that are in force."""
+    if context.config.authorizer is None:
+        text = "No Authorizer is configured on the broker"
+        return DescribeAclsResponse(error_code=ErrorCode.security_disabled, error_message=text)
+    body = request.body
+    chosen = AclFilter(
+        ResourceType.of(body.resource_type_filter),
+        body.resource_name_filter,
+        PatternType.of(body.pattern_type_filter),
+        body.principal_filter,
+        body.host_filter,
+        AclOperation.of(body.operation),
+        AclPermission.of(body.permission_type),
+    )
+    problem = problem_of_filter(chosen)
+    if problem is not None:
+        return DescribeAclsResponse(error_code=ErrorCode.invalid_request, error_message=problem)
+    acls = sorted(filter(chosen.matches, context.image.acls.values()))
     return DescribeAclsResponse(
-        error_code=ErrorCode.security_disabled,
-        error_message="No Authorizer is configured on the broker",
-        resources=(),
+        resources=tuple(
+            DescribeAclsResource(
+                resource_type=resource_type,
+                resource_name=name,
+                pattern_type=pattern_type,
+                acls=tuple(
+                    AclDescription(
+                        principal=acl.principal,
+                        host=acl.host,
+                        operation=acl.operation,
+                        permission_type=acl.permission,
+                    )
+                    for acl in found
+                ),
+            )
+            for (resource_type, name, pattern_type), found in groupby(acls, itemgetter(0, 1, 2))
+        )
     )
