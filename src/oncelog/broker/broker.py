@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import TYPE_CHECKING
@@ -37,7 +36,7 @@ from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.coordination.verification import LocalCoordinators
 from oncelog.broker.deletions import DeletionsWatch
 from oncelog.broker.exchanged_disks import make_replicas_again
-from oncelog.broker.folders import close_logs, open_logs, registration
+from oncelog.broker.folders import close_logs, described_life, open_logs
 from oncelog.broker.member import ClusterMember
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.life_notes import LifeNotes
@@ -49,15 +48,15 @@ from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.moving import PartitionMover
 from oncelog.broker.peers.connections import PeerNetwork
-from oncelog.controller.events import BrokerRegistered, DirectoryFailed
+from oncelog.broker.quotas.follower import QuotaFollower
+from oncelog.controller.events import DirectoryFailed
 from oncelog.controller.group_configs import group_config_warnings
-from oncelog.controller.image import BrokerImage, ImageDelta, MetadataImage
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.controller.stored_configs import stored_config_problem
 from oncelog.controller.topics import partition_count_problem
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
-from oncelog.core.listeners import RegisteredListener
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.clock import Clock, SystemClock, stopwatch
 from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
@@ -128,6 +127,7 @@ class Broker:
         self._isr: IsrKeeper | None = None
         self._received_markers: ReceivedMarkers | None = None
         self._others: OtherBrokers | None = None
+        self._quotas: QuotaFollower | None = None
         self._is_killed = False
         self._incarnation = fresh_kafka_uuid(self.rng)
         self._closed_cleanly = False
@@ -258,7 +258,9 @@ class Broker:
         exits.push_async_callback(self._leave_cluster)
         # Of a start that fails from here on. A stop in order comes to the one below first.
         exits.push_async_callback(self.server.stop)
-        described = partial(self._described, await self.server.bind())
+        described = partial(
+            described_life, self.logs, self.config, self._incarnation, await self.server.bind()
+        )
         await self.feed.start(await self.member.join(described, self._begin_life))
         for warning in group_config_warnings(self.config, self.image.group_configs):
             log.warning("%s", warning)
@@ -283,6 +285,8 @@ class Broker:
         )
         watch = None if self.config.metrics_address is None else stopwatch(self.clock)
         self.dispatcher = Dispatcher(context, apis.find, self.stop_because, watch)
+        self._quotas = QuotaFollower(self.config, self.clock, self.dispatcher)
+        self._quotas.follow(self.image)
         self._show_metrics(exits, context)
         background = asyncio.create_task(self._run())
         exits.push_async_callback(_end, background)
@@ -290,22 +294,6 @@ class Broker:
         exits.push_async_callback(self.server.stop)
         await self.server.open(self.dispatcher, lambda: self.image)
         exits.push_async_callback(self._give_up_leadership)
-
-    def _described(
-        self, listeners: Mapping[str, RegisteredListener], image: MetadataImage
-    ) -> tuple[BrokerImage, BrokerRegistered]:
-        """Return the registration and what the controller has to know, but for their epoch."""
-        event = registration(self.logs, image, self.config)
-        own = BrokerImage(
-            self.broker_id,
-            *listeners[self.config.inter_broker_listener].endpoint,
-            self.config.get_str("broker.rack"),
-            broker_epoch=self.logs.noted_epoch,
-            is_clean=event.is_clean,
-            incarnation=self._incarnation,
-            listeners=listeners,
-        )
-        return own, event
 
     def _begin_life(self, broker_epoch: int) -> None:
         self.life.begin(broker_epoch, self.feed.known.stored)
@@ -382,6 +370,8 @@ class Broker:
 
         Partitions follow first, then the coordinators that live on them.
         """
+        if self._quotas is not None:
+            self._quotas.follow(self.feed.known.image)
         await self.life.follow(self.feed.known.image)
         work = await self.partitions.take_roles(delta, self.feed.known.image)
         self._coordinators_follow(delta)

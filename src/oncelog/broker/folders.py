@@ -7,21 +7,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Mapping
 
 from oncelog.broker.partitions.log_settings import log_config
 from oncelog.broker.partitions.strays import miss_directories, off_line, report_logs, sort_out
 from oncelog.controller.cluster_config import cluster_values
 from oncelog.controller.events import BrokerRegistered
 from oncelog.controller.features import TRANSACTION_VERSION
-from oncelog.controller.image import MetadataImage
+from oncelog.controller.image import BrokerImage, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import as_int
 from oncelog.core.limits import DISK_EXECUTOR_THREAD_COUNT
+from oncelog.core.listeners import RegisteredListener
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage.config import LogConfig
 from oncelog.storage.log_manager import LogManager
 
-__all__ = ["close_logs", "open_logs", "registration"]
+__all__ = ["close_logs", "described_life", "open_logs", "registration"]
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +59,27 @@ def registration(logs: LogManager, image: MetadataImage, config: BrokerConfig) -
         cluster_values(config),
         frozenset(off_line(logs, image, broker_id)),
     )
+
+
+def described_life(
+    logs: LogManager,
+    config: BrokerConfig,
+    incarnation: str,
+    listeners: Mapping[str, RegisteredListener],
+    image: MetadataImage,
+) -> tuple[BrokerImage, BrokerRegistered]:
+    """Return the registration and what the controller has to know, but for their epoch."""
+    event = registration(logs, image, config)
+    own = BrokerImage(
+        event.broker_id,
+        *listeners[config.inter_broker_listener].endpoint,
+        config.get_str("broker.rack"),
+        broker_epoch=logs.noted_epoch,
+        is_clean=event.is_clean,
+        incarnation=incarnation,
+        listeners=listeners,
+    )
+    return own, event
 
 
 async def close_logs(logs: LogManager, disk: Disk) -> StorageFailure | None:

@@ -148,6 +148,10 @@ _BROKER: Final = (
     Definition("zookeeper.session.timeout.ms", _INT, 18_000, "A broker that ZooKeeper does not hear of for so long is dead to the others.", _at_least(1)),
     Definition("zookeeper.connection.timeout.ms", _INT, None, "How long a start waits for ZooKeeper; unset: zookeeper.session.timeout.ms.", _at_least(1)),
     # --- connections
+    Definition("quota.window.num", _INT, 11, "How many windows the rates of client quotas are measured over.", _at_least(1)),
+    Definition("quota.window.size.seconds", _INT, 1, "Length of such a window.", _at_least(1)),
+    Definition("controller.quota.window.num", _INT, 11, "The same for controller_mutation_rate: so many windows' worth of partitions may be made or deleted at once.", _at_least(1)),
+    Definition("controller.quota.window.size.seconds", _INT, 1, "Length of such a window.", _at_least(1)),
     Definition("socket.request.max.bytes", _INT, 100 * _MB, "Largest request frame in bytes; a larger one closes the connection.", _at_least(1)),
     Definition("connections.max.idle.ms", _LONG, 10 * _MINUTE_MS, "A connection on which nothing happens for so long is closed; negative: never."),
     Definition("max.connections", _INT, INT32_MAX, "Connections open at a time; with listener.name.NAME. in front: those of one listener.", _at_least(0)),

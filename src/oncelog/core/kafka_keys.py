@@ -48,7 +48,6 @@ PASSED_OVER: Final = (
     *_names("controller.quorum.", "election.backoff.max.ms election.timeout.ms fetch.max.bytes"),
     *_names("controller.quorum.", "fetch.snapshot.max.bytes fetch.timeout.ms request.timeout.ms"),
     "controller.quorum.retry.backoff.ms",
-    *_names("controller.", "quota.window.num quota.window.size.seconds"),
     *_names("metadata.log.", "dir max.record.bytes.between.snapshots max.snapshot.interval.ms"),
     *_names("metadata.log.", "segment.bytes segment.min.bytes segment.ms"),
     *_names("metadata.max.", "idle.interval.ms retention.bytes retention.ms"),
@@ -69,10 +68,10 @@ PASSED_OVER: Final = (
     "leader.replication.throttled.rate",
     # Formats and versions of before Kafka 3.
     *_names("log.message.", "format.version downconversion.enable"),
-    # Measurements of the JVM's, and windows of quotas that are refused.
+    # Measurements of the JVM's.
     *_names("metrics.", "num.samples recording.level sample.window.ms"),
     *_names("", "auto.include.jmx.reporter kafka.metrics.polling.interval.secs"),
-    *_names("", "telemetry.max.bytes quota.window.num quota.window.size.seconds"),
+    "telemetry.max.bytes",
     # Share and streams groups, which are refused by name when a client asks for one.
     *_names("share.coordinator.state.topic.", "compression.codec min.isr num.partitions"),
     *_names("share.coordinator.state.topic.", "replication.factor segment.bytes"),
@@ -116,7 +115,6 @@ EXPLAINED: Final = {
 
 _AUTHENTICATION: Final = "the broker has no Kerberos and no delegation tokens"
 _PEM_PASSWORD: Final = "PEM has none, only a key may have one: ssl.key.password"
-_QUOTAS: Final = "there are no quotas"
 _JAVA: Final = "a Java class cannot be loaded"
 _TIERED: Final = "there is no tiered storage"
 _RATES: Final = "this limit is not enforced; docs/limits.md names those that are"
@@ -133,8 +131,8 @@ REFUSED: Final = (
     ("authorizer.class.name", "there are no ACLs: every client may do everything"),
     ("super.users", "there are no ACLs: every client may do everything"),
     ("allow.everyone.if.no.acl.found", "there are no ACLs: every client may do everything"),
-    ("client.quota.callback.class", _QUOTAS),
-    ("quota.", _QUOTAS),
+    ("client.quota.callback.class", _JAVA),
+    ("quota.", "defaults of quotas are set by kafka-configs --entity-default or oncelog quotas"),
     ("create.topic.policy.class.name", _JAVA),
     ("alter.config.policy.", _JAVA),
     ("metric.reporters", _JAVA),

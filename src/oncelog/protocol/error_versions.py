@@ -100,9 +100,11 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
         ApiKey.API_VERSIONS: {ErrorCode.rebootstrap_required: Known(5)},
         ApiKey.CREATE_TOPICS: {
             ErrorCode.kafka_storage_error: Known(3, ErrorCode.unknown_server_error),
+            ErrorCode.throttling_quota_exceeded: Known(6),
         },
         ApiKey.DELETE_TOPICS: {
             ErrorCode.topic_deletion_disabled: Known(3, ErrorCode.invalid_request),
+            ErrorCode.throttling_quota_exceeded: Known(5),
             ErrorCode.unknown_topic_id: Known(6),
         },
         ApiKey.DELETE_RECORDS: {ErrorCode.kafka_storage_error: Known(1)},
@@ -136,7 +138,10 @@ KNOWN: Final[Mapping[ApiKey, Mapping[ErrorCode, Known]]] = MappingProxyType(
             ErrorCode.log_dir_not_found: Known(0),
         },
         ApiKey.DESCRIBE_LOG_DIRS: {ErrorCode.kafka_storage_error: Known(0)},
-        ApiKey.CREATE_PARTITIONS: {ErrorCode.kafka_storage_error: Known(0)},
+        ApiKey.CREATE_PARTITIONS: {
+            ErrorCode.kafka_storage_error: Known(0),
+            ErrorCode.throttling_quota_exceeded: Known(3),
+        },
         ApiKey.DELETE_GROUPS: {
             ErrorCode.non_empty_group: Known(0),
             ErrorCode.group_id_not_found: Known(0),

@@ -56,7 +56,7 @@ class Rate:
         self._samples: deque[_Sample] = deque()
 
     def record(self, amount: float, now_ms: float) -> None:
-        """Add an amount; a negative one takes back what was added."""
+        """Add an amount."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
             if len(samples) > self._windows.windows_count:
@@ -221,13 +221,13 @@ class Quotas:
         """Count the bytes of a Produce; returns for how many milliseconds the client waits."""
         return _recorded(self._produce.meter(user, client_id, now_ms), byte_count, now_ms)
 
-    def fetched(self, user: str, client_id: str, byte_count: int, now_ms: float) -> int:
-        """Count the bytes of a fetched answer, unless the client has to wait first for them."""
-        found = self._fetch.meter(user, client_id, now_ms)
-        wait_ms = _recorded(found, byte_count, now_ms)
-        if wait_ms and found is not None:
-            found[0].record(-byte_count, now_ms)
-        return wait_ms
+    def fetched(self, user: str, client_id: str, byte_count: int, now_ms: float) -> None:
+        """Count the bytes of an answer to a Fetch."""
+        _recorded(self._fetch.meter(user, client_id, now_ms), byte_count, now_ms)
+
+    def fetch_wait_ms(self, user: str, client_id: str, now_ms: float) -> int:
+        """Return for how many milliseconds a client waits before it may fetch more."""
+        return _recorded(self._fetch.meter(user, client_id, now_ms), 0, now_ms)
 
     def fetch_bytes_max(self, user: str, client_id: str, now_ms: float) -> float | None:
         """Return how many bytes a client may get at once; None without a quota.

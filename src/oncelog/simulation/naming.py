@@ -18,9 +18,9 @@ from types import CoroutineType, SimpleNamespace
 from typing import Any, Final
 from uuid import UUID
 
-from oncelog.broker import apis
 from oncelog.broker.apis import find_coordinator
 from oncelog.broker.apis.context import Context
+from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Request
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import MetadataImage
@@ -33,7 +33,7 @@ from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.protocol.produce import parse_produce_request
 from oncelog.simulation.checkers.named import REFUSED
 
-__all__ = ["find_watched", "warn_of_unserved"]
+__all__ = ["warn_of_unserved", "watched"]
 
 log = logging.getLogger(__name__)
 
@@ -69,17 +69,21 @@ def warn_of_unserved(image: MetadataImage, partitions: PartitionManager, broker_
                 return
 
 
-@cache
-def find_watched(key: ApiKey) -> Api | None:
-    """Return the API of the broker, with a handler that looks at the answers."""
-    api = apis.find(key)
-    if api is None:
-        return None
-    if key in _KINDS:
-        return Api(key, partial(_ask_coordinator, api, _KINDS[key]), api.reads_bytes)
-    if key in (ApiKey.PRODUCE, ApiKey.FETCH):
-        return Api(key, partial(_ask_leader, api), api.reads_bytes)
-    return api
+def watched(find: Find) -> Find:
+    """Return what finds the APIs of a broker, with handlers that look at the answers."""
+
+    @cache
+    def find_watched(key: ApiKey) -> Api | None:
+        api = find(key)
+        if api is None:
+            return None
+        if key in _KINDS:
+            return Api(key, partial(_ask_coordinator, api, _KINDS[key]), api.reads_bytes)
+        if key in (ApiKey.PRODUCE, ApiKey.FETCH):
+            return Api(key, partial(_ask_leader, api), api.reads_bytes)
+        return api
+
+    return find_watched
 
 
 def _ask_coordinator(api: Api, kind: int, context: Context, request: Request[Any]) -> object:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Never
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.membership.feed import FolderTask
+from oncelog.broker.net.dispatch import Layer
 from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
@@ -50,7 +51,7 @@ from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
 from oncelog.simulation.duties.telling import Periods, told, unpunctual, woken
 from oncelog.simulation.duties.transactions import Complaint, TransactionDuties
 from oncelog.simulation.duties.worn import first_epoch, worn
-from oncelog.simulation.naming import find_watched, warn_of_unserved
+from oncelog.simulation.naming import warn_of_unserved, watched
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from oncelog.transaction.events import (
     AbortTimedOut,
@@ -459,7 +460,7 @@ class ObservedBroker(Broker):
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         await super()._start_serving(exits)
-        self.dispatcher.serve_by(find_watched)
+        self.dispatcher.wrap(Layer.WATCH, watched)
         self._is_open = True
 
     async def _follow(self, delta: ImageDelta) -> FolderTask | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
-from oncelog.broker import apis
+from oncelog.broker.net.dispatch import Find, Layer
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, unchanged
@@ -280,14 +280,17 @@ class Faults:
     def _install(self) -> None:
         if self._broker is None or self._disk is None:
             return
-        self._broker.dispatcher.serve_by(self._find if self._requests else apis.find)
+        self._broker.dispatcher.wrap(Layer.FAULT, self._faulty if self._requests else None)
         self._disk.watch = self._watch if self._kills else None
 
-    def _find(self, key: ApiKey) -> Api | None:
-        api = apis.find(key)
-        if api is None or all(each.api is not key for each in self._requests):
-            return api
-        return Api(key, partial(self._handle, api), api.reads_bytes)
+    def _faulty(self, find: Find) -> Find:
+        def faulty(key: ApiKey) -> Api | None:
+            api = find(key)
+            if api is None or all(each.api is not key for each in self._requests):
+                return api
+            return Api(key, partial(self._handle, api), api.reads_bytes)
+
+        return faulty
 
     def _handle(self, api: Api, context: object, request: Request[Any]) -> object:
         for each in self._requests:

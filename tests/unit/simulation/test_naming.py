@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.net.dispatch import Layer
 from oncelog.controller import layout
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata import Write
@@ -16,7 +17,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
 from oncelog.simulation.checkers.named import REFUSED
-from oncelog.simulation.naming import find_watched, warn_of_unserved
+from oncelog.simulation.naming import warn_of_unserved, watched
 from tests.unit.broker.apis.test_follower_fetch import FOLLOWER, LIFE, follow, know, lead
 from tests.unit.broker.apis.test_topics import create, topic
 from tests.unit.broker.context import Client, Running, running
@@ -56,7 +57,7 @@ async def test_a_coordinator_that_refuses_what_it_names_is_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as context:
-        context.broker.dispatcher.serve_by(find_watched)
+        context.broker.dispatcher.wrap(Layer.WATCH, watched)
         client = await context.connect()
         # Nobody was named yet.
         assert await heartbeat(client) is ErrorCode.not_coordinator
@@ -80,7 +81,7 @@ async def test_what_waited_for_a_role_that_has_ended_is_not_reported(
     """Its broker leads again at once, in another epoch: it names itself all the time."""
     async with running(tmp_path) as context:
         broker = context.broker
-        broker.dispatcher.serve_by(find_watched)
+        broker.dispatcher.wrap(Layer.WATCH, watched)
         client, other = await context.connect(), await context.connect()
         await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("g",), key_type=0)
         protocols = (JoinGroupRequestProtocol(name="p", metadata=b""),)
@@ -114,7 +115,7 @@ async def test_a_leader_that_refuses_what_it_names_is_reported(
 ) -> None:
     async with running(tmp_path) as context:
         broker = context.broker
-        broker.dispatcher.serve_by(find_watched)
+        broker.dispatcher.wrap(Layer.WATCH, watched)
         client = await context.connect()
         assert error_of(await produce(client, 9, batch())) is ErrorCode.unknown_topic_or_partition
         created = (await create(client, topic("t")))["t"]
@@ -136,7 +137,7 @@ async def test_a_follower_of_another_life_is_refused_and_not_reported(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with running(tmp_path) as context:
-        context.broker.dispatcher.serve_by(find_watched)
+        context.broker.dispatcher.wrap(Layer.WATCH, watched)
         client = await context.connect()
         await create(client, topic("t"))
         know(context, FOLLOWER)

@@ -67,6 +67,7 @@ HANDLERS: Final[dict[ApiKey, Served]] = {
     ApiKey.ELECT_LEADERS: Served("elect_leaders", is_controller_only=True),
     ApiKey.UPDATE_FEATURES: Served("update_features", is_controller_only=True),
     ApiKey.DESCRIBE_CLIENT_QUOTAS: Served("describe_client_quotas"),
+    ApiKey.ALTER_CLIENT_QUOTAS: Served("alter_client_quotas", is_controller_only=True),
     ApiKey.DESCRIBE_ACLS: Served("describe_acls"),
     ApiKey.CREATE_ACLS: Served("create_acls", is_controller_only=True),
     ApiKey.DELETE_ACLS: Served("delete_acls", is_controller_only=True),

@@ -24,26 +24,36 @@ follower, up to the follower's own high watermark. Gap: none known.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeAlias
 
 from oncelog.broker.apis.fetch_reading import Reading
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION
+from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
-from oncelog.protocol.fetch import encode_fetch_response, parse_fetch_request
+from oncelog.protocol.fetch import FetchRequest, encode_fetch_response, parse_fetch_request
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
 
 __all__ = ["handle"]
 
+Look: TypeAlias = Callable[[FetchRequest, FetchContext | None], Reading | None]
+"""Asks which topics the client may read; the request has all those of its session."""
 
-def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[Buffers]:
-    """Reply with what is readable now, or wait for more."""
+
+def handle(
+    context: Context, request: Request[memoryview], look: Look | None = None
+) -> Buffers | Pending[Buffers]:
+    """Reply with what is readable now, or wait for more.
+
+    `look` returns the reading of a request of which something is refused, which a broker without an
+    authorizer does not ask.
+    """
     version = request.version
     fetch = parse_fetch_request(request.body, version)
-    kind = Reading
+    kind: type[Reading] = Reading
     sessions = context.partitions.fetch_sessions
     if fetch.replica_epoch >= 0:
         # Imported here because a lone broker has no follower.
@@ -60,7 +70,9 @@ def handle(context: Context, request: Request[memoryview]) -> Buffers | Pending[
         if begun is not None:
             session = begun
             fetch = fetch._replace(topics=begun.topics)
-    reading = kind(context, request, fetch, session)
+    reading = None if look is None else look(fetch, session)
+    if reading is None:
+        reading = kind(context, request, fetch, session)
     reading.read()
     if reading.cold:
         return reading.wait_for_disk()

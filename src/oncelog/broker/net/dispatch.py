@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Coroutine
+from enum import IntEnum
 from types import CoroutineType
+from typing import TypeAlias
 
 from oncelog.broker.net.connection import ServerConnection
 from oncelog.broker.net.request import Api, Buffers, Request, RequestMeter
@@ -22,12 +24,28 @@ from oncelog.protocol import codec
 from oncelog.protocol.api import ApiKey, accepts
 from oncelog.protocol.headers import RequestHeader, parse_request_header
 
-__all__ = ["Dispatcher"]
+__all__ = ["Dispatcher", "Find", "Layer"]
 
 log = logging.getLogger(__name__)
 
 _BUFFERS = frozenset({bytes, bytearray, memoryview, list, tuple})
 """Types of a reply that its handler has encoded itself."""
+
+
+Find: TypeAlias = Callable[[ApiKey], "Api | None"]
+
+
+class Layer(IntEnum):
+    """What may be around the handlers, from the inside to the outside."""
+
+    ACTION_QUOTA = 0
+    """Bounds what a request may do, of what its client may do at all."""
+    QUOTA = 2
+    """Measures a request, also one that is refused."""
+    WATCH = 3
+    """Looks at requests and responses."""
+    FAULT = 4
+    """Has a request fail."""
 
 
 class Dispatcher:
@@ -41,22 +59,30 @@ class Dispatcher:
     def __init__(
         self,
         context: object,
-        find: Callable[[ApiKey], Api | None],
+        find: Find,
         stop_because: Callable[[BaseException], None],
         stopwatch: Callable[[], float] | None = None,
     ) -> None:
         self._context = context
-        self._find = find
+        self._plain_find = self._find = find
+        self._layers: dict[Layer, Callable[[Find], Find] | None] = {}
         self._stop_because = stop_because
         self._stopwatch = stopwatch
         self.meters: dict[tuple[int, int], RequestMeter] = {}
         """Counts by (key, version), of the requests that can be served."""
 
-    def serve_by(self, find: Callable[[ApiKey], Api | None]) -> None:
-        """Replace `find` from the next request on."""
-        self._find = find
+    def wrap(self, layer: Layer, wrapping: Callable[[Find], Find] | None) -> None:
+        """Put something around the handlers from the next request on; None takes it away.
+
+        `wrapping` gets what finds the handlers inside of it, and returns what finds its own.
+        """
+        self._layers[layer] = wrapping
+        self._find = self._plain_find
+        for _, each in sorted(self._layers.items()):
+            if each is not None:
+                self._find = each(self._find)
         for meter in self.meters.values():
-            meter.api = find(meter.api.key) or meter.api
+            meter.api = self._find(meter.api.key) or meter.api
 
     def start(self, connection: ServerConnection, frame: bytearray) -> None:
         """Start the request in a frame."""

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from oncelog.broker.apis.fetch_reading import Reading
+from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchContext
+from oncelog.broker.quotas.mutations import MUTATIONS, mutate
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.fetch import FetchRequest, encode_fetch_response
@@ -46,65 +48,93 @@ _THROTTLE_MS_MAX: Final = 2**31 - 1
 
 
 class Throttle:
-    """Finds the handlers of a broker with quotas.
+    """Measures the requests of a broker with quotas.
 
-    `find` finds those that serve, `stopwatch` returns seconds, `monotonic_ms` milliseconds, of
-    clocks that never jump.
+    `stopwatch` returns seconds, `monotonic_ms` milliseconds, of clocks that never jump.
     """
 
     def __init__(
         self,
-        find: Callable[[ApiKey], Api | None],
         quotas: Quotas,
         stopwatch: Callable[[], float],
         monotonic_ms: Callable[[], float],
     ) -> None:
-        self._find = find
         self._quotas = quotas
         self._stopwatch = stopwatch
         self._monotonic_ms = monotonic_ms
-        self._found: dict[ApiKey, Api] = {}
+        self._starting: _Use | None = None
+        """Of the request that is being started."""
 
-    def find(self, key: ApiKey) -> Api | None:
-        """Return the handler of `key` that measures; None for an API that is not served."""
-        api = self._found.get(key)
-        if api is None and (plain := self._find(key)) is not None:
-            api = plain
-            if key is ApiKey.FETCH:
-                api = plain._replace(handle=partial(self._fetch, plain))
-            elif key not in _UNMEASURED:
-                api = plain._replace(handle=partial(self._handle, plain))
-            self._found[key] = api
-        return api
+    def measuring(self, find: Find) -> Find:
+        """Return what finds handlers that measure (`Layer.QUOTA`)."""
 
-    def _handle(self, api: Api, context: Context, request: Request[Any], *more: object) -> object:
+        @cache
+        def measured(key: ApiKey) -> Api | None:
+            api = find(key)
+            if api is None or key in _UNMEASURED:
+                return api
+            return api._replace(handle=partial(self._handle, api))
+
+        return measured
+
+    def asking(self, find: Find) -> Find:
+        """Return what finds handlers that ask before they act (`Layer.ACTION_QUOTA`)."""
+
+        @cache
+        def asked(key: ApiKey) -> Api | None:
+            api = find(key)
+            if api is not None and key is ApiKey.FETCH:
+                return api._replace(handle=partial(self._fetch, api))
+            if api is not None and key in MUTATIONS:
+                return api._replace(handle=partial(self._mutate, api))
+            return api
+
+        return asked
+
+    def _handle(self, api: Api, context: Context, request: Request[Any]) -> object:
         if api.key is ApiKey.ADD_PARTITIONS_TO_TXN and request.version >= _ADDED_BY_BROKERS_SINCE:
             return api.handle(context, request)
-        size = len(request.body) if api.key is ApiKey.PRODUCE else 0
-        return self._measured(
-            partial(api.handle, context, request, *more), _Use(self, request, size)
-        )
+        use = _Use(self, request, len(request.body) if api.key is ApiKey.PRODUCE else 0)
+        self._starting = use
+        return self._measured(partial(api.handle, context, request), use)
 
     def _fetch(
         self, api: Api, context: Context, request: Request[memoryview], look: _Look | None = None
     ) -> object:
-        use = _Use(self, request)
+        use = self._starting
+        assert use is not None
 
         def bounded(fetch: FetchRequest, session: FetchContext | None) -> object:
             if fetch.replica_epoch >= 0:
                 use.is_measured = False
                 return None if look is None else look(fetch, session)
-            found = self.fetch_limits(request)
+            found = self._fetch_limits(request)
             if found is not None:
-                throttle_ms, bytes_max = found
-                if throttle_ms:
-                    use.throttle_ms = throttle_ms
+                use.throttle_ms, bytes_max = found
+                if use.throttle_ms:
                     return _Nothing(request, fetch)
                 fetch = fetch._replace(max_bytes=min(fetch.max_bytes, bytes_max))
             reading = None if look is None else look(fetch, session)
             return reading or Reading(context, request, fetch, session)
 
-        return self._measured(partial(api.handle, context, request, bounded), use)  # type: ignore[call-arg]
+        return api.handle(context, request, bounded)  # type: ignore[call-arg]
+
+    def _mutate(self, api: Api, context: Context, request: Request[Any]) -> object:
+        use = self._starting
+        assert use is not None
+
+        def charge(partitions_count: int, is_strict: bool) -> int:
+            throttle_ms = self._quotas.mutated(
+                request.connection.principal,
+                request.client_id,
+                partitions_count,
+                self._monotonic_ms(),
+                is_strict=is_strict,
+            )
+            use.throttle_ms = max(use.throttle_ms, throttle_ms)
+            return throttle_ms
+
+        return mutate(api, context, request, charge)
 
     # ---- measuring ----
 
@@ -134,17 +164,25 @@ class Throttle:
 
     # ---- quotas ----
 
-    def fetch_limits(self, request: Request[Any]) -> tuple[int, int] | None:
+    def _fetch_limits(self, request: Request[Any]) -> tuple[int, int] | None:
         """Return how long a client has to wait, and how many bytes it may get; None: no quota."""
-        user, client_id, now_ms = request.connection.principal, request.client_id, self._now_ms()
+        user, client_id, now_ms = (
+            request.connection.principal,
+            request.client_id,
+            self._monotonic_ms(),
+        )
         bytes_max = self._quotas.fetch_bytes_max(user, client_id, now_ms)
         if bytes_max is None:
             return None
-        return self._quotas.fetched(user, client_id, 0, now_ms), max(1, int(bytes_max))
+        return self._quotas.fetch_wait_ms(user, client_id, now_ms), max(1, int(bytes_max))
 
     def charge(self, request: Request[Any], use: _Use, reply: object) -> int:
         """Count what a request used; returns for how long its client is throttled."""
-        user, client_id, now_ms = request.connection.principal, request.client_id, self._now_ms()
+        user, client_id, now_ms = (
+            request.connection.principal,
+            request.client_id,
+            self._monotonic_ms(),
+        )
         throttle_ms = self._quotas.worked(user, client_id, use.seconds, now_ms)
         if request.api is ApiKey.PRODUCE:
             throttle_ms = max(
@@ -154,9 +192,6 @@ class Throttle:
             size = sum(map(len, reply))
             self._quotas.fetched(user, client_id, size, now_ms)
         return min(max(throttle_ms, use.throttle_ms), _THROTTLE_MS_MAX)
-
-    def _now_ms(self) -> float:
-        return self._monotonic_ms()
 
 
 _Look = Callable[[FetchRequest, "FetchContext | None"], object]
