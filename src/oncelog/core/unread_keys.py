@@ -10,6 +10,10 @@ __all__ = ["UNREAD_BROKER_KEYS", "UNREAD_TOPIC_KEYS"]
 UNREAD_BROKER_KEYS: Final[frozenset[str]] = frozenset(
     {
         "broker.heartbeat.interval.ms",
+        "controller.quota.window.num",
+        "controller.quota.window.size.seconds",
+        "quota.window.num",
+        "quota.window.size.seconds",
     }
 )
 

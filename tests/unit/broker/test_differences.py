@@ -19,7 +19,6 @@ from tests.unit.broker.context import Running, running
 
 CLIENT_METRICS = 16
 NOT_ANNOUNCED = {
-    "AlterClientQuotas": 49,
     "DescribeQuorum": 55,
     "GetTelemetrySubscriptions": 71,
     "PushTelemetry": 72,
