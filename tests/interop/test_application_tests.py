@@ -7,7 +7,7 @@ import pytest
 
 from tests.support import copied
 
-ONES_ON_THE_PAGE = 5
+ONES_ON_THE_PAGE = 8
 TEN = 10 + 4
 """One of them is for five moments."""
 

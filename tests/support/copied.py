@@ -34,8 +34,9 @@ def copy_tests(folder: Path) -> None:
 def packages(wheel: Path) -> list[str]:
     """What the page has pip install, the wheel in place of the checkout."""
     commands = [block.text for block in blocks(PAGE) if block.language == "sh"]
-    (line,) = re.findall(r"^pip install (.*)", "".join(commands), re.MULTILINE)
-    return [str(wheel) if word == CHECKOUT else word for word in shlex.split(line)]
+    lines = re.findall(r"^pip install (.*)", "".join(commands), re.MULTILINE)
+    words = [word for line in lines for word in shlex.split(line)]
+    return [word.replace(CHECKOUT, str(wheel)) for word in words]
 
 
 def passed(printed: str) -> int:

@@ -18,19 +18,24 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded_hints import EmbeddedHints, hinting
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.errors import OncelogError
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.background_loop import require_threads
+from oncelog.runtime.installation import require_extra
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.open_files import raise_limit
 from oncelog.runtime.temporary import make_temporary_folder, remove_temporary_folder
 
-__all__ = ["EMBEDDED_DEFAULTS", "EmbeddedBroker"]
+if TYPE_CHECKING:
+    from oncelog.broker.embedded_security import EmbeddedSecurity
+
+__all__ = ["EMBEDDED_DEFAULTS", "EmbeddedBroker", "new_security", "secured"]
 
 T = TypeVar("T")
 
@@ -54,6 +59,8 @@ class EmbeddedBroker(EmbeddedHints):
     `config` takes Kafka's keys; values are turned into text; keys that are not given have Kafka's
     defaults, or those of `EMBEDDED_DEFAULTS`.
     `port` 0 takes any free port; entered again, it takes that port again, so that clients find it.
+    `secure` has it speak TLS, and clients log in by SCRAM as admin, app or reader: `client_config`
+    has their settings. It needs the extra `secure`.
 
     Entering raises `ConfigError`, `FolderInUse`, `AddressUnavailable` or `StorageFailure`, each
     with one sentence, and `RuntimeError` while the broker is running. A forked child may use
@@ -72,6 +79,7 @@ class EmbeddedBroker(EmbeddedHints):
         *,
         port: int = 0,
         config: Mapping[str, object] | None = None,
+        secure: bool = False,
     ) -> None:
         self._given = {key: _text(value) for key, value in (config or {}).items()}
         self._port = port
@@ -83,11 +91,22 @@ class EmbeddedBroker(EmbeddedHints):
         self._broker: Broker | None = None
         self._bootstrap_servers: str | None = None
         self._life: _BrokerThread | None = None
+        self._security = new_security() if secure else None
 
     @property
     def bootstrap_servers(self) -> str:
         """``host:port``, for clients. Only while the broker runs."""
         return _running(self._bootstrap_servers)
+
+    def client_config(self, user: str, *, for_: str) -> dict[str, Any]:
+        """Return the settings with which a client of a secure broker gets in, as they are.
+
+        `user` is admin, app or reader. `for_` is confluent, aiokafka, kafka-python, java, spark
+        (options of a source) or oncelog (arguments of `Producer`, `Consumer` and `Admin`). Raises
+        `ValueError` for others, `RuntimeError` without ``secure=True``. Only while it runs.
+        """
+        servers = self.bootstrap_servers
+        return secured(self._security).client_config(servers, user, for_)
 
     @property
     def data_dir(self) -> str:
@@ -251,14 +270,33 @@ class EmbeddedBroker(EmbeddedHints):
 
     async def _start_broker(self) -> Broker:
         raise_limit()
-        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
-        own["log.dirs"] = self._given_dirs or self.data_dir
-        broker = self._make_broker(BrokerConfig({**EMBEDDED_DEFAULTS, **own, **self._given}))
+        broker = self._make_broker(self._config())
         await broker.start()
+        try:
+            await self._make_users(broker)
+        except BaseException:
+            await broker.stop()
+            raise
         self._broker = broker
         self._port = broker.server.port
         self._bootstrap_servers = broker.bootstrap_servers
         return broker
+
+    def _config(self, *, has_expired: bool = False) -> BrokerConfig:
+        """Return the configs of the next life; a secure one's certificate may have expired."""
+        own = {"listeners": f"PLAINTEXT://127.0.0.1:{self._port}"}
+        own["log.dirs"] = self._given_dirs or self.data_dir
+        if self._security is not None:
+            own |= self._security.config(self._given, self._port, has_expired=has_expired)
+        return BrokerConfig({**EMBEDDED_DEFAULTS, **own, **self._given})
+
+    async def _make_users(self, broker: Broker) -> None:
+        """Make the users of a secure broker, unless the metadata has them."""
+        if self._security is None or self._security.is_known_to(broker.image.scram_credentials):
+            return
+        for outcome in await broker.controller.submit(self._security.credentials):
+            if outcome.error:
+                raise OncelogError(f"the user {outcome.user} is not made: {outcome.message}")
 
     def _make_broker(self, config: BrokerConfig) -> Broker:
         """Create the broker; subclasses replace its edges here."""
@@ -316,6 +354,22 @@ class _BrokerThread:
             self.ended.set_exception(error)
         else:
             self.ended.set_result(None)
+
+
+def new_security() -> EmbeddedSecurity:
+    """Return the users of a new broker or cluster. Raises `ExtraMissing` without cryptography."""
+    require_extra("secure=True", "secure", ["cryptography"])
+    # Imported here because most brokers are not secure.
+    from oncelog.broker.embedded_security import EmbeddedSecurity
+
+    return EmbeddedSecurity()
+
+
+def secured(security: EmbeddedSecurity | None) -> EmbeddedSecurity:
+    """Return what is there. Raises `RuntimeError` where it was not asked for."""
+    if security is None:
+        raise RuntimeError("it has no users: make it with secure=True")
+    return security
 
 
 def _running(value: T | None) -> T:

@@ -11,15 +11,18 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.embedded import EmbeddedBroker, new_security, secured
 from oncelog.controller.cluster_config import replicated_defaults
 from oncelog.core.cluster_limits import EMBEDDED_BROKERS_COUNT_MAX
 from oncelog.core.config_definition import ConfigError
 from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import MetadataStore
+
+if TYPE_CHECKING:
+    from oncelog.broker.embedded_security import EmbeddedSecurity
 
 __all__ = ["EmbeddedCluster"]
 
@@ -27,9 +30,12 @@ __all__ = ["EmbeddedCluster"]
 class EmbeddedMember(EmbeddedBroker):
     """One broker of a cluster."""
 
-    def __init__(self, store: MemoryStore, config: Mapping[str, object]) -> None:
+    def __init__(
+        self, store: MemoryStore, config: Mapping[str, object], security: EmbeddedSecurity | None
+    ) -> None:
         super().__init__(config=config)
         self._store = store
+        self._security = security
 
     def _open_store(self) -> MetadataStore:
         return self._store.connection()
@@ -42,6 +48,8 @@ class EmbeddedCluster:
     brokers, up to 3, and `min.insync.replicas` is 2 where there are two brokers or more, unless the
     config says otherwise. Entered again it has no topics.
 
+    `secure` is as in `EmbeddedBroker`: the brokers have the same users, and log in at each other.
+
     Raises `ConfigError` for a number of brokers or a config that cannot be.
 
     Usage::
@@ -50,7 +58,13 @@ class EmbeddedCluster:
             producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
     """
 
-    def __init__(self, brokers: int = 3, *, config: Mapping[str, object] | None = None) -> None:
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, object] | None = None,
+        secure: bool = False,
+    ) -> None:
         if not 1 <= brokers <= EMBEDDED_BROKERS_COUNT_MAX:
             raise ConfigError(
                 f"a cluster of {brokers} brokers: it takes 1 to {EMBEDDED_BROKERS_COUNT_MAX}"
@@ -59,6 +73,7 @@ class EmbeddedCluster:
         if "node.id" in self._given or "broker.id" in self._given:
             raise ConfigError("the brokers of a cluster have the ids 1, 2 and so on: leave node.id")
         self._count = brokers
+        self._security = new_security() if secure else None
         self._store: MemoryStore | None = None
         self._brokers: tuple[EmbeddedBroker, ...] = ()
 
@@ -73,6 +88,11 @@ class EmbeddedCluster:
     def bootstrap_servers(self) -> str:
         """``host:port`` of each broker that runs, for clients. Only while the cluster runs."""
         return ",".join(each.bootstrap_servers for each in self.brokers if each.is_running)
+
+    def client_config(self, user: str, *, for_: str) -> dict[str, Any]:
+        """Return the settings of a client of a secure cluster; see `EmbeddedBroker`."""
+        servers = self.bootstrap_servers
+        return secured(self._security).client_config(servers, user, for_)
 
     def __enter__(self) -> Self:
         """Start all brokers at once; returns when clients can connect to each."""
@@ -115,7 +135,7 @@ class EmbeddedCluster:
         await asyncio.to_thread(self.__exit__, kind, error, traceback)
 
     def _make_broker(self, store: MemoryStore, config: Mapping[str, object]) -> EmbeddedBroker:
-        return EmbeddedMember(store, config)
+        return EmbeddedMember(store, config, self._security)
 
     def _end(self) -> BaseException | None:
         """End all brokers at once; return what stopped one of them before."""

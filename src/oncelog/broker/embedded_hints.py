@@ -31,10 +31,12 @@ _METHODS: Final = dict.fromkeys(("start", "stop", "shutdown", "close", "run_fore
 )
 _CONFIG: Final = "Kafka's keys go into config={...}"
 _ADDRESS: Final = "it listens on 127.0.0.1, and port=9092 says where"
+_SECURE: Final = "secure=True has it speak TLS, and clients log in"
 _FOLDER: Final = "its folder is the first argument; without one it is temporary"
 _KEYWORDS: Final = (
     dict.fromkeys(("settings", "configs", "configuration", "properties", "options"), _CONFIG)
     | dict.fromkeys(("address", "bootstrap_servers", "host", "listener", "listeners"), _ADDRESS)
+    | dict.fromkeys(("auth", "sasl", "security", "ssl", "tls", "users"), _SECURE)
     | dict.fromkeys(("dir", "directory", "folder", "log_dir", "log_dirs", "path"), _FOLDER)
 )
 _HOST_AND_PORT: Final = re.compile(r"[\w.-]+:\d+")

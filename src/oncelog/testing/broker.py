@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.embedded import EmbeddedBroker, secured
 from oncelog.broker.embedded_hints import hinting
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.config import BrokerConfig
@@ -36,8 +36,9 @@ class ControlledBroker(EmbeddedBroker):
         *,
         port: int = 0,
         config: Mapping[str, object] | None = None,
+        secure: bool = False,
     ) -> None:
-        super().__init__(data_dir, port=port, config=config)
+        super().__init__(data_dir, port=port, config=config, secure=secure)
         self.clock = ControlledClock()
         self.faults = Faults(self)
         self._disk = ControlledDisk()
@@ -100,6 +101,11 @@ class ControlledBroker(EmbeddedBroker):
                 await death.is_over.wait()
 
         self.run(wake())
+
+    def config_of_expired(self) -> BrokerConfig:
+        """Return the configs with a certificate that has expired. Raises `RuntimeError`."""
+        secured(self._security)
+        return self._config(has_expired=True)
 
     def dies(self, restart: bool) -> None:
         """Called in the broker's loop when a fault kills the broker."""

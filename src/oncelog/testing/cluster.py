@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
@@ -22,6 +22,9 @@ from oncelog.metadata.memory import MemoryConnection, MemoryStore
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.testing.broker import ControlledBroker
 from oncelog.testing.network import Cables, ControlledNetwork
+
+if TYPE_CHECKING:
+    from oncelog.broker.embedded_security import EmbeddedSecurity
 
 __all__ = ["ControlledCluster"]
 
@@ -35,8 +38,15 @@ PARTITIONS_SHOWN_COUNT_MAX: Final = 50
 class ControlledMember(ControlledBroker):
     """One broker of a cluster, in all of its lives."""
 
-    def __init__(self, store: MemoryStore, cables: Cables, config: Mapping[str, object]) -> None:
+    def __init__(
+        self,
+        store: MemoryStore,
+        cables: Cables,
+        config: Mapping[str, object],
+        security: EmbeddedSecurity | None,
+    ) -> None:
         super().__init__(config=config)
+        self._security = security
         self.broker_id = int(str(config["node.id"]))
         self.network = self._network = ControlledNetwork(self.broker_id, cables)
         self._store = store
@@ -55,8 +65,14 @@ class ControlledMember(ControlledBroker):
 class ControlledCluster(EmbeddedCluster):
     """An `EmbeddedCluster` with faults on demand."""
 
-    def __init__(self, brokers: int = 3, *, config: Mapping[str, object] | None = None) -> None:
-        super().__init__(brokers, config=config)
+    def __init__(
+        self,
+        brokers: int = 3,
+        *,
+        config: Mapping[str, object] | None = None,
+        secure: bool = False,
+    ) -> None:
+        super().__init__(brokers, config=config, secure=secure)
         self._cables = Cables()
         self._members: dict[int, ControlledMember] = {}
         self._paused: set[int] = set()
@@ -254,7 +270,7 @@ class ControlledCluster(EmbeddedCluster):
     # ---- inside ----
 
     def _make_broker(self, store: MemoryStore, config: Mapping[str, object]) -> EmbeddedBroker:
-        member = ControlledMember(store, self._cables, config)
+        member = ControlledMember(store, self._cables, config, self._security)
         self._members[member.broker_id] = member
         return member
 

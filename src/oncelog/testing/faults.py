@@ -25,6 +25,7 @@ from oncelog.protocol.api import ApiKey
 from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import Buffer, ControlledDisk, Killed
 from oncelog.testing.fault import ArmedFault
+from oncelog.testing.logins import LoginFaults
 from oncelog.testing.moments import Moment, TransactionWrite, TransactionWriteKind, steps_of_write
 from oncelog.testing.refusals import CAN_FAIL
 from oncelog.testing.requests import (
@@ -43,6 +44,7 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
     from oncelog.broker.partitions.partition import Partition
+    from oncelog.core.config import BrokerConfig
 
 __all__ = ["Faults"]
 
@@ -79,6 +81,9 @@ class Controlled(Protocol):
     def revive(self) -> None:
         """Start the broker again after a kill without restart."""
 
+    def config_of_expired(self) -> BrokerConfig:
+        """Return the broker's configs with a certificate that has expired."""
+
 
 class Faults:
     """The faults of one broker. `broker.faults` is one of these."""
@@ -92,6 +97,9 @@ class Faults:
         self._kills: list[_Kill] = []
         self._struck: list[ArmedFault] = []
         """Kills that have occurred, until the broker serves again or stays down."""
+        self._logins = LoginFaults()
+        self._expired: BrokerConfig | None = None
+        """Configs with a certificate that has expired, while the broker shows it."""
         self._ids: dict[int, str] = {}
         """Transactional ids by producer id, from PREPARE records: a marker contains no id."""
 
@@ -179,6 +187,41 @@ class Faults:
         """Start the broker again after a kill without restart."""
         self._controlled.revive()
 
+    # ---- logins and certificates ----
+
+    def refuse_login(self, times: int = 1, *, nth: int = 1, user: str | None = None) -> ArmedFault:
+        """Refuse logins that are right, as if the password were wrong.
+
+        From the `nth` on, `times` in a row; `user` leaves those of others alone. Renewals of
+        sessions count. Raises `ValueError` for a broker without SASL.
+        """
+        whose = f" of {user}" if user is not None else ""
+        what = f"a login{whose} is refused ({nth}{f' and {times - 1} more' if times > 1 else ''})"
+        fault = self._new_login_fault(what, nth, times)
+        self._do(lambda: self._logins.refusals.append((fault, user)))
+        return fault
+
+    def drop_reauthentication(self, times: int = 1, *, nth: int = 1) -> ArmedFault:
+        """Drop a client's connection where it renews its session (KIP-368).
+
+        Sessions have an end where `connections.max.reauth.ms` is set. `nth` and `times` are as in
+        `refuse_login`.
+        """
+        fault = self._new_login_fault("a session is not renewed", nth, times)
+        self._do(lambda: self._logins.drops.append(fault))
+        return fault
+
+    def expire_certificate(self) -> None:
+        """Have the broker show a certificate that has expired, until `renew_certificate`.
+
+        Connections that are open stay. Raises `RuntimeError` for a broker without ``secure=True``.
+        """
+        self._show_certificate(self._controlled.config_of_expired())
+
+    def renew_certificate(self) -> None:
+        """Take back `expire_certificate`."""
+        self._show_certificate(None)
+
     # ---- producers and time ----
 
     def fence(self, transactional_id: str) -> tuple[int, int]:
@@ -255,8 +298,12 @@ class Faults:
         def work() -> None:
             self._requests.clear()
             self._kills.clear()
+            self._logins.refusals.clear()
+            self._logins.drops.clear()
 
         self._do(work)
+        if self._expired is not None:
+            self.renew_certificate()
 
     # ---- in the broker's loop ----
 
@@ -264,8 +311,18 @@ class Faults:
         """Called when a broker has started: install its faults and end the earlier kills."""
         self._broker, self._disk = broker, disk
         self._thread_id = threading.get_ident()
+        self._guard(broker)
         self._install()
         self.finish_kills()
+
+    def _guard(self, broker: Broker) -> None:
+        if broker.server.gates:
+            # Imported here because most brokers have no SASL.
+            from oncelog.testing.guarded_logins import guard_logins, show_certificates
+
+            guard_logins(broker, self._logins)
+            if self._expired is not None:
+                show_certificates(broker, self._expired)
 
     def detach(self) -> None:
         """Called when the broker has ended."""
@@ -372,6 +429,25 @@ class Faults:
 
         self._do(work)
         return fault
+
+    def _new_login_fault(self, what: str, nth: int, times: int) -> ArmedFault:
+        def work(broker: Broker) -> bool:
+            return bool(broker.server.gates)
+
+        if not self._controlled.call(work):
+            raise ValueError(f"{what}: no listener of this broker has SASL")
+
+        def cancel() -> None:
+            self._do(lambda: self._logins.drop(fault))
+
+        fault = ArmedFault(what, nth, times, cancel)
+        return fault
+
+    def _show_certificate(self, expired: BrokerConfig | None) -> None:
+        from oncelog.testing.guarded_logins import show_certificates
+
+        self._expired = expired
+        self._controlled.call(lambda broker: show_certificates(broker, expired or broker.config))
 
     def _drop(self, gone: RequestFault | _Kill) -> None:
         def work() -> None:

@@ -25,6 +25,7 @@ __all__ = [
     "oncelog_broker",
     "oncelog_cluster",
     "oncelog_own_broker",
+    "oncelog_secure_broker",
     "oncelog_topic",
 ]
 
@@ -35,7 +36,8 @@ FORMER_OWN_BROKER: Final = "oncelog"
 OWN_BROKERS: Final = frozenset({OWN_BROKER, FORMER_OWN_BROKER})
 CLUSTER: Final = "oncelog_cluster"
 WITH_CONFIG: Final = OWN_BROKERS | {CLUSTER}
-FIXTURES: Final = WITH_CONFIG | {"oncelog_broker", "oncelog_topic"}
+SECURE: Final = "oncelog_secure_broker"
+FIXTURES: Final = WITH_CONFIG | {"oncelog_broker", SECURE, "oncelog_topic"}
 
 
 class _Brokers:
@@ -49,10 +51,12 @@ class _Brokers:
         self.log: BrokerLog | None = None
         self.topic_numbers = itertools.count(1)
 
-    def start(self, config: dict[str, object]) -> Iterator[ControlledBroker]:
+    def start(
+        self, config: dict[str, object], *, secure: bool = False
+    ) -> Iterator[ControlledBroker]:
         from oncelog.testing.broker import ControlledBroker
 
-        with self.listening(), ControlledBroker(config=config) as broker:
+        with self.listening(), ControlledBroker(config=config, secure=secure) as broker:
             self.running.append(broker)
             try:
                 yield broker
@@ -60,10 +64,15 @@ class _Brokers:
                 self.running.remove(broker)
                 self.ends.pop(broker, None)
 
-    def start_cluster(self, brokers: int, config: dict[str, object]) -> Iterator[ControlledCluster]:
+    def start_cluster(
+        self, brokers: int, config: dict[str, object], *, secure: bool
+    ) -> Iterator[ControlledCluster]:
         from oncelog.testing.cluster import ControlledCluster
 
-        with self.listening(), ControlledCluster(brokers, config=config) as cluster:
+        with (
+            self.listening(),
+            ControlledCluster(brokers, config=config, secure=secure) as cluster,
+        ):
             self.clusters.append(cluster)
             try:
                 yield cluster
@@ -103,9 +112,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[_BROKERS] = _Brokers()
     config.addinivalue_line(
         "markers",
-        f"{MARKER}(config={{}}, brokers=3, partitions=1, topic_config={{}}): settings of the "
-        f"broker of the fixture `{OWN_BROKER}`, or of the brokers of `{CLUSTER}` and how many they "
-        "are, and of the topic of `oncelog_topic`",
+        f"{MARKER}(config={{}}, secure=False, brokers=3, partitions=1, topic_config={{}}): "
+        f"settings of the broker of the fixture `{OWN_BROKER}`, or of the brokers of `{CLUSTER}` "
+        "and how many they are, and of the topic of `oncelog_topic`",
     )
 
 
@@ -118,11 +127,19 @@ def oncelog_broker(pytestconfig: pytest.Config) -> Iterator[ControlledBroker]:
     yield from pytestconfig.stash[_BROKERS].start(_config_of_session(pytestconfig))
 
 
+@pytest.fixture(scope="session")
+def oncelog_secure_broker(pytestconfig: pytest.Config) -> Iterator[ControlledBroker]:
+    """As `oncelog_broker`, with TLS, and users that log in; it needs the extra `secure`."""
+    config = _config_of_session(pytestconfig)
+    yield from pytestconfig.stash[_BROKERS].start(config, secure=True)
+
+
 @pytest.fixture
 def oncelog_own_broker(request: pytest.FixtureRequest) -> Iterator[ControlledBroker]:
     """A broker for this test alone, with the configs of its marker."""
-    config = _config_of_session(request.config) | _wanted(request.node).config
-    yield from request.config.stash[_BROKERS].start(config)
+    wanted = _wanted(request.node)
+    config = _config_of_session(request.config) | wanted.config
+    yield from request.config.stash[_BROKERS].start(config, secure=wanted.secure)
 
 
 @pytest.fixture
@@ -147,7 +164,8 @@ def oncelog_cluster(request: pytest.FixtureRequest) -> Iterator[ControlledCluste
     """
     wanted = _wanted(request.node)
     config = _config_of_session(request.config) | wanted.config
-    yield from request.config.stash[_BROKERS].start_cluster(wanted.brokers, config)
+    brokers = request.config.stash[_BROKERS]
+    yield from brokers.start_cluster(wanted.brokers, config, secure=wanted.secure)
 
 
 @pytest.fixture
@@ -155,8 +173,9 @@ def oncelog_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     """The name of a topic that no other test uses, created as the marker says.
 
     It is on the cluster of the fixture `oncelog_cluster`, or on the broker of `oncelog_own_broker`,
-    if the test uses one of them. Else it is on `oncelog_broker`, and deleted after the test with
-    those whose names are made from its own: ``f"{oncelog_topic}-target"``.
+    if the test uses one of them. Else it is on `oncelog_secure_broker`, if the test uses that, or
+    on `oncelog_broker`, and deleted after the test with those whose names are made from its own:
+    ``f"{oncelog_topic}-target"``.
     """
     used = set(request.fixturenames)
     is_own = bool(WITH_CONFIG & used)
@@ -165,7 +184,8 @@ def oncelog_topic(request: pytest.FixtureRequest) -> Iterator[str]:
     legal = re.sub(r"[^a-zA-Z0-9._-]+", "-", request.node.name)[:TOPIC_NAME_LENGTH_MAX]
     name = f"{legal}-{number}"
     own = CLUSTER if CLUSTER in used else OWN_BROKER
-    broker: ControlledBroker = request.getfixturevalue(own if is_own else "oncelog_broker")
+    shared = SECURE if SECURE in used else "oncelog_broker"
+    broker: ControlledBroker = request.getfixturevalue(own if is_own else shared)
     broker.create_topic(name, wanted.partitions, wanted.topic_config)
     yield name
     if not is_own:
@@ -190,11 +210,14 @@ def _delete(broker: ControlledBroker, name: str) -> None:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Check the test's markers and clear the log before its fixtures run."""
     used = FIXTURES & set(getattr(item, "fixturenames", ()))
-    if used and not WITH_CONFIG & used and _wanted(item).config:
-        raise pytest.UsageError(
-            f"{item.nodeid}: a marker with config= needs a broker of its own: use the "
-            f"fixture `{OWN_BROKER}`, or `{CLUSTER}`"
-        )
+    if used and not WITH_CONFIG & used:
+        wanted = _wanted(item)
+        if wanted.config or wanted.secure:
+            key = "config=" if wanted.config else "secure="
+            raise pytest.UsageError(
+                f"{item.nodeid}: a marker with {key} needs a broker of its own: use the "
+                f"fixture `{OWN_BROKER}`, or `{CLUSTER}`"
+            )
     brokers = item.config.stash[_BROKERS]
     if brokers.log is not None:
         brokers.log.clear()
@@ -269,6 +292,7 @@ class _Wanted:
     topic_config: dict[str, object]
     partitions: int
     brokers: int
+    secure: bool
 
 
 def _wanted(item: pytest.Item) -> _Wanted:
@@ -280,11 +304,12 @@ def _wanted(item: pytest.Item) -> _Wanted:
                 f"{', '.join(map(str, marker.args))}"
             )
         said = {**marker.kwargs, **said}
-    unknown = sorted(said.keys() - {"brokers", "config", "partitions", "topic_config"})
+    known = {"brokers", "config", "partitions", "secure", "topic_config"}
+    unknown = sorted(said.keys() - known)
     if unknown:
         raise pytest.UsageError(
-            f"{item.nodeid}: the marker {MARKER} knows brokers, config, partitions and topic_config"
-            f", not {', '.join(unknown)}"
+            f"{item.nodeid}: the marker {MARKER} knows brokers, config, partitions, secure and "
+            f"topic_config, not {', '.join(unknown)}"
         )
     config, topic_config = said.get("config", {}), said.get("topic_config", {})
     partitions, brokers = said.get("partitions", 1), said.get("brokers", 3)
@@ -294,4 +319,4 @@ def _wanted(item: pytest.Item) -> _Wanted:
         raise pytest.UsageError(
             f"{item.nodeid}: the marker {MARKER} takes numbers of partitions and of brokers"
         )
-    return _Wanted(config, topic_config, partitions, brokers)
+    return _Wanted(config, topic_config, partitions, brokers, bool(said.get("secure")))

@@ -122,7 +122,7 @@ def test_settings_without_a_broker_of_its_own_are_refused(pytester: pytest.Pytes
         ["*a marker with config= needs a broker of its own: use the fixture `oncelog_own_broker`*"]
     )
     result.stdout.fnmatch_lines(
-        ["*knows brokers, config, partitions and topic_config, not settings*"]
+        ["*knows brokers, config, partitions, secure and topic_config, not settings*"]
     )
 
 
