@@ -64,7 +64,7 @@ Where Kafka answers the newer code to every version, so does a broker of ours
 OTHERS_HEAD: Final = """
 ## Never given
 
-Kafka's others belong to what is not here: authentication, quotas, delegation tokens, KRaft's
+Kafka's others belong to what is not here: delegation tokens, KRaft's
 quorum, tiered storage, share and streams groups. The clients know them all.
 
 | | Error | |

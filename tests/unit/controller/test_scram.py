@@ -109,6 +109,12 @@ def test_a_user_may_be_changed_once_in_a_request(
     assert cluster.known.keys() == {"a", "b"}
 
 
+def test_the_first_error_of_a_user_is_told() -> None:
+    cluster = Cluster()
+    assert cluster.errors(put("a", iterations=1), put("a")) == {"a": BAD}
+    assert cluster.known == {}
+
+
 def test_the_change_of_one_user_is_made_when_another_s_is_refused() -> None:
     cluster = Cluster()
     errors = cluster.errors(put("a"), put("a"), put("b"), put("c", iterations=1))
