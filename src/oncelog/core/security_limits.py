@@ -71,3 +71,9 @@ CLIENT_QUOTAS_COUNT_MAX = 10_000
 
 QUOTA_NAME_LENGTH_MAX = 1024
 """Longest user and client id of a quota."""
+
+AUDIT_REFUSALS_PER_S_MAX = 100
+"""Lines that the audit log gets about refused requests in a second; the others are counted."""
+
+AUDIT_NAME_LENGTH_MAX = 256
+"""Most characters of a name that a line of the audit log shows."""

@@ -6,7 +6,7 @@ events of the group wait in the processor, so that each decision sees the result
 ones.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, TypeAlias
 
@@ -76,9 +76,15 @@ Request: TypeAlias = Beat | events.Join | events.Sync | events.Heartbeat
 MEMBER_TIMERS: Final = {kind: timer for timer, kind in TIMER_KINDS.items()}
 
 
-def _context(store: GroupStore, group_id: str, context: EventContext) -> ConsumerGroupContext:
+def _context(
+    store: GroupStore,
+    group_id: str,
+    context: EventContext,
+    may_describe: Callable[[str], bool] | None = None,
+) -> ConsumerGroupContext:
     config = store.consumer_config(group_id, context.metadata)
-    return ConsumerGroupContext(context.now_ms, context.metadata.topics, config, store.meter)
+    topics = context.metadata.topics
+    return ConsumerGroupContext(context.now_ms, topics, config, store.meter, may_describe)
 
 
 def _key_of(group_id: str, change: TimerChange) -> TimerKey:
@@ -115,7 +121,7 @@ def start_timers(store: GroupStore, group: ConsumerGroup, context: EventContext)
 def beat(store: GroupStore, event: Beat, context: EventContext) -> GroupDecision:
     """Decide a heartbeat. A joining member creates the group, or converts a classic one."""
     group = store.consumer_groups.get(event.group_id)
-    here = _context(store, event.group_id, context)
+    here = _context(store, event.group_id, context, event.may_describe)
     if group is not None:
         return _decision_of(store, event, heartbeat(group, event, here), context)
     if event.member_epoch != JOIN_EPOCH:
@@ -311,7 +317,8 @@ def join_classic(store: GroupStore, event: events.Join, context: EventContext) -
         return reply_at_once(context, replies.JoinReply(error, event.member_id))
     if not group.members:
         return Decision(tuple(records.no_group(group)), id=event.group_id, wait=True)
-    outcome = classic_members.join(group, event, _context(store, event.group_id, context))
+    here = _context(store, event.group_id, context, event.may_describe)
+    outcome = classic_members.join(group, event, here)
     if outcome.records and classic_members.replaces_last_new_one(group, event):
         store.due.append(DowngradeDue(event.group_id))
     return _decision_of(store, event, outcome, context)

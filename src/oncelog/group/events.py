@@ -7,7 +7,7 @@ timers. This module knows no bytes, connections or wire classes.
 Random ids are part of the event (`fresh_id`): the shard makes none.
 """
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import NamedTuple
 from uuid import UUID
 
@@ -86,6 +86,8 @@ class Join:
     protocol_type: str
     protocols: tuple[JoinProtocol, ...]
     fresh_id: str
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the client may describe a topic, where patterns of the group are matched again."""
 
 
 @value

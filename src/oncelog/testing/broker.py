@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Mapping
-from typing import Any
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker, secured
@@ -165,7 +164,7 @@ class _Death:
         self.is_over = asyncio.Event()
 
 
-def _tell_but_of_kills(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _tell_but_of_kills(loop: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
     """Silence errors of a killed broker's tasks, which end silently in a killed process."""
     if not isinstance(context.get("exception"), Killed):
         loop.default_exception_handler(context)

@@ -14,8 +14,9 @@ import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
 
+from oncelog.broker.apis.refusals import CAN_FAIL
 from oncelog.broker.net.dispatch import Find, Layer
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -27,7 +28,6 @@ from oncelog.testing.disk import Buffer, ControlledDisk, Killed
 from oncelog.testing.fault import ArmedFault
 from oncelog.testing.logins import LoginFaults
 from oncelog.testing.moments import Moment, TransactionWrite, TransactionWriteKind, steps_of_write
-from oncelog.testing.refusals import CAN_FAIL
 from oncelog.testing.requests import (
     Action,
     RequestFault,
@@ -349,7 +349,7 @@ class Faults:
 
         return faulty
 
-    def _handle(self, api: Api, context: object, request: Request[Any]) -> object:
+    def _handle(self, api: Api, context: object, request: Request[object]) -> object:
         for each in self._requests:
             if each.concerns(request) and each.fault.strikes():
                 value = each.action(api, context, request)

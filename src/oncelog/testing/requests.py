@@ -9,14 +9,13 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
 
+from oncelog.broker.apis.refusals import refusal
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
 from oncelog.testing.fault import ArmedFault
-from oncelog.testing.refusals import refusal
 
 __all__ = [
     "Action",
@@ -28,7 +27,7 @@ __all__ = [
     "until_kept",
 ]
 
-Action = Callable[[Api, object, "Request[Any]"], object]
+Action = Callable[[Api, object, "Request[object]"], object]
 """The replacement of the handler: ``action(api, context, request)``."""
 
 
@@ -41,7 +40,7 @@ class RequestFault:
     action: Action
     fault: ArmedFault
 
-    def concerns(self, request: Request[Any]) -> bool:
+    def concerns(self, request: Request[object]) -> bool:
         """Whether the fault applies to a request."""
         return request.api is self.api and self.client_id in (None, request.client_id)
 
@@ -49,7 +48,7 @@ class RequestFault:
 def failing(error: ErrorCode) -> Action:
     """Return an error; the request has no effect."""
 
-    def action(_api: Api, _context: object, request: Request[Any]) -> object:
+    def action(_api: Api, _context: object, request: Request[object]) -> object:
         return refusal(request, error)
 
     return action
@@ -58,7 +57,7 @@ def failing(error: ErrorCode) -> Action:
 def delaying(delay_ms: float) -> Action:
     """Delay the request before it has any effect; later requests of its connection wait too."""
 
-    async def later(api: Api, context: object, request: Request[Any]) -> object:
+    async def later(api: Api, context: object, request: Request[object]) -> object:
         await asyncio.sleep(delay_ms / 1000)
         value: object = api.handle(context, request)
         return await value if isinstance(value, Awaitable) else value
@@ -69,7 +68,7 @@ def delaying(delay_ms: float) -> Action:
 def losing_request(description: str) -> Action:
     """Drop the connection; the request has no effect."""
 
-    def action(_api: Api, _context: object, request: Request[Any]) -> None:
+    def action(_api: Api, _context: object, request: Request[object]) -> None:
         request.connection.fail(description)
 
     return action
@@ -78,7 +77,7 @@ def losing_request(description: str) -> Action:
 def losing_reply(description: str) -> Action:
     """Let the request take effect, and drop the connection instead of answering it."""
 
-    def action(api: Api, context: object, request: Request[Any]) -> object:
+    def action(api: Api, context: object, request: Request[object]) -> object:
         value: object = api.handle(context, request)
         while isinstance(value, Pending) and value.done:
             value = value.response()
@@ -87,7 +86,7 @@ def losing_reply(description: str) -> Action:
         request.connection.fail(description)
         return None
 
-    async def lose_later(value: object, request: Request[Any]) -> None:
+    async def lose_later(value: object, request: Request[object]) -> None:
         while True:
             if isinstance(value, Pending):
                 await until_kept(value)

@@ -9,6 +9,7 @@ assignor uses them (nor do Kafka's).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
@@ -50,9 +51,11 @@ def is_enabled(context: Context) -> bool:
 
 
 def handle(
-    context: Context, request: Request[ConsumerGroupHeartbeatRequest]
+    context: Context,
+    request: Request[ConsumerGroupHeartbeatRequest],
+    may_describe: Callable[[str], bool] | None = None,
 ) -> ConsumerGroupHeartbeatResponse | Pending[ConsumerGroupHeartbeatResponse]:
-    """Ask the group coordinator."""
+    """Ask the group coordinator; the client `may_describe` any topic if it is not given."""
     body = request.body
     if not is_enabled(context):
         return _refused(ErrorCode.unsupported_version)
@@ -62,11 +65,15 @@ def handle(
         return ConsumerGroupHeartbeatResponse(
             error_code=invalid.error, error_message=invalid.message
         )
-    event = _event(context, request)
+    event = _event(context, request, may_describe)
     return context.groups.ask(body.group_id, event, _response, _refused, holds_back=False)
 
 
-def _event(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) -> Beat | Quit:
+def _event(
+    context: Context,
+    request: Request[ConsumerGroupHeartbeatRequest],
+    may_describe: Callable[[str], bool] | None,
+) -> Beat | Quit:
     body = request.body
     if body.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return Quit(body.group_id, body.member_id, body.member_epoch, body.instance_id)
@@ -90,6 +97,7 @@ def _event(context: Context, request: Request[ConsumerGroupHeartbeatRequest]) ->
             for topic in owned
             for number in topic.partitions
         ),
+        may_describe,
     )
 
 

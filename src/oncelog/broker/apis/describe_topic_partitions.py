@@ -9,7 +9,7 @@ back and may have lost records, while none can lead without doubt. Gap: none kno
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import TYPE_CHECKING
 
 from oncelog.broker.apis.metadata import TOPIC_OPERATIONS
@@ -39,9 +39,11 @@ __all__ = ["handle"]
 
 
 def handle(
-    context: Context, request: Request[DescribeTopicPartitionsRequest]
+    context: Context,
+    request: Request[DescribeTopicPartitionsRequest],
+    hidden: Container[str] = (),
 ) -> DescribeTopicPartitionsResponse:
-    """Return one page from the metadata image."""
+    """Return one page from the metadata image, without `hidden` topics."""
     body = request.body
     image = context.image
     shown = shown_by(image, request.connection.listener)
@@ -51,7 +53,7 @@ def handle(
         start_name, start_index = cursor.topic_name, cursor.partition_index
     wants_all = not body.topics
     asked = set(image.topics) if wants_all else {topic.name for topic in body.topics}
-    names = sorted(name for name in asked if name >= start_name)
+    names = sorted(name for name in asked if name >= start_name and name not in hidden)
     if cursor is not None and (start_index < 0 or (not wants_all and start_name not in asked)):
         return _refused(body.topics)
     limit = context.config.get_int("max.request.partition.size.limit")

@@ -6,9 +6,9 @@ a follower.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from oncelog.broker.apis.fetch_answers import diverging, not_led, out_of_range
 from oncelog.broker.apis.fetch_cold import ColdPartition, ColdRead, read_cold
@@ -45,7 +45,16 @@ __all__ = ["Reading", "name_of"]
 
 _READ_COMMITTED = 1
 
-_UNKNOWN = frozenset({ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition})
+DENIED: Final = "\0denied"
+"""Stands for the name of a topic that the client may not read: no partition has it."""
+
+_ABSENT = frozenset(
+    {
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.topic_authorization_failed,
+    }
+)
 
 
 class Reading:
@@ -79,6 +88,7 @@ class Reading:
         request: Request[memoryview],
         fetch: FetchRequest,
         session: FetchContext | None = None,
+        denied: Container[tuple[str | None, UUID | None]] = (),
     ) -> None:
         self._context = context
         self._request = request
@@ -94,7 +104,7 @@ class Reading:
         self._has_uncommitted = False
         """Whether a log has records that it may not return yet."""
         self._unknown: set[tuple[str | None, UUID | None, int]] = set()
-        """The partitions that the metadata did not have at the first read."""
+        """The partitions that the metadata did not have at the first read, or may not be read."""
         self._limit = 0
         self._deadline_s = 0.0
         self._reply: Pending[Buffers] | None = None
@@ -102,6 +112,11 @@ class Reading:
             topic.name if topic.name is not None else name_of(context, topic.topic_id)
             for topic in fetch.topics
         ]
+        if denied:
+            self._resolved = [
+                DENIED if topic[:2] in denied else name
+                for topic, name in zip(fetch.topics, self._resolved, strict=True)
+            ]
 
     @property
     def _isolation(self) -> FetchIsolation:
@@ -119,10 +134,10 @@ class Reading:
 
     @property
     def waits_for_nothing(self) -> bool:
-        """Whether no partition of the request exists, so that nothing can wake it."""
+        """Whether no partition of the request is there to be read, so that nothing can wake it."""
         if self._fetch.topics and not self._unknown:
             return False
-        return all(given.error in _UNKNOWN for topic in self._topics for given in topic.partitions)
+        return all(given.error in _ABSENT for topic in self._topics for given in topic.partitions)
 
     def read(self) -> None:
         """Read every partition, in the order of the request, until the limits are used up."""
@@ -145,9 +160,9 @@ class Reading:
             self._topics.append(FetchTopicResponse(topic.name, topic.topic_id, answers))
 
     def _was_unknown(self, topic: FetchTopic, answer: FetchPartitionResponse) -> bool:
-        """Whether the metadata did not have this partition when the request came."""
+        """Whether the request could not have this partition when it came."""
         key = topic.name, topic.topic_id, answer.partition
-        if self._reply is None and answer.error in _UNKNOWN:
+        if self._reply is None and answer.error in _ABSENT:
             self._unknown.add(key)
         return key in self._unknown
 
@@ -276,6 +291,8 @@ class Reading:
         ]
 
     def _elsewhere(self, name: str, index: int) -> FetchPartitionResponse:
+        if name is DENIED:
+            return FetchPartitionResponse(index, ErrorCode.topic_authorization_failed)
         error = absent(self._context.image, self._context.broker_id, name, index)
         image = self._context.image.partition(name, index)
         if image is None:

@@ -7,6 +7,7 @@ counts from then on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from oncelog.broker.net.request import Request
@@ -29,9 +30,11 @@ _NULLABLE_PROTOCOL_SINCE: Final = 7
 
 
 def handle(
-    context: Context, request: Request[JoinGroupRequest]
+    context: Context,
+    request: Request[JoinGroupRequest],
+    may_describe: Callable[[str], bool] | None = None,
 ) -> JoinGroupResponse | Pending[JoinGroupResponse]:
-    """Ask the group coordinator."""
+    """Ask the group coordinator; the client `may_describe` any topic if it is not given."""
     body = request.body
     event = Join(
         group_id=body.group_id,
@@ -46,6 +49,7 @@ def handle(
         protocol_type=body.protocol_type,
         protocols=tuple([JoinProtocol(p.name, p.metadata) for p in body.protocols]),
         fresh_id=str(fresh_uuid(context.rng)),
+        may_describe=may_describe,
     )
 
     def convert(result: JoinReply) -> JoinGroupResponse:

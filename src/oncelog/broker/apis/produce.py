@@ -12,7 +12,7 @@ reply names the records at fault (KIP-467). Known gaps: none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from oncelog.broker.apis.responses import absent, leader_endpoints
@@ -28,6 +28,7 @@ from oncelog.protocol.produce import (
     NodeEndpoint,
     ProducePartitionResponse,
     ProduceRequest,
+    ProduceTopic,
     ProduceTopicResponse,
     encode_produce_response,
     parse_produce_request,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from oncelog.broker.partitions.manager import PartitionManager
     from oncelog.storage import AppendResult
 
-__all__ = ["handle", "refuse_all"]
+__all__ = ["TopicLabel", "handle", "is_transactional", "refuse_all"]
 
 Answer: TypeAlias = "Buffers | Pending[Buffers | None] | None"
 
@@ -73,6 +74,14 @@ With the others a producer learns it: after UNKNOWN_PRODUCER_ID Java's retries u
 NOTHING_REFUSED: Mapping[TopicPartition, ErrorCode] = {}
 NONE_VERIFIED: frozenset[Partition] = frozenset()
 
+TopicLabel: TypeAlias = "tuple[str | None, UUID | None]"
+"""A topic as the request names it: by name or id."""
+
+NONE_DENIED: frozenset[TopicLabel] = frozenset()
+
+Look: TypeAlias = Callable[[ProduceRequest], "Set[TopicLabel] | None"]
+"""Asks to which topics the client may not write; None: it may not use the transactional id."""
+
 
 class Waiting(NamedTuple):
     """A partition that was appended to, and the event that its outcome waits for."""
@@ -84,17 +93,32 @@ class Waiting(NamedTuple):
     end_offset: int
 
 
-def handle(context: Context, request: Request[memoryview]) -> Answer:
-    """Append, and reply now, later or never (see the module)."""
+def handle(context: Context, request: Request[memoryview], look: Look | None = None) -> Answer:
+    """Append, and reply now, later or never (see the module).
+
+    `look` returns the topics that are refused, None if all are; a broker without an authorizer does
+    not ask.
+    """
     produce = parse_produce_request(request.body, request.version)
+    denied: Set[TopicLabel] = NONE_DENIED
+    if look is not None:
+        found = look(produce)
+        if found is None:
+            return refuse_all(request, produce, ErrorCode.transactional_id_authorization_failed)
+        denied = found
     if produce.acks not in (-1, 1, 0):
         return refuse_all(request, produce, ErrorCode.invalid_required_acks)
     if produce.transactional_id is not None:
-        return _verify(context, request, produce)
-    return _append(context, request, produce, NOTHING_REFUSED)
+        return _verify(context, request, produce, denied)
+    return _append(context, request, produce, NOTHING_REFUSED, NONE_VERIFIED, denied)
 
 
-def _verify(context: Context, request: Request[memoryview], produce: ProduceRequest) -> Answer:
+def _verify(
+    context: Context,
+    request: Request[memoryview],
+    produce: ProduceRequest,
+    denied: Set[TopicLabel],
+) -> Answer:
     """Verify the batches that open a transaction in their partition, then append.
 
     A request has one producer (Kafka's rule).
@@ -102,6 +126,8 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     transactional: list[tuple[Partition, BatchHeader]] = []
     found: set[Partition] = set()
     for topic in produce.topics:
+        if denied and topic[:2] in denied:
+            continue
         name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
         for index, records in topic.partitions:
             partition = None if name is None else context.partitions.get(name, index)
@@ -115,7 +141,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
             if header.is_transactional:
                 transactional.append((partition, header))
     if not transactional:
-        return _append(context, request, produce, NOTHING_REFUSED)
+        return _append(context, request, produce, NOTHING_REFUSED, NONE_VERIFIED, denied)
     verified = frozenset(found)
     producers = {(header.producer_id, header.producer_epoch) for _, header in transactional}
     if len(producers) > 1:
@@ -131,7 +157,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
     )
     verifies = context.config.get_bool("transaction.partition.verification.enable")
     if support is not TransactionSupportedOperation.ADD and not verifies:
-        return _append(context, request, produce, NOTHING_REFUSED, verified)
+        return _append(context, request, produce, NOTHING_REFUSED, verified, denied)
     return verify_and(
         context.transaction_coordinators,
         context.meters.verifications,
@@ -140,7 +166,7 @@ def _verify(context: Context, request: Request[memoryview], produce: ProduceRequ
         producer_epoch=producer_epoch,
         batches=[(partition, header.base_sequence) for partition, header in transactional],
         support=support,
-        then=lambda verdict: _append(context, request, produce, verdict, verified),
+        then=lambda verdict: _append(context, request, produce, verdict, verified, denied),
     )
 
 
@@ -149,23 +175,27 @@ def _append(
     request: Request[memoryview],
     produce: ProduceRequest,
     refused: Mapping[TopicPartition, ErrorCode],
-    verified: frozenset[Partition] = NONE_VERIFIED,
+    verified: frozenset[Partition],
+    denied: Set[TopicLabel],
 ) -> Answer:
     """Append every partition's batch in the order of the request, and reply.
 
     Transactional batches are for the partitions in `verified` alone, those that were there when the
     coordinator was asked.
     """
-    acks = produce.acks
+    acks, partitions = produce.acks, context.partitions
     now_ms = context.clock.now_ms()
-    partitions = context.partitions
     topics: list[ProduceTopicResponse] = []
     waiting: list[Waiting] | None = None
     failed = False
     # Under TV2 every transaction starts with a new epoch and sequence 0; the log enforces that
     # (KAFKA-18202).
-    transaction_version = 2 if verified and request.version >= _TV2_SINCE else 0
+    protocol = 2 if verified and request.version >= _TV2_SINCE else 0
     for topic in produce.topics:
+        if denied and topic[:2] in denied:
+            failed = True
+            topics.append(_all_refused(request, topic, ErrorCode.topic_authorization_failed))
+            continue
         name = topic.name if topic.name is not None else _name_of(context, topic.topic_id)
         outcomes: list[ProducePartitionResponse] = []
         for index, records in topic.partitions:
@@ -180,9 +210,7 @@ def _append(
                 continue
             assert partition is not None
             assert records is not None
-            result = partition.append(
-                records, now_ms=now_ms, transaction_version=transaction_version
-            )
+            result = partition.append(records, now_ms=now_ms, transaction_version=protocol)
             if result.error is not ErrorCode.none:
                 failed = True
                 outcomes.append(_told(request, _refused(index, result)))
@@ -200,13 +228,13 @@ def _append(
         if failed:
             request.connection.fail("a produce with acks=0 failed")
         return None
-    if waiting is None:
-        version, correlation_id = request.version, request.correlation_id
-        if failed:
-            nodes = leader_endpoints(context.image, request.connection.listener, topics)
-            return encode_produce_response(version, correlation_id, topics, node_endpoints=nodes)
-        return encode_produce_response(version, correlation_id, topics)
-    return _wait(context, request, produce.timeout_ms, topics, waiting)
+    if waiting is not None:
+        return _wait(context, request, produce.timeout_ms, topics, waiting)
+    nodes: Sequence[NodeEndpoint] = ()
+    if failed:
+        nodes = leader_endpoints(context.image, request.connection.listener, topics)
+    version, correlation_id = request.version, request.correlation_id
+    return encode_produce_response(version, correlation_id, topics, node_endpoints=nodes)
 
 
 def _check(
@@ -255,6 +283,15 @@ def _ordered(
     assert partition is not None
     assert records is not None
     return partitions.refused.check(label, records, partition.log.producers, now_ms)
+
+
+def is_transactional(records: memoryview | None) -> bool:
+    """Whether a batch says that it is part of a transaction."""
+    return (
+        records is not None
+        and len(records) >= _HEADER_SIZE
+        and bool(records[_ATTRIBUTES_LOW_BYTE] & _TRANSACTIONAL_BIT)
+    )
 
 
 def _is_zstd(records: memoryview | None) -> bool:
@@ -338,19 +375,19 @@ def refuse_all(
     request: Request[memoryview], produce: ProduceRequest, error: ErrorCode
 ) -> Buffers | None:
     """Build the reply with one error for every partition of the request."""
-    told = request.meter.told(error, sum(len(topic.partitions) for topic in produce.topics))
+    topics = [_all_refused(request, topic, error) for topic in produce.topics]
     if produce.acks == 0:
         request.connection.fail(f"a produce with acks=0 failed: {error.name.upper()}")
         return None
-    topics = [
-        ProduceTopicResponse(
-            topic.name,
-            topic.topic_id,
-            [ProducePartitionResponse(index, told) for index, _ in topic.partitions],
-        )
-        for topic in produce.topics
-    ]
     return encode_produce_response(request.version, request.correlation_id, topics)
+
+
+def _all_refused(
+    request: Request[memoryview], topic: ProduceTopic, error: ErrorCode
+) -> ProduceTopicResponse:
+    told = request.meter.told(error, len(topic.partitions))
+    refused = [ProducePartitionResponse(index, told) for index, _ in topic.partitions]
+    return ProduceTopicResponse(topic.name, topic.topic_id, refused)
 
 
 def _name_of(context: Context, topic_id: UUID | None) -> str | None:

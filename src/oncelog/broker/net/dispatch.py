@@ -40,6 +40,8 @@ class Layer(IntEnum):
 
     ACTION_QUOTA = 0
     """Bounds what a request may do, of what its client may do at all."""
+    ACCESS = 1
+    """Asks whether its client may."""
     QUOTA = 2
     """Measures a request, also one that is refused."""
     WATCH = 3

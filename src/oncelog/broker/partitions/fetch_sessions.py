@@ -204,6 +204,12 @@ class FetchContext:
         """The partitions of the session; none in the request that opens it."""
         return {} if self._session is None else self._session.partitions
 
+    def every_topic(self) -> Sequence[FetchTopic]:
+        """The same with the partitions that are quiet, which are so no longer."""
+        for held in self.partitions.values():
+            held.quiet = None
+        return self.topics if self._session is None else self._session.topics()
+
     @property
     def is_newest(self) -> bool:
         """Whether no later request of the session has come yet."""

@@ -4,6 +4,8 @@ A ConsumerGroupHeartbeat is a `Beat` or, with a negative member epoch, a `Quit`.
 None (or -1) have not changed since the member's last heartbeat.
 """
 
+from collections.abc import Callable
+
 from oncelog.core.values import value
 from oncelog.group.consumer.members import Partitions
 from oncelog.group.consumer.timers import MemberTimer
@@ -25,6 +27,8 @@ class Beat:
     topic_regex: str | None = None
     server_assignor: str | None = None
     owned: Partitions | None = None
+    may_describe: Callable[[str], bool] | None = None
+    """As of `ConsumerGroupContext`."""
 
     @property
     def is_full(self) -> bool:

@@ -363,4 +363,6 @@ def _matching(regex: str, context: ConsumerGroupContext) -> ResolvedRegex:
     except patterns.InvalidPattern:
         # Another broker accepted it. Its subscribers get no topics; other members are unaffected.
         names = frozenset()
+    if context.may_describe is not None:
+        names = frozenset(filter(context.may_describe, names))
     return ResolvedRegex(names, context.topics.revision, context.now_ms)

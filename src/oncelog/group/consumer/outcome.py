@@ -1,6 +1,6 @@
 """Defines the results of this package's functions: records, a reply and timers, or a refusal."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import field
 from typing import NamedTuple, TypeAlias
 
@@ -24,6 +24,8 @@ class ConsumerGroupContext:
     topics: Topics
     config: ConsumerGroupConfig
     meter: GroupMeter = field(default_factory=GroupMeter)
+    may_describe: Callable[[str], bool] | None = None
+    """Whether the client may describe a topic: a pattern matches no others. None: any topic."""
 
 
 class Refusal(NamedTuple):

@@ -1,0 +1,32 @@
+"""Every API that can be answered by an error is, in every version, for each thing it names."""
+
+import pytest
+
+from oncelog.broker.apis.refusals import CAN_FAIL, refusal
+from oncelog.broker.net.request import Api, Request, RequestMeter
+from oncelog.core.errors import ErrorCode
+from oncelog.protocol import codec
+from oncelog.protocol.api import ADVERTISED, ApiKey
+from oncelog.protocol.headers import parse_request_header
+from tests.unit.broker.access.asking import Peer
+from tests.unit.broker.access.facts import FACTS
+
+ERROR = ErrorCode.not_coordinator
+BODIES = sorted(CAN_FAIL - {ApiKey.PRODUCE, ApiKey.FETCH})
+TELLS_NO_ERROR = {(ApiKey.DESCRIBE_LOG_DIRS, version) for version in (1, 2)}
+"""Before version 3 a response has no place for it."""
+
+
+@pytest.mark.parametrize("api", BODIES, ids=lambda api: api.title)
+def test_the_error_is_in_the_answer_of_every_version(api: ApiKey) -> None:
+    for version in range(ADVERTISED[api].min, ADVERTISED[api].max + 1):
+        asked = next(fact.body for fact in FACTS if fact.api is api and version in fact.versions)
+        meter = RequestMeter(Api(api, lambda _c, _r: None, reads_bytes=False), version)
+        frame = codec.encode_request(api, version, 1, "test", asked)
+        header = parse_request_header(frame)
+        body = codec.parse_request(api, version, frame, header.body_offset)
+        answer = refusal(Request(meter, header, body, Peer()), ERROR)
+        encoded = codec.encode_response(api, version, 1, answer)
+        _, offset = codec.parse_response_header(api, version, encoded)
+        told = repr(codec.parse_response(api, version, encoded, offset))
+        assert ("not_coordinator" in told) != ((api, version) in TELLS_NO_ERROR), told
