@@ -22,6 +22,7 @@ GROUPS = (
     "perf",
     "cluster",
     "users",
+    "acls",
 )
 """The commands of `oncelog` that have commands, in the order in which these are suggested."""
 

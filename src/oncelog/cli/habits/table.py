@@ -57,7 +57,6 @@ COMMANDS: Final[Mapping[str, Mapping[str, str | Either | Answer]]] = {
         "broker-api-versions": Answer("`oncelog features describe` shows what brokers support"),
         "metadata-quorum": Answer("`oncelog brokers list` shows which broker is the controller"),
         "storage": Answer("`oncelog serve --data-dir DIR` makes its folder itself"),
-        "acls": Answer("there are no ACLs to edit"),
         "leader-election": Answer("`oncelog topics describe TOPIC` shows the leaders"),
         "reassign-partitions": Answer("`oncelog topics describe TOPIC` shows the replicas"),
         "zookeeper-server-start": Answer("`oncelog serve` alone is enough on one machine"),
@@ -166,6 +165,11 @@ OPTIONS: Final[Mapping[str, Mapping[str, tuple[str, ...]]]] = {
         "--files": ("PATH",),
         "--timeout": ("--timeout-ms",),
     },
+    "acls": {
+        "--allow-host": ("--host",),
+        "--deny-host": ("--host",),
+        "--principal": ("--user",),
+    },
     "configs": {
         "--entity-type": ("topic|broker|group",),
         "--entity-name": ("NAME",),
@@ -247,6 +251,7 @@ MANY: Final = frozenset({"--add-config", "--delete-config", "--producer-props"})
 """Options with several values: between commas, or (the last) as words."""
 
 NOTHING: Final[Mapping[str, frozenset[str]]] = {
+    "acls remove": frozenset({"--force"}),
     "brokers describe": frozenset({"--describe"}),
     "consume": frozenset({"-q", "-u"}),
     "groups lag": frozenset({"--all-groups", "--offsets", "--verbose"}),
@@ -268,6 +273,18 @@ FILES: Final[Mapping[str, str]] = {"serve": "--config"}
 ANSWERS: Final[Mapping[str, Mapping[str, Answer]]] = {
     "": {
         "--zookeeper": Answer("brokers are asked, at --bootstrap-server HOST:PORT"),
+    },
+    "acls": {
+        "--allow-principal": Answer("the user is an argument: `oncelog acls add {value} ...`"),
+        "--cluster": Answer("the resource is an argument: cluster"),
+        "--consumer": Answer("consume is one of OPERATIONS"),
+        "--deny-principal": Answer("the user is an argument, with --deny behind: {value}"),
+        "--group": Answer("the resource is an argument: group:{value}"),
+        "--operation": Answer("operations are an argument, with commas between them: {value}"),
+        "--producer": Answer("produce is one of OPERATIONS"),
+        "--resource-pattern-type": Answer("a prefix is written with an asterisk: topic:orders-*"),
+        "--topic": Answer("the resource is an argument: topic:{value}"),
+        "--transactional-id": Answer("the resource is an argument: transactional-id:{value}"),
     },
     "configs": {
         "--add-config-file": Answer("--config KEY=VALUE sets one setting; repeat it"),

@@ -56,6 +56,9 @@ SAME = (
     ),
     ("kafka-configs --describe --broker 1 --all", "configs describe --all broker 1"),
     ("configs describe topics t", "configs describe topic t"),
+    # kafka-acls
+    ("kafka-acls --list --principal User:a", "acls list --user User:a"),
+    ("kafka-acls --remove --force", "acls remove"),
     # kafka-consumer-groups
     ("consumer-groups --list", "groups list"),
     ("groups describe g", "groups lag g"),
@@ -139,7 +142,8 @@ ANSWERED = (
     ("consume t --property line.separator=x", "a record is a line"),
     ("groups reset g --to-datetime 2026-01-01T00:00Z", "`date -d '2026-01-01T00:00Z' +%s000`"),
     ("groups reset g --all-topics", "--topic NAME"),
-    ("kafka-acls --list", "there are no ACLs to edit"),
+    ("kafka-acls --add --allow-principal User:a", "`oncelog acls add User:a ...`"),
+    ("kafka-acls --add --topic t", "the resource is an argument: topic:t"),
     ("kafka-server-stop", "Ctrl-C"),
     ("serve --port 9093", "`--listen 127.0.0.1:9093`"),
     ("serve -p9093", "`--listen 127.0.0.1:9093`"),
