@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from oncelog.core.acl import AuthorizerConfig
+from oncelog.core.acl import AuthorizerConfig, parse_super_users
 from oncelog.core.config_definition import (
     ConfigError,
     ConfigSupport,
@@ -33,6 +33,7 @@ from oncelog.core.config_definition import (
     format_value,
 )
 from oncelog.core.config_keys import (
+    AUTHORIZER_KEYS,
     BROKER_KEYS,
     LISTENER_KEYS,
     MECHANISM_KEYS,
@@ -122,7 +123,13 @@ class BrokerConfig:
         self.broker_login = None
         checks: list[Callable[[], None]]
         checks = [partial(self._take, name, text) for name, text in self._given.items()]
-        checks += [self._check_roles, self._find_listeners, self._check_folders, self._check_times]
+        checks += [
+            self._find_authorizer,
+            self._check_roles,
+            self._find_listeners,
+            self._check_folders,
+            self._check_times,
+        ]
         checks += [self._check_group_limits, self._check_replication]
         problems = [problem for check in checks for problem in _problems(check)]
         if problems:
@@ -141,6 +148,19 @@ class BrokerConfig:
                 self.warnings.append(f"{name} {definition.support.value}")
         elif not is_harmless(name, text):
             raise ConfigError(_why_refused(name))
+
+    def _find_authorizer(self) -> None:
+        """Find the settings of the authorizer, if there is one."""
+        if self._values.get("authorizer.class.name"):
+            self.authorizer = AuthorizerConfig(
+                parse_super_users(as_str(self._values["super.users"])),
+                as_bool(self._values["allow.everyone.if.no.acl.found"]),
+            )
+            return
+        unused = [name for name in AUTHORIZER_KEYS if self._values.get(name)]
+        self.warnings += [
+            f"{name} has no effect: authorizer.class.name names no authorizer" for name in unused
+        ]
 
     def _check_roles(self) -> None:
         roles = as_list(self._values["process.roles"])

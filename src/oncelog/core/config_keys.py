@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from oncelog.core.acl import parse_super_users
 from oncelog.core.config_definition import (
     ConfigSupport,
     ConfigType,
@@ -31,10 +32,12 @@ from oncelog.core.limits import DOUBLE_MAX, INT32_MAX, INT64_MAX
 from oncelog.core.unread_keys import UNREAD_BROKER_KEYS, UNREAD_TOPIC_KEYS
 
 __all__ = [
+    "AUTHORIZER_KEYS",
     "BROKER_KEYS",
     "LISTENER_KEYS",
     "MECHANISM_KEYS",
     "RACK_AWARE_SELECTOR",
+    "STANDARD_AUTHORIZER",
     "TOPIC_KEYS",
     "UNSUPPORTED_TOPIC_KEYS",
     "only_false",
@@ -50,6 +53,7 @@ _LONG = ConfigType.LONG
 _DOUBLE = ConfigType.DOUBLE
 _LIST = ConfigType.LIST
 
+STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 _MB = 1024 * 1024
@@ -111,6 +115,18 @@ def only_pem(value: ConfigValue) -> str | None:
             f"-deststoretype PKCS12, then {convert}"
         )
     return f"only PEM is read; convert the store: {convert}"
+
+
+def _authorizer(value: ConfigValue) -> str | None:
+    return None if value in ("", STANDARD_AUTHORIZER) else f"only {STANDARD_AUTHORIZER} is there"
+
+
+def _super_users(value: ConfigValue) -> str | None:
+    try:
+        parse_super_users(as_str(value))
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _replica_selector(value: ConfigValue) -> str | None:
@@ -326,6 +342,33 @@ MECHANISM_KEYS: Final[dict[str, Definition]] = {
     )
 }
 """Keys of one mechanism, as ``listener.name.<name>.<mechanism>.<key>``."""
+
+AUTHORIZER_KEYS: Final = {
+    each.name: each
+    for each in (
+        Definition(
+            "authorizer.class.name",
+            _STRING,
+            "",
+            f"{STANDARD_AUTHORIZER} has requests checked by ACLs; empty: every client may do everything. No other class can be loaded.",
+            _authorizer,
+        ),
+        Definition(
+            "super.users",
+            _STRING,
+            "",
+            "Principals that may do everything, with semicolons between them (User:admin;User:CN=ops,O=us). Name the users of the brokers here.",
+            _super_users,
+        ),
+        Definition(
+            "allow.everyone.if.no.acl.found",
+            _BOOLEAN,
+            False,
+            "Whether everyone may do everything to a resource that no ACL is about.",
+        ),
+    )
+}
+"""Not among `BROKER_KEYS`, and so refused, until requests are checked by ACLs."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{
