@@ -20,6 +20,7 @@ COMMANDS: Final = {
     ),
     "features": ("oncelog.cli.features", "Show, upgrade and downgrade levels of features."),
     "groups": ("oncelog.cli.groups", "List, show, reset and delete consumer groups; show lag."),
+    "quotas": ("oncelog.cli.quotas", "List, set and remove quotas of users and clients."),
     "users": ("oncelog.cli.users", "List, add and remove users that log in by SCRAM."),
     "acls": ("oncelog.cli.acls", "List, add, remove and check ACLs: who may do what."),
     "produce": ("oncelog.cli.produce", "Send records from standard input or a file."),

@@ -78,6 +78,7 @@ if TYPE_CHECKING:
         ResourceType,
     )
     from oncelog.core.ids import TopicPartition
+    from oncelog.core.quotas import ClientQuotaEntity
 
 __all__ = [
     "AbortableError",
@@ -89,6 +90,7 @@ __all__ = [
     "AdminConfig",
     "AuthenticationError",
     "ClientError",
+    "ClientQuotaEntity",
     "ClusterDescription",
     "CommitFailedError",
     "ConfigEntry",
@@ -208,6 +210,7 @@ _MODULES = {
         "ResourceType",
     ),
     "oncelog.core.ids": ("TopicPartition",),
+    "oncelog.core.quotas": ("ClientQuotaEntity",),
 }
 
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}

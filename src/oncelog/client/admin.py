@@ -19,6 +19,7 @@ from oncelog.client.cluster import Cluster
 from oncelog.client.errors import FatalError, RetriableError
 from oncelog.client.log_admin import delete_records, describe_data_folders
 from oncelog.client.offsets import READ_COMMITTED, READ_UNCOMMITTED, list_offsets
+from oncelog.client.quota_admin import QuotaAdmin
 from oncelog.client.settings import AdminConfig, ConnectionOptions, Role, kafka_names
 from oncelog.client.user_admin import UserAdmin
 from oncelog.client.values import (
@@ -50,7 +51,7 @@ ResourceKind = Literal["topic", "broker", "group"]
 _WHERE = {"earliest": requests.EARLIEST, "latest": requests.LATEST}
 
 
-class Admin(UserAdmin, AclAdmin, role=Role.ADMIN):
+class Admin(UserAdmin, AclAdmin, QuotaAdmin, role=Role.ADMIN):
     """Administers a cluster.
 
     ``async with Admin("localhost:9092") as admin: await admin.create_topics([NewTopic("t", 4)])``.

@@ -12,27 +12,27 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote, unquote
 
-from oncelog.core.quotas import CLIENT_ID, USER, QuotaEntity
+from oncelog.core.quotas import CLIENT_ID, USER, ClientQuotaEntity
 
 __all__ = ["QUOTAS_PREFIX", "decode_quotas", "encode_quotas", "entity_of", "quota_path"]
 
 QUOTAS_PREFIX: Final = "/oncelog/client-quotas/"
 
 
-def quota_path(entity: QuotaEntity) -> str:
+def quota_path(entity: ClientQuotaEntity) -> str:
     """Return the path of an entity's quotas."""
     return QUOTAS_PREFIX + ",".join(
         f"{kind}={quote(name, safe='')}" for kind, name in entity.parts.items()
     )
 
 
-def entity_of(path: str) -> QuotaEntity:
+def entity_of(path: str) -> ClientQuotaEntity:
     """Return the entity whose quotas are at `path`. Raises as `oncelog.controller.layout`."""
     parts = dict(part.split("=") for part in path.removeprefix(QUOTAS_PREFIX).split(","))
     found = {kind: unquote(name) for kind, name in parts.items()}
     if not found.keys() <= {USER, CLIENT_ID}:
         raise ValueError(f"{path} names no user and no client id")
-    return QuotaEntity(found.get(USER), found.get(CLIENT_ID))
+    return ClientQuotaEntity(found.get(USER), found.get(CLIENT_ID))
 
 
 def encode_quotas(quotas: Mapping[str, float]) -> bytes:

@@ -16,7 +16,7 @@ from oncelog.controller.image import MetadataImage
 from oncelog.controller.quota_layout import encode_quotas, quota_path
 from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import INT64_MAX
-from oncelog.core.quotas import CLIENT_ID, DEFAULT, IP, QUOTA_KEYS, USER, QuotaEntity
+from oncelog.core.quotas import CLIENT_ID, DEFAULT, IP, QUOTA_KEYS, USER, ClientQuotaEntity
 from oncelog.core.security_limits import CLIENT_QUOTAS_COUNT_MAX, QUOTA_NAME_LENGTH_MAX
 
 __all__ = ["alter_client_quotas"]
@@ -52,9 +52,9 @@ def alter_client_quotas(
     return ControllerDecision(tuple(outcomes), tuple(writes), tuple(notices))
 
 
-def _entity(alteration: QuotaAlteration) -> QuotaEntity:
+def _entity(alteration: QuotaAlteration) -> ClientQuotaEntity:
     names = {kind: DEFAULT if name is None else name for kind, name in alteration.entity}
-    return QuotaEntity(names.get(USER), names.get(CLIENT_ID))
+    return ClientQuotaEntity(names.get(USER), names.get(CLIENT_ID))
 
 
 def _problems(alteration: QuotaAlteration, *, is_named_again: bool) -> Iterator[str]:

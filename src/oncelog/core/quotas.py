@@ -17,8 +17,8 @@ __all__ = [
     "QUOTA_KEYS",
     "REQUEST_PERCENTAGE",
     "USER",
+    "ClientQuotaEntity",
     "ClientQuotas",
-    "QuotaEntity",
 ]
 
 USER: Final = "user"
@@ -46,7 +46,7 @@ DEFAULT: Final = ""
 
 
 @value
-class QuotaEntity:
+class ClientQuotaEntity:
     """Whom a quota is for. None: it does not ask for a user, or for a client id."""
 
     user: str | None = None
@@ -62,5 +62,5 @@ class QuotaEntity:
         return ", ".join(f"{kind} {name or '<default>'}" for kind, name in self.parts.items())
 
 
-ClientQuotas: TypeAlias = Mapping[QuotaEntity, Mapping[str, float]]
+ClientQuotas: TypeAlias = Mapping[ClientQuotaEntity, Mapping[str, float]]
 """All quotas: by entity the value of each key."""

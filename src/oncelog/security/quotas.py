@@ -17,8 +17,8 @@ from oncelog.core.quotas import (
     DEFAULT,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
+    ClientQuotaEntity,
     ClientQuotas,
-    QuotaEntity,
 )
 from oncelog.core.security_limits import QUOTA_METERS_COUNT_MAX
 
@@ -134,7 +134,7 @@ class _Kind(Generic[MeterT]):
         self._key = key
         self._windows = windows
         self._make: Callable[[QuotaWindows, float], MeterT] = make
-        self._limits: dict[QuotaEntity, float] = {}
+        self._limits: dict[ClientQuotaEntity, float] = {}
         self._found: dict[tuple[str, str], tuple[tuple[str, str], float] | None] = {}
         self._meters: dict[tuple[str, str], MeterT] = {}
 
@@ -173,14 +173,14 @@ class _Kind(Generic[MeterT]):
     def _look_up(self, user: str, client_id: str) -> tuple[tuple[str, str], float] | None:
         for name in (user, DEFAULT):
             for entity, whose in (
-                (QuotaEntity(name, client_id), (user, client_id)),
-                (QuotaEntity(name, DEFAULT), (user, client_id)),
-                (QuotaEntity(name), (user, "")),
+                (ClientQuotaEntity(name, client_id), (user, client_id)),
+                (ClientQuotaEntity(name, DEFAULT), (user, client_id)),
+                (ClientQuotaEntity(name), (user, "")),
             ):
                 if entity in self._limits:
                     return whose, self._limits[entity]
         for name in (client_id, DEFAULT):
-            entity = QuotaEntity(None, name)
+            entity = ClientQuotaEntity(None, name)
             if entity in self._limits:
                 return ("", client_id), self._limits[entity]
         return None

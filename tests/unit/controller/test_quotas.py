@@ -14,7 +14,7 @@ from oncelog.controller.image import MetadataImage
 from oncelog.controller.quota_layout import QUOTAS_PREFIX, entity_of, quota_path
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
-from oncelog.core.quotas import DEFAULT, QuotaEntity
+from oncelog.core.quotas import DEFAULT, ClientQuotaEntity
 
 NONE, BAD = ErrorCode.none, ErrorCode.invalid_request
 USER = ("user", "alice")
@@ -47,7 +47,7 @@ class Cluster:
         return [outcome.error for outcome in self.ask(*alterations).reply]
 
     @property
-    def known(self) -> dict[QuotaEntity, dict[str, float]]:
+    def known(self) -> dict[ClientQuotaEntity, dict[str, float]]:
         return {entity: dict(found) for entity, found in self.contents.image.client_quotas.items()}
 
 
@@ -59,11 +59,11 @@ def test_quotas_are_set_changed_and_removed() -> None:
     ) == [NONE, NONE]
     cluster.ask(altered(USER, consumer_byte_rate=20, producer_byte_rate=30))
     assert cluster.known == {
-        QuotaEntity("alice"): {"producer_byte_rate": 30.0, "consumer_byte_rate": 20.0},
-        QuotaEntity("alice", DEFAULT): {"request_percentage": 0.5},
+        ClientQuotaEntity("alice"): {"producer_byte_rate": 30.0, "consumer_byte_rate": 20.0},
+        ClientQuotaEntity("alice", DEFAULT): {"request_percentage": 0.5},
     }
     cluster.ask(altered(USER, consumer_byte_rate=None), altered(*both, request_percentage=None))
-    assert cluster.known == {QuotaEntity("alice"): {"producer_byte_rate": 30.0}}
+    assert cluster.known == {ClientQuotaEntity("alice"): {"producer_byte_rate": 30.0}}
 
 
 def test_what_changes_nothing_writes_nothing() -> None:
@@ -116,7 +116,7 @@ def test_what_is_wrong_is_refused_alone(alteration: QuotaAlteration, text: str) 
     assert wrong.error is BAD
     assert text in str(wrong.message)
     assert right == QuotaOutcome()
-    assert cluster.known == {QuotaEntity("bob"): {RATE: 1.0}}
+    assert cluster.known == {ClientQuotaEntity("bob"): {RATE: 1.0}}
 
 
 def test_an_entity_or_a_key_that_is_named_twice_is_refused() -> None:
@@ -149,7 +149,7 @@ names = st.none() | st.just(DEFAULT) | st.text(min_size=1)
 def test_a_path_names_its_entity(user: str | None, client_id: str | None) -> None:
     if user is None and client_id is None:
         return
-    entity = QuotaEntity(user, client_id)
+    entity = ClientQuotaEntity(user, client_id)
     path = quota_path(entity)
     assert entity_of(path) == entity
     assert "/" not in path.removeprefix(QUOTAS_PREFIX)

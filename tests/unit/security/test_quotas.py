@@ -15,7 +15,7 @@ from oncelog.core.quotas import (
     DEFAULT,
     PRODUCER_BYTE_RATE,
     REQUEST_PERCENTAGE,
-    QuotaEntity,
+    ClientQuotaEntity,
 )
 from oncelog.security import quotas as module
 from oncelog.security.quotas import Quotas, QuotaWindows, Rate, TokenBucket
@@ -24,21 +24,21 @@ WINDOWS = QuotaWindows(11, 1000)
 START_MS = 5_000.0
 
 
-def quotas_of(limits: Mapping[QuotaEntity, Mapping[str, float]]) -> Quotas:
+def quotas_of(limits: Mapping[ClientQuotaEntity, Mapping[str, float]]) -> Quotas:
     made = Quotas(WINDOWS, WINDOWS)
     made.set_limits(limits)
     return made
 
 
 PRECEDENCE = (
-    QuotaEntity("alice", "app"),
-    QuotaEntity("alice", DEFAULT),
-    QuotaEntity("alice"),
-    QuotaEntity(DEFAULT, "app"),
-    QuotaEntity(DEFAULT, DEFAULT),
-    QuotaEntity(DEFAULT),
-    QuotaEntity(None, "app"),
-    QuotaEntity(None, DEFAULT),
+    ClientQuotaEntity("alice", "app"),
+    ClientQuotaEntity("alice", DEFAULT),
+    ClientQuotaEntity("alice"),
+    ClientQuotaEntity(DEFAULT, "app"),
+    ClientQuotaEntity(DEFAULT, DEFAULT),
+    ClientQuotaEntity(DEFAULT),
+    ClientQuotaEntity(None, "app"),
+    ClientQuotaEntity(None, DEFAULT),
 )
 
 
@@ -57,8 +57,8 @@ def test_a_quota_of_another_key_hides_none() -> None:
     """Each key is looked for by itself."""
     quotas = quotas_of(
         {
-            QuotaEntity("alice", "app"): {PRODUCER_BYTE_RATE: 1.0},
-            QuotaEntity(None, "app"): {CONSUMER_BYTE_RATE: 7.0},
+            ClientQuotaEntity("alice", "app"): {PRODUCER_BYTE_RATE: 1.0},
+            ClientQuotaEntity(None, "app"): {CONSUMER_BYTE_RATE: 7.0},
         }
     )
     assert quotas.fetch_bytes_max("alice", "app", START_MS) == 70
@@ -68,13 +68,13 @@ def test_a_quota_of_another_key_hides_none() -> None:
 @pytest.mark.parametrize(
     ("entity", "is_shared"),
     [
-        (QuotaEntity("alice"), True),
-        (QuotaEntity("alice", "app"), True),
-        (QuotaEntity("alice", DEFAULT), False),
+        (ClientQuotaEntity("alice"), True),
+        (ClientQuotaEntity("alice", "app"), True),
+        (ClientQuotaEntity("alice", DEFAULT), False),
     ],
 )
 def test_clients_of_one_quota_share_it_unless_it_is_for_each(
-    entity: QuotaEntity, is_shared: bool
+    entity: ClientQuotaEntity, is_shared: bool
 ) -> None:
     """Two client ids of a user share the user's quota; a default one is for each client id."""
     quotas = quotas_of({entity: {PRODUCER_BYTE_RATE: 100.0}})
@@ -85,13 +85,13 @@ def test_clients_of_one_quota_share_it_unless_it_is_for_each(
 
 def test_the_first_burst_may_be_that_of_all_windows_but_one() -> None:
     """1,000 bytes at 100 a second count as spread over ten windows, 1,100 take 1 s more."""
-    quotas = quotas_of({QuotaEntity("alice"): {PRODUCER_BYTE_RATE: 100.0}})
+    quotas = quotas_of({ClientQuotaEntity("alice"): {PRODUCER_BYTE_RATE: 100.0}})
     assert quotas.produced("alice", "app", 1_000, START_MS) == 0
     assert quotas.produced("alice", "app", 100, START_MS) == 1_000
 
 
 def test_a_fetch_waits_for_what_was_fetched_before() -> None:
-    quotas = quotas_of({QuotaEntity("alice"): {CONSUMER_BYTE_RATE: 100.0}})
+    quotas = quotas_of({ClientQuotaEntity("alice"): {CONSUMER_BYTE_RATE: 100.0}})
     assert quotas.fetch_wait_ms("alice", "app", START_MS) == 0
     quotas.fetched("alice", "app", 1_200, START_MS)
     assert quotas.fetch_wait_ms("alice", "app", START_MS) == 2_000
@@ -99,14 +99,14 @@ def test_a_fetch_waits_for_what_was_fetched_before() -> None:
 
 
 def test_the_wait_for_request_time_is_at_most_a_window() -> None:
-    quotas = quotas_of({QuotaEntity("alice"): {REQUEST_PERCENTAGE: 1.0}})
+    quotas = quotas_of({ClientQuotaEntity("alice"): {REQUEST_PERCENTAGE: 1.0}})
     assert quotas.worked("alice", "app", 0.05, START_MS) == 0
     assert quotas.worked("alice", "app", 60.0, START_MS) == 1_000
 
 
 def test_partitions_are_refused_only_when_no_token_is_left() -> None:
     """A strict quota lets one request through that overdraws it (KIP-599), and counts no other."""
-    quotas = quotas_of({QuotaEntity("alice"): {CONTROLLER_MUTATION_RATE: 1.0}})
+    quotas = quotas_of({ClientQuotaEntity("alice"): {CONTROLLER_MUTATION_RATE: 1.0}})
     assert quotas.mutated("alice", "app", 21, START_MS, is_strict=True) == 0
     assert quotas.mutated("alice", "app", 1, START_MS, is_strict=True) == 10_000
     assert quotas.mutated("alice", "app", 1, START_MS + 9_999, is_strict=True) == 1
@@ -114,13 +114,13 @@ def test_partitions_are_refused_only_when_no_token_is_left() -> None:
 
 
 def test_a_permissive_quota_of_partitions_counts_and_waits() -> None:
-    quotas = quotas_of({QuotaEntity("alice"): {CONTROLLER_MUTATION_RATE: 1.0}})
+    quotas = quotas_of({ClientQuotaEntity("alice"): {CONTROLLER_MUTATION_RATE: 1.0}})
     assert quotas.mutated("alice", "app", 12, START_MS, is_strict=False) == 1_000
     assert quotas.mutated("alice", "app", 1, START_MS, is_strict=False) == 2_000
 
 
 def test_a_client_without_a_quota_never_waits() -> None:
-    quotas = quotas_of({QuotaEntity("bob"): dict.fromkeys(module_keys(), 1e-09)})
+    quotas = quotas_of({ClientQuotaEntity("bob"): dict.fromkeys(module_keys(), 1e-09)})
     assert quotas.is_on
     assert quotas.produced("alice", "app", 10**9, START_MS) == 0
     quotas.fetched("alice", "app", 10**9, START_MS)
@@ -136,7 +136,7 @@ def module_keys() -> tuple[str, ...]:
 
 
 def test_another_limit_holds_at_once_for_what_was_measured() -> None:
-    alice = QuotaEntity("alice")
+    alice = ClientQuotaEntity("alice")
     quotas = quotas_of({alice: {PRODUCER_BYTE_RATE: 1_000.0}})
     assert quotas.produced("alice", "app", 2_000, START_MS) == 0
     quotas.set_limits({alice: {PRODUCER_BYTE_RATE: 100.0}})
@@ -150,7 +150,7 @@ def test_client_ids_without_end_take_no_memory_without_end(monkeypatch: pytest.M
     """A client chooses its client id; those that are idle are forgotten first."""
     assert security_limits.QUOTA_METERS_COUNT_MAX >= 1_000
     monkeypatch.setattr(module, "QUOTA_METERS_COUNT_MAX", 10)
-    quotas = quotas_of({QuotaEntity(None, DEFAULT): {PRODUCER_BYTE_RATE: 100.0}})
+    quotas = quotas_of({ClientQuotaEntity(None, DEFAULT): {PRODUCER_BYTE_RATE: 100.0}})
     assert quotas.produced("alice", "busy", 2_000, START_MS + 20_000) > 0
     for number in range(1_000):
         quotas.produced("alice", f"app-{number}", 1, START_MS)
