@@ -7,6 +7,7 @@ that has read less is given all values instead.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import time
@@ -99,6 +100,7 @@ def open_database(path: str, syncs: bool) -> sqlite3.Connection:
 
 
 def _open(path: str, syncs: bool) -> sqlite3.Connection:
+    _make_file(path)
     db = sqlite3.connect(
         os.path.abspath(path),  # A name like ":memory:" would mean something else.
         timeout=SQLITE_BUSY_TIMEOUT_MS / 1000,
@@ -119,6 +121,16 @@ def _open(path: str, syncs: bool) -> sqlite3.Connection:
         db.close()
         raise
     return db
+
+
+def _make_file(path: str) -> None:
+    """Make a missing file readable by its owner alone, since passwords can be guessed from it.
+
+    SQLite gives the files beside it the same mode. One that is there is not opened: to close it
+    again would end the locks that this process has on it.
+    """
+    with contextlib.suppress(OSError):  # SQLite says why it cannot be made.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
 
 
 def _schema_version(db: sqlite3.Connection) -> int:

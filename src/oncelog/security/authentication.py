@@ -121,6 +121,8 @@ class Authentication:
         """Whether the client's versions of SaslAuthenticate have a session's lifetime."""
         self._rules = rules
         self._exchange: Mechanism | None = None
+        self._misfit = ""
+        """Why its next frame is the last: it asks for another mechanism than before (KIP-368)."""
         self._is_bare = False
         self._began_again_ms: float | None = None
 
@@ -133,9 +135,21 @@ class Authentication:
             return self._rules.receive_bytes_max
         return UNAUTHENTICATED_FRAME_BYTES_MAX
 
+    @property
+    def frame_bound(self) -> str:
+        """What that bound is called."""
+        is_chosen = self.state is SaslState.TOKENS
+        return "sasl.server.max.receive.size" if is_chosen else "before a mechanism is chosen"
+
+    def refuse_frame(self, reason: str) -> SaslOutcome:
+        """Refuse the client for a frame that is too large, as Kafka does."""
+        return self._refuse(reason, None)
+
     def take(self, frame: bytes | bytearray, moment: SaslMoment) -> SaslOutcome:
         """Take the client's next frame."""
         try:
+            if self._misfit and self.state is SaslState.TOKENS:
+                return self._refuse(self._misfit, None)
             if self.state is SaslState.DONE:
                 return self._take_request(frame, moment)
             if self.state is SaslState.TOKENS and self._is_bare:
@@ -199,7 +213,10 @@ class Authentication:
             return self._refuse(text, reply)
         self._is_bare = version == 0
         if self.is_again and request.mechanism != self.mechanism:
-            self._exchange = _OtherMechanism(request.mechanism, self.mechanism)
+            self._misfit = (
+                f"SASL mechanism '{request.mechanism}' requested by client is not supported for "
+                f"re-authentication of mechanism '{self.mechanism}'"
+            )
         else:
             self.mechanism = request.mechanism
             self._exchange = known[request.mechanism](moment.nonce)
@@ -288,19 +305,6 @@ class Authentication:
         self.state = state
         if state is SaslState.FAILED:
             self._exchange = None
-
-
-class _OtherMechanism:
-    """Refuses an authentication again by another mechanism than before (KIP-368)."""
-
-    def __init__(self, asked: str, before: str) -> None:
-        self._text = (
-            f"SASL mechanism '{asked}' requested by client is not supported for re-authentication "
-            f"of mechanism '{before}'"
-        )
-
-    def take(self, message: bytes, now_ms: float) -> SaslRefusal:
-        return SaslRefusal(self._text)
 
 
 def _is_announced(frame: bytes | bytearray, header: RequestHeader) -> bool:

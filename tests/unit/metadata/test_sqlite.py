@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -28,6 +29,31 @@ async def test_sqlite_keeps_values_and_revisions_across_processes(tmp_path: Path
     await put(second, "/b", b"2")
     assert (await second.changes(seen)).entries == (Change("/b", b"2", 1),)
     await second.close()
+
+
+async def test_only_its_owner_reads_a_new_file_and_an_old_one_keeps_its_mode(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "m.sqlite"
+    before = os.umask(0o022)
+    try:
+        store = SqliteStore(str(path))
+        await put(store, "/a", b"1")
+        assert modes_in(tmp_path) == dict.fromkeys(
+            ("m.sqlite", "m.sqlite-shm", "m.sqlite-wal"), 0o600
+        )
+        await store.close()
+        path.chmod(0o640)
+        store = SqliteStore(str(path))
+        await put(store, "/b", b"1")
+        assert set(modes_in(tmp_path).values()) == {0o640}
+        await store.close()
+    finally:
+        os.umask(before)
+
+
+def modes_in(folder: Path) -> dict[str, int]:
+    return {file.name: file.stat().st_mode & 0o777 for file in folder.iterdir()}
 
 
 async def delete_each(store: SqliteStore, count: int) -> None:

@@ -61,7 +61,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         self.peer_host, self.peer_port = "", 0
         self.client_software = ""
         self.closed = False
-        self.last_active_s = 0.0
+        self.last_active_s = self._muted_until_s = 0.0
         self._ending = False
         """Whether no further frame is taken: it is closed after the last reply."""
         self._acceptor = acceptor
@@ -87,7 +87,6 @@ class ServerConnection(asyncio.BufferedProtocol):
         self._out: list[bytes | bytearray | memoryview] = []
         self._out_bytes = self._unread_bytes = 0
         self._flush_scheduled = self._in_turn = False
-        self._muted_until_s = 0.0
         self._writing_paused = self._reading_paused = self._muted = False
 
     def __repr__(self) -> str:
@@ -206,9 +205,7 @@ class ServerConnection(asyncio.BufferedProtocol):
     def _cut_one(self, size: int, position: int, end: int) -> int:
         """Take one frame of `size` bytes from `position`; returns where the next one begins."""
         if size < 0 or size > self._frame_bytes_max:
-            reason = size_problem(size, self._frame_bytes_max)
-            log.warning("closing connection %s: %s", self, reason)
-            self._take_no_more()
+            self._refuse_size(size)
             return end
         if position + size <= end:
             self._take(bytearray(self._scratch[position : position + size]))
@@ -218,6 +215,10 @@ class ServerConnection(asyncio.BufferedProtocol):
         frame[:available] = self._scratch[position:end]
         self._frame, self._frame_filled, self._frame_size = frame, available, size
         return end
+
+    def _refuse_size(self, size: int) -> None:
+        log.warning("closing connection %s: %s", self, size_problem(size, self._frame_bytes_max))
+        self._take_no_more()
 
     def _take(self, frame: bytearray) -> bool:
         """Start a complete frame, or queue it behind a request that holds it back.

@@ -52,8 +52,8 @@ class ReadBuffer:
             self._spare = frame
 
 
-def size_problem(size: int, bytes_max: int) -> str:
-    """Return why a frame of this size closes its connection."""
+def size_problem(size: int, bytes_max: int, bound: str = "socket.request.max.bytes") -> str:
+    """Return why a frame of this size closes its connection; `bound` names what is exceeded."""
     if size >> 16 == _CLIENT_HELLO:
         return "it speaks TLS, and this listener does not: see security.protocol of the client"
-    return f"a frame of {size} bytes (socket.request.max.bytes={bytes_max})"
+    return f"a frame of {size} bytes ({bound}={bytes_max})"

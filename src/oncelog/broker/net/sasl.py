@@ -13,7 +13,7 @@ import secrets
 from typing import cast
 
 from oncelog.broker.net.connection import Acceptor, ServerConnection, Starter
-from oncelog.broker.net.frames import ReadBuffer
+from oncelog.broker.net.frames import ReadBuffer, size_problem
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.runtime.clock import Clock
 from oncelog.security.authentication import (
@@ -104,6 +104,15 @@ class SaslConnection(ServerConnection):
         """See `ServerConnection`; it must not name itself any longer."""
         super().connection_lost(exc)
         self._starter = self._inner
+
+    def _refuse_size(self, size: int) -> None:
+        """Count it as a failed authentication, while there is none."""
+        authentication, limit = self._authentication, self._frame_bytes_max
+        if authentication.frame_bytes_max is None:
+            super()._refuse_size(size)
+        else:
+            bound = authentication.frame_bound
+            self._close_for(authentication.refuse_frame(size_problem(size, limit, bound)))
 
     def _bound_frames(self) -> None:
         limit = self._authentication.frame_bytes_max

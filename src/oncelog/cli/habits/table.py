@@ -243,7 +243,12 @@ VALUES: Final[Mapping[str, Mapping[str, str | Answer | None]]] = {
     },
     "--request-required-acks": {"-1": "all"},
     "--throughput": {"-1": None},
-    "topic|broker|group": {"topics": "topic", "brokers": "broker", "groups": "group"},
+    "topic|broker|group": {
+        "topics": "topic",
+        "brokers": "broker",
+        "groups": "group",
+        "users": Answer("`oncelog users list|add|remove` has who may log in"),
+    },
 }
 """Of an option or argument: a value, and what it is called here. None: the option is left out."""
 

@@ -156,11 +156,29 @@ async def test_a_connection_that_ends_during_the_delay_leaves_nothing(tmp_path: 
         refusal.cancel()
 
 
-async def test_a_frame_above_64_kb_closes_before_it_is_read(tmp_path: Path) -> None:
+async def test_a_frame_above_64_kb_closes_before_it_is_read_and_is_a_failure(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with running(tmp_path, SASL) as context:
         client = await connect(context)
         client.writer.write((64 * 1024 + 1).to_bytes(4, "big"))
         assert await client.receive() is None
+        chosen = await connect(context)
+        await chosen.ask(ApiKey.SASL_HANDSHAKE, mechanism="PLAIN")
+        chosen.writer.write((512 * 1024 + 1).to_bytes(4, "big"))
+        assert await chosen.receive() is None
+        known = await connect(context)
+        await log_in(known)
+        known.writer.write((100 * 1024 * 1024 + 1).to_bytes(4, "big"))
+        assert await known.receive() is None
+        assert gate(context).failures_count == 2
+        said = [one.getMessage() for one in said_by(caplog) if " bytes (" in one.getMessage()]
+        assert [line.rpartition("(")[2] for line in said] == [
+            "before a mechanism is chosen=65536))",
+            "sasl.server.max.receive.size=524288))",
+            "socket.request.max.bytes=104857600)",
+        ]
 
 
 async def test_a_large_message_of_a_mechanism_is_taken_up_to_its_setting(tmp_path: Path) -> None:

@@ -140,6 +140,10 @@ ANSWERED = (
     ("consume t -o stored", "no --offset stored here: --group GROUP starts at the group's"),
     ("consume t --property foo=1", "no --property foo here: it may be print.key, "),
     ("consume t --property line.separator=x", "a record is a line"),
+    (
+        "configs --describe --entity-type users --entity-name alice",
+        "users here: `oncelog users list|add|remove` has who may log in",
+    ),
     ("groups reset g --to-datetime 2026-01-01T00:00Z", "`date -d '2026-01-01T00:00Z' +%s000`"),
     ("groups reset g --all-topics", "--topic NAME"),
     ("kafka-acls --add --allow-principal User:a", "`oncelog acls add User:a ...`"),
