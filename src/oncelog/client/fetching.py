@@ -57,6 +57,7 @@ async def fetch_from(
             cluster, connection, version, wanted, ids, isolation_level, wait_ms, max_bytes, rack_id
         )
         response = parse_fetch_response(answer, version, 0)
+        connection.throttled(response.throttle_ms)
     except (DisconnectedError, ConnectionLostError) as error:
         for name in names:
             cluster.metadata.mark_stale(name)

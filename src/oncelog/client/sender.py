@@ -346,7 +346,7 @@ class Sender:
                 self._resolve(batch, ErrorCode.none)
             return
         answer = connection.submit(ApiKey.PRODUCE, version, buffers)
-        answer.add_done_callback(partial(self._answer_received, send, version, ids))
+        answer.add_done_callback(partial(self._answer_received, send, connection, version, ids))
 
     def _topic_id(self, batch: ProducerBatch) -> UUID | None:
         return self._cluster.metadata.topic_id(batch.topic_partition.topic)
@@ -359,18 +359,20 @@ class Sender:
     def _answer_received(
         self,
         send: Send,
+        connection: Connection,
         version: int,
         ids: dict[str, UUID | None],
         answer: "asyncio.Future[memoryview]",
     ) -> None:
         try:
-            self._answered(send, version, ids, answer)
+            self._answered(send, connection, version, ids, answer)
         except Exception as error:  # noqa: BLE001 - a callback is a task boundary: users wait for their futures
             self._break(error)
 
     def _answered(
         self,
         send: Send,
+        connection: Connection,
         version: int,
         ids: dict[str, UUID | None],
         answer: "asyncio.Future[memoryview]",
@@ -383,6 +385,7 @@ class Sender:
         except ProtocolError:
             self._lost(send)
             return
+        connection.throttled(response.throttle_ms)
         names = {topic_id: name for name, topic_id in ids.items()}
         batches = {batch.topic_partition: batch for batch in send.batches}
         for topic in response.topics:

@@ -110,6 +110,7 @@ async def _produce(
     )
     answer: asyncio.Future[memoryview] = connection.submit(ApiKey.PRODUCE, version, buffers)
     response = parse_produce_response(await answer, version, 0)
+    connection.throttled(response.throttle_ms)
     codes = [ErrorCode(p.error) for topic in response.topics for p in topic.partitions]
     return codes[0] if codes else ErrorCode.network_exception
 

@@ -90,6 +90,7 @@ class Connection:
         # Requests submitted while the connection authenticates again; None at other times.
         self._held: deque[tuple[Sequence[Buffer], _InFlightRequest | None]] | None = None
         self._was_used = False
+        self._throttled_until_s = 0.0
 
     # --- opening and closing ----------------------------------------------------------
 
@@ -199,7 +200,16 @@ class Connection:
         version = self.version_for(api, at_most)
         body = await self.send(api, version, request, timeout_ms)
         response: ResponseT = parse_response(api, version, body, 0)
+        self.throttled(getattr(response, "throttle_time_ms", 0))
         return response
+
+    def throttled(self, duration_ms: int) -> None:
+        """Note that a response said so: for that time the broker reads nothing (KIP-219).
+
+        No request is late before it is over, and has had its own time after it.
+        """
+        if duration_ms > 0:
+            self._throttled_until_s = self._loop.time() + duration_ms / 1000
 
     def send(
         self, api: ApiKey, version: int, request: object, timeout_ms: float | None = None
@@ -347,6 +357,9 @@ class Connection:
         if not self._pending or self.is_closed:
             return
         deadline_s = min(pending.deadline_s for pending in self._pending)
+        if self._throttled_until_s:
+            late_s = self._throttled_until_s + self.request_timeout_ms / 1000
+            deadline_s = max(deadline_s, late_s)
         if deadline_s <= self._loop.time():
             self.close("a request had no answer in time")
             return

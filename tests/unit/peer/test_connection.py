@@ -80,7 +80,9 @@ class Peer:
             self.arrived.clear()
             await self.arrived.wait()
 
-    def answer(self, index: int, text: str, correlation_id: int | None = None) -> None:
+    def answer(
+        self, index: int, text: str, correlation_id: int | None = None, throttle_ms: int = 0
+    ) -> None:
         transport, frame = self.requests[index]
         header = parse_request_header(frame)
         cls = response_class(ApiKey.FIND_COORDINATOR)
@@ -93,7 +95,7 @@ class Peer:
                 ApiKey.FIND_COORDINATOR,
                 header.api_version,
                 correlation_id,
-                cls(coordinators=(found,)),
+                cls(coordinators=(found,), throttle_time_ms=throttle_ms),
             )
         )
 
@@ -172,6 +174,22 @@ async def test_a_request_without_an_answer_in_time_closes_the_connection() -> No
     with pytest.raises(DisconnectedError, match="in time"):
         await ask(connection)
     assert connection.is_closed
+
+
+async def test_while_a_broker_throttles_nothing_is_late() -> None:
+    peer = Peer()
+    connection = await peer.open(request_timeout_ms=20)
+    first, second = ask(connection), ask(connection)
+    await peer.wait_for(2)
+    peer.answer(0, "one", throttle_ms=100)
+    await first
+    third = ask(connection)
+    done, _ = await asyncio.wait({second, third}, timeout=0.08)
+    assert not done
+    peer.answer(1, "two")
+    assert (await second).coordinators[0].host == "two"
+    with pytest.raises(DisconnectedError, match="in time"):
+        await third
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0"])
