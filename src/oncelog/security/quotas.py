@@ -226,8 +226,13 @@ class Quotas:
         _recorded(self._fetch.meter(user, client_id, now_ms), byte_count, now_ms)
 
     def fetch_wait_ms(self, user: str, client_id: str, now_ms: float) -> int:
-        """Return for how many milliseconds a client waits before it may fetch more."""
-        return _recorded(self._fetch.meter(user, client_id, now_ms), 0, now_ms)
+        """Return for how many milliseconds a client waits before it may fetch more.
+
+        At most all windows: nothing is left by then of what was fetched. A batch that is larger
+        than they have room for is fetched all the same, one in that time.
+        """
+        wait_ms = _recorded(self._fetch.meter(user, client_id, now_ms), 0, now_ms)
+        return min(wait_ms, round(self._windows.windows_count * self._windows.size_ms))
 
     def fetch_bytes_max(self, user: str, client_id: str, now_ms: float) -> float | None:
         """Return how many bytes a client may get at once; None without a quota.

@@ -98,6 +98,13 @@ def test_a_fetch_waits_for_what_was_fetched_before() -> None:
     assert quotas.fetch_wait_ms("bob", "app", START_MS) == 0
 
 
+def test_a_batch_larger_than_all_windows_is_fetched_once_in_that_time() -> None:
+    quotas = quotas_of({ClientQuotaEntity("alice"): {CONSUMER_BYTE_RATE: 1.0}})
+    quotas.fetched("alice", "app", 1_000_000, START_MS)
+    assert quotas.fetch_wait_ms("alice", "app", START_MS) == 11_000
+    assert quotas.fetch_wait_ms("alice", "app", START_MS + 11_000) == 0
+
+
 def test_the_wait_for_request_time_is_at_most_a_window() -> None:
     quotas = quotas_of({ClientQuotaEntity("alice"): {REQUEST_PERCENTAGE: 1.0}})
     assert quotas.worked("alice", "app", 0.05, START_MS) == 0
