@@ -125,6 +125,7 @@ def any_by_reference(acls: list[Acl], principal: str, host: str, operation: AclO
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(acls=ACLS, default=st.booleans())
 def test_a_decision_is_that_of_a_scan_of_all_acls(acls: list[Acl], default: bool) -> None:

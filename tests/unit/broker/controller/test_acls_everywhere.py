@@ -40,6 +40,7 @@ def asked_count(member: Member) -> int:
     return 0 if meter is None else meter.count
 
 
+@pytest.mark.slow
 async def test_an_acl_is_obeyed_everywhere_once_it_is_answered() -> None:
     async with members(3) as cluster:
         for number, member in enumerate(cluster):
