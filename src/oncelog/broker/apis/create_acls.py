@@ -1,8 +1,9 @@
 """Handles CreateAcls (30), versions 1-3: sets ACLs, each by itself.
 
 One that is there already is no error. They are in force on every broker when this is answered, as
-far as the brokers can be reached. Without an authorizer: SECURITY_DISABLED. An ACL with an unknown
-number gets INVALID_REQUEST, where Kafka closes the connection. Gap: none known.
+far as the brokers can be reached. Without an authorizer: SECURITY_DISABLED. An ACL with ANY, MATCH
+or the number 0 gets INVALID_REQUEST, where Kafka answers UNKNOWN_SERVER_ERROR for the whole
+request, or closes the connection. Gap: none known.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def _acl(creation: AclCreation) -> Acl:
 def _response(outcomes: list[AclOutcome]) -> CreateAclsResponse:
     return CreateAclsResponse(
         results=tuple(
-            AclCreationResult(error_code=error, error_message=message)
+            AclCreationResult(error_code=error, error_message=message or "")
             for error, message in outcomes
         )
     )

@@ -1,7 +1,7 @@
 """Handles DescribeAcls (29), versions 1-3: the ACLs that a filter selects, by resource.
 
-Without an authorizer: SECURITY_DISABLED. A filter with an unknown number gets INVALID_REQUEST,
-where Kafka closes the connection. Gap: none known.
+Without an authorizer: SECURITY_DISABLED. A filter with the number 0 gets INVALID_REQUEST, where
+Kafka closes the connection; one with another number that is none selects nothing. Gap: none known.
 """
 
 from __future__ import annotations
@@ -48,11 +48,18 @@ def handle(context: Context, request: Request[DescribeAclsRequest]) -> DescribeA
         AclOperation.of(body.operation),
         AclPermission.of(body.permission_type),
     )
-    problem = problem_of_filter(chosen)
-    if problem is not None:
+    numbers = (
+        body.resource_type_filter,
+        body.pattern_type_filter,
+        body.operation,
+        body.permission_type,
+    )
+    if 0 in numbers:
+        problem = problem_of_filter(chosen)
         return DescribeAclsResponse(error_code=ErrorCode.invalid_request, error_message=problem)
     acls = sorted(filter(chosen.matches, context.image.acls.values()))
     return DescribeAclsResponse(
+        error_message="",
         resources=tuple(
             DescribeAclsResource(
                 resource_type=resource_type,
@@ -69,5 +76,5 @@ def handle(context: Context, request: Request[DescribeAclsRequest]) -> DescribeA
                 ),
             )
             for (resource_type, name, pattern_type), found in groupby(acls, itemgetter(0, 1, 2))
-        )
+        ),
     )

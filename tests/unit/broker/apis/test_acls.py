@@ -119,10 +119,10 @@ async def test_each_acl_and_each_filter_has_its_own_result(tmp_path: Path, versi
         )
         response = await client.ask(ApiKey.CREATE_ACLS, version, creations=creations)
         assert [(one.error_code, one.error_message) for one in response.results] == [
-            (0, None),
+            (0, ""),
             (INVALID, "Invalid operation UNKNOWN"),
             (INVALID, "The only valid name for the CLUSTER resource is kafka-cluster"),
-            (0, None),
+            (0, ""),
             (INVALID, "Invalid empty resource name"),
         ]
         everything: dict[str, Any] = {
@@ -146,6 +146,17 @@ async def test_each_acl_and_each_filter_has_its_own_result(tmp_path: Path, versi
         (deleted,) = first.matching_acls
         assert (deleted.resource_name, deleted.pattern_type, deleted.operation) == ("p", 4, 4)
         assert (second.error_code, second.error_message) == (INVALID, "Unknown patternFilter.")
+
+
+async def test_a_description_by_a_number_that_is_none_is_empty(tmp_path: Path) -> None:
+    async with authorizing(tmp_path) as context:
+        client = await context.connect()
+        await client.ask(ApiKey.CREATE_ACLS, creations=(creation("t"),))
+        chosen = {"resource_type_filter": 1, "pattern_type_filter": 1, "permission_type": 1}
+        response = await client.ask(ApiKey.DESCRIBE_ACLS, operation=77, **chosen)
+        assert (response.error_code, response.resources) == (0, ())
+        response = await client.ask(ApiKey.DESCRIBE_ACLS, operation=0, **chosen)
+        assert (response.error_code, response.error_message) == (INVALID, "Unknown entryFilter.")
 
 
 async def test_nothing_asked_changes_nothing(tmp_path: Path) -> None:
