@@ -19,7 +19,7 @@ from oncelog.cli.logs import logging_options
 if TYPE_CHECKING:
     from oncelog.client import Admin, Role
 
-__all__ = ["administrator", "connection_options", "keywords"]
+__all__ = ["administrator", "connection_options", "given_setting", "keywords"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,6 +60,14 @@ def administrator(servers: str, command: str) -> Admin:
 
     own = keywords(Role.ADMIN, client_id=f"oncelog-{command}", timeout_ms=ADMIN_TIMEOUT_MS)
     return Admin(servers, **own)
+
+
+def given_setting(name: str) -> object:
+    """Return a setting that the user gave, by Kafka's name; None if there is none."""
+    from oncelog.client.settings.names import PREFIX
+
+    context = click.get_current_context(silent=True)
+    return None if context is None else _settings(context).get(f"{PREFIX}{name}")
 
 
 def _settings(context: click.Context) -> dict[str, Any]:

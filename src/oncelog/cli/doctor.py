@@ -11,9 +11,11 @@ import os
 import platform
 import resource
 import shutil
+import ssl
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,12 +24,18 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import click
 
 import oncelog
-from oncelog.cli.connecting import administrator, connection_options, keywords
+from oncelog.cli.connecting import (
+    administrator,
+    connection_options,
+    given_setting,
+    keywords,
+)
 from oncelog.cli.listening import Kind, what_listens
 from oncelog.cli.meter import size_text
 from oncelog.cli.output import Column, print_rows
 from oncelog.cli.tool import Failure, ToolCommand, json_option, run
 from oncelog.runtime.installation import how_to_install
+from oncelog.security.certificate import read_end
 
 if TYPE_CHECKING:
     from oncelog.client import Admin
@@ -49,6 +57,9 @@ EXTRAS: Final = {
 OPEN_FILES_FEW: Final = 1024
 """Below this limit a broker with some hundred partitions has too few descriptors."""
 FREE_BYTES_FEW: Final = 2**30
+DAYS_FEW: Final = 30
+"""A certificate that ends before should be renewed."""
+TLS_TIMEOUT_S: Final = 5.0
 
 _COLUMNS = (
     Column("check", "Check", style="cyan"),
@@ -77,6 +88,7 @@ def command(ctx: click.Context, servers: str, as_json: bool) -> None:
         findings.append(run(lambda: at_default_address(servers), servers))
         findings += _through_an_embedded_broker()
     else:
+        findings += certificates_of(servers)
         try:
             findings += run(lambda: _collected(servers), servers)
         except Failure:
@@ -179,6 +191,25 @@ def _through_an_embedded_broker() -> list[CheckLine]:
 
 async def _collected(servers: str) -> list[CheckLine]:
     return [finding async for finding in smoke(servers)]
+
+
+def certificates_of(servers: str) -> Iterator[CheckLine]:
+    """Say until when the brokers' certificates hold, where the settings ask for TLS."""
+    protocol = str(given_setting("security.protocol") or "")
+    if not protocol.upper().endswith("SSL"):
+        return
+    for server in servers.split(","):
+        host, _, port = server.strip().rpartition(":")
+        try:
+            # Whom to trust is another question: the connection asks it.
+            pem = ssl.get_server_certificate((host.strip("[]"), int(port)), timeout=TLS_TIMEOUT_S)
+            end = read_end(ssl.PEM_cert_to_DER_cert(pem))
+        except (OSError, ValueError):
+            continue  # The connection says why, in its own words.
+        days = (end - datetime.now(UTC)).days
+        state = BROKEN if days < 0 else NOTE if days < DAYS_FEW else OK
+        what = "has ended" if days < 0 else f"ends in {days} days"
+        yield CheckLine("certificate", state, f"{server.strip()}: {what}, {end:%Y-%m-%d %H:%M} UTC")
 
 
 async def smoke(servers: str) -> AsyncIterator[CheckLine]:

@@ -7,12 +7,14 @@ is written as Java does (RFC 2253, ``CN=...,O=...``), so that rules for Kafka ap
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-__all__ = ["CertificateNames", "DamagedCertificate", "read_names"]
+__all__ = ["CertificateNames", "DamagedCertificate", "read_end", "read_names"]
 
 _VERSION: Final = 0xA0
 _EXTENSIONS: Final = 0xA3
+_UTC_TIME: Final = 0x17
 _TEXTS: Final = {0x0C: "utf-8", 0x13: "ascii", 0x14: "latin-1", 0x16: "ascii", 0x1E: "utf-16-be"}
 """Encodings of the string types: UTF8, printable, T.61, IA5, BMP."""
 
@@ -51,14 +53,31 @@ class _Value(NamedTuple):
     whole: bytes
 
 
+def read_end(der: bytes) -> datetime:
+    """Return until when a certificate holds. Raises `DamagedCertificate`."""
+    try:
+        _, end = _values(_fields(der)[3].body)
+        text = end.body.decode("ascii")
+        if end.tag == _UTC_TIME:
+            # RFC 5280, 4.1.2.5.1: from 1950 to 2049.
+            text = ("19" if text >= "5" else "20") + text
+        return datetime.strptime(text, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC)
+    except (IndexError, StopIteration, ValueError) as error:
+        raise DamagedCertificate(f"no certificate: {error}") from None
+
+
+def _fields(der: bytes) -> list[_Value]:
+    """Return the serial number, the algorithm, the issuer, the dates, the subject, and more."""
+    (certificate,) = _values(der)
+    fields = list(_values(next(_values(certificate.body)).body))
+    return fields[1:] if fields[0].tag == _VERSION else fields
+
+
 def read_names(der: bytes) -> CertificateNames:
     """Return the names in a certificate. Raises `DamagedCertificate`."""
     try:
-        (certificate,) = _values(der)
-        fields = list(_values(next(_values(certificate.body)).body))
-        if fields[0].tag == _VERSION:
-            del fields[0]
-        subject = fields[4]  # After the serial number, the algorithm, the issuer and the dates.
+        fields = _fields(der)
+        subject = fields[4]
         sets = [list(_values(each.body)) for each in _values(subject.body)]
         # RFC 2253 begins with the last one.
         parts = ["+".join(map(_attribute, each)) for each in reversed(sets)]

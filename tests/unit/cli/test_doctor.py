@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from oncelog.cli import doctor
 from oncelog.cli.main import main
+from oncelog.testing import ControlledBroker
 
 Oncelog = Callable[..., Result]
 
@@ -69,3 +71,24 @@ def test_what_is_missing_is_said_with_the_command_that_installs_it(
     assert found["extra spark"].state == "note"
     assert " -m pip install " in found["extra spark"].detail
     assert found["java"].state == "note"
+
+
+def test_the_end_of_a_certificate_is_told_even_where_it_lets_nobody_in(tmp_path: Path) -> None:
+    settings = tmp_path / "client.properties"
+    with ControlledBroker(secure=True) as broker:
+        config = broker.client_config("admin", for_="java")
+        lines = [f"{key}={str(value).replace(chr(10), ' ')}" for key, value in config.items()]
+        settings.write_text("\n".join(lines))
+        options = ["--bootstrap-server", broker.bootstrap_servers]
+        options += ["--command-config", str(settings)]
+        found = CliRunner().invoke(main, ["doctor", "--json", *options])
+        assert found.exit_code == 0, found.stderr
+        state, detail = findings(found)["certificate"]
+        assert state == "ok" or "ends in" in detail
+        broker.faults.expire_certificate()
+        found = CliRunner().invoke(main, ["doctor", "--json", *options])
+        assert found.exit_code == 1
+        state, detail = findings(found)["certificate"]
+        assert state == "broken"
+        assert "has ended, 20" in detail
+        assert "Traceback" not in found.stderr

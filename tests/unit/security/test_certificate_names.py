@@ -9,7 +9,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import NameOID
 
-from oncelog.security.certificate import DamagedCertificate, read_names
+from oncelog.security.certificate import DamagedCertificate, read_end, read_names
 from tests.support.certificates import Authority
 
 
@@ -65,3 +65,17 @@ def test_damaged_bytes_raise_one_error_and_never_hang(authority: Authority) -> N
             read_names(bytes(damaged))
         except DamagedCertificate:
             continue
+
+
+@pytest.mark.parametrize("days", [-1, 0, 365, 365 * 30, 365 * 200])
+def test_the_end_is_read_in_both_formats_of_time(authority: Authority, days: int) -> None:
+    """From 2050 on a certificate has the year in four digits."""
+    made = authority.sign("a", days=days).certificate
+    assert read_end(made.public_bytes(Encoding.DER)) == made.not_valid_after_utc
+
+
+def test_the_end_of_what_is_no_certificate_is_damage(authority: Authority) -> None:
+    whole = der(authority, "a")
+    for size in (0, 1, 40, 100):
+        with pytest.raises(DamagedCertificate):
+            read_end(whole[:size])
