@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import IntEnum
+from functools import lru_cache
 from ipaddress import (
     IPv4Address,
     IPv4Network,
@@ -18,7 +19,7 @@ from ipaddress import (
 )
 from typing import Final, NamedTuple, Self
 
-from oncelog.core.security_limits import ACL_TEXT_LENGTH_MAX
+from oncelog.core.security_limits import ACL_CLIENTS_COUNT_MAX, ACL_TEXT_LENGTH_MAX
 
 __all__ = [
     "ANY_ACL",
@@ -279,6 +280,7 @@ def parse_principal(text: str) -> tuple[str, str]:
 Host = IPv4Address | IPv6Address | IPv4Network | IPv6Network | str
 
 
+@lru_cache(ACL_CLIENTS_COUNT_MAX)
 def parse_host(text: str) -> Host:
     """Return the address or network of a client or an ACL; the text where it is none.
 
