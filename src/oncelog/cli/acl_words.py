@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 import click
+from click.shell_completion import CompletionItem
 
 from oncelog.core.acl import (
     CLUSTER_NAME,
@@ -71,6 +72,16 @@ class _HostParam(click.ParamType[str]):
 
 class _OperationsParam(click.ParamType[tuple[str, ...]]):
     name = "operations"
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        """Complete the last of the names."""
+        before, comma, begun = incomplete.rpartition(",")
+        names = sorted(
+            {*_BUNDLES, *(one.name.lower().replace("_", "-") for one in _OPERATIONS.values())}
+        )
+        return [CompletionItem(before + comma + name) for name in names if name.startswith(begun)]
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None

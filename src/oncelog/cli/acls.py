@@ -19,6 +19,7 @@ from oncelog.cli.acl_words import (
     Resource,
     operations_on,
 )
+from oncelog.cli.completing import complete_resources
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Column, print_json, print_rows, print_text
 from oncelog.cli.tool import Failure, ToolGroup, json_option, run
@@ -77,7 +78,12 @@ def _data_dir(function: F) -> F:
 def _rule_arguments(function: F) -> F:
     """The arguments that name ACLs: USER OPERATIONS RESOURCE..."""
     function = click.argument(
-        "resources", metavar="RESOURCE...", nargs=-1, required=True, type=RESOURCE
+        "resources",
+        metavar="RESOURCE...",
+        nargs=-1,
+        required=True,
+        type=RESOURCE,
+        shell_complete=complete_resources,
     )(function)
     function = click.argument("operations", metavar="OPERATIONS", type=OPERATIONS)(function)
     return click.argument("user", metavar="USER", type=PRINCIPAL)(function)
@@ -156,7 +162,13 @@ def remove_command(
 
 
 @command.command("list")
-@click.argument("resources", metavar="[RESOURCE]...", nargs=-1, type=RESOURCE)
+@click.argument(
+    "resources",
+    metavar="[RESOURCE]...",
+    nargs=-1,
+    type=RESOURCE,
+    shell_complete=complete_resources,
+)
 @click.option("--user", metavar="USER", type=PRINCIPAL, help="Only those that name this user.")
 @_data_dir
 @connection_options
@@ -192,7 +204,7 @@ def list_command(
 @command.command("check")
 @click.argument("user", metavar="USER", type=PRINCIPAL)
 @click.argument("operations", metavar="OPERATION", type=OPERATIONS)
-@click.argument("resource", metavar="RESOURCE", type=RESOURCE)
+@click.argument("resource", metavar="RESOURCE", type=RESOURCE, shell_complete=complete_resources)
 @click.option(
     "--host",
     metavar="ADDRESS",

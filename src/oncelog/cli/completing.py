@@ -17,7 +17,12 @@ from oncelog.cli.tool import run
 if TYPE_CHECKING:
     from oncelog.client import Admin
 
-__all__ = ["complete_groups", "complete_topics", "complete_transactional_ids"]
+__all__ = [
+    "complete_groups",
+    "complete_resources",
+    "complete_topics",
+    "complete_transactional_ids",
+]
 
 PATIENCE_S: Final = 1.0
 
@@ -41,6 +46,26 @@ def complete_transactional_ids(
 ) -> list[str]:
     """Return the transactional ids with this prefix."""
     return [name for name in _asked(ctx, _transactional_ids) if name.startswith(start)]
+
+
+def complete_resources(ctx: click.Context, parameter: click.Parameter, start: str) -> list[str]:
+    """Return the resources with this prefix, as `oncelog acls` names them."""
+    kind, colon, begun = start.partition(":")
+    if not colon:
+        return [
+            word for word in (*(f"{each}:" for each in _NAMED), "cluster") if word.startswith(kind)
+        ]
+    complete = _NAMED.get(kind)
+    return (
+        [] if complete is None else [f"{kind}:{name}" for name in complete(ctx, parameter, begun)]
+    )
+
+
+_NAMED: Final = {
+    "topic": complete_topics,
+    "group": complete_groups,
+    "transactional-id": complete_transactional_ids,
+}
 
 
 async def _topics(admin: Admin) -> list[str]:

@@ -55,6 +55,20 @@ def test_topics_and_groups_come_from_the_cluster(oncelog: Oncelog, topic: str) -
     assert completed("configs", "describe", "topic", "tab-") == ["tab-1", "tab-2"]
     assert completed("configs", "describe", "group", "tab-") == ["tab-group"]
     assert not [name for name in completed("produce", "") if name.startswith("__")]
+    assert completed("acls", "add", "app", "read", "topic:tab-") == ["topic:tab-1", "topic:tab-2"]
+    assert completed("acls", "list", "group:tab") == ["group:tab-group"]
+
+
+def test_operations_and_types_of_resources_are_completed() -> None:
+    assert completed("acls", "check", "app", "read,al") == [
+        "read,all",
+        "read,alter",
+        "read,alter-configs",
+    ]
+    assert completed("acls", "remove", "app", "pr") == ["produce"]
+    assert completed("acls", "add", "app", "read", "t") == ["topic:", "transactional-id:"]
+    assert completed("acls", "add", "app", "read", "topic:a", "c") == ["cluster"]
+    assert completed("acls", "add", "app", "read", "user:a") == []
 
 
 def test_a_cluster_that_does_not_answer_suggests_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
