@@ -42,7 +42,7 @@ from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.broker.membership.life_notes import LifeNotes
 from oncelog.broker.membership.registration import BrokerIdTaken, ClusterMembership
 from oncelog.broker.membership.stores import open_store
-from oncelog.broker.net.dispatch import Dispatcher
+from oncelog.broker.net.dispatch import Dispatcher, Layer
 from oncelog.broker.net.server import Server
 from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.manager import PartitionManager
@@ -285,6 +285,11 @@ class Broker:
         )
         watch = None if self.config.metrics_address is None else stopwatch(self.clock)
         self.dispatcher = Dispatcher(context, apis.find, self.stop_because, watch)
+        if self.config.authorizer is not None:
+            from oncelog.broker.access import Guard  # A plain broker does without it.
+
+            guard = Guard(self.clock, lambda: self.image.acls, self.config.authorizer)
+            self.dispatcher.wrap(Layer.ACCESS, guard.asking)
         self._quotas = QuotaFollower(self.config, self.clock, self.dispatcher)
         self._quotas.follow(self.image)
         self._show_metrics(exits, context)

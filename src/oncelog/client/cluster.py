@@ -444,7 +444,7 @@ class Cluster:
             response = await self.request_any(ApiKey.FIND_COORDINATOR, request)
             code, node, text = requests.coordinator_of(response)
             if code is not ErrorCode.none:
-                raise classify(code, Operation.TRANSACTION, text or key)
+                raise classify(code, Operation.OTHER, text or key)
             self.metadata.nodes[node.node_id] = node
             node_id = self._coordinators[(kind, key)] = node.node_id
         try:

@@ -306,7 +306,10 @@ class Membership:
         return None
 
     async def _refresh(self, topics: Iterable[str] | None) -> None:
-        await self._cluster.refresh(topics)
+        refused = await self._cluster.refresh(topics)
+        for name in sorted(refused.keys() & self._subscribed.topics):
+            if refused[name].code is ErrorCode.topic_authorization_failed:
+                raise refused[name]
         known = self._known_topics()
         counts = {name: len(topic.partitions) for name, topic in known}
         names = {topic.topic_id: name for name, topic in known if topic.topic_id is not None}

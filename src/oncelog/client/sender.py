@@ -237,6 +237,8 @@ class Sender:
 
     def _give_up(self, error: ClientError) -> None:
         self._delegate.batch_failed(error)
+        for topic in self._wanted_topics():
+            self._reject_topic(topic, error)
         self.settle(self._machine.abandon(error))
         if self._transactional_id is None and self._machine.is_idle:
             self._machine.resume()
@@ -256,6 +258,9 @@ class Sender:
         self._refresh_failures += 1
         self._retry_at_ms = self._refresh_at_ms
         for topic, error in (await self._cluster.refresh(topics, create=True)).items():
+            if self._transactional_id is not None:
+                # As in Kafka it costs the transaction, not the producer.
+                error = classify(error.code, Operation.TRANSACTIONAL_PRODUCE, error.message)
             self._reject_topic(topic, error)
             self.settle(self._machine.reject(topic, error))
         return True

@@ -16,6 +16,8 @@ from oncelog.client.errors import (
     ConnectionLostError,
     FatalError,
     IllegalStateError,
+    Operation,
+    classify,
 )
 from oncelog.client.group_offsets import fetch_offsets
 from oncelog.client.hints import AsyncHints
@@ -211,7 +213,13 @@ class TransactionCalls:
             raise self.cluster.coordinator_error(TRANSACTION, self.transactional_id, code, text)
 
     async def _retrying(self, call: Callable[[], Awaitable[T]]) -> T:
-        return await self.cluster.retrying(call, self.timeout_ms, self._backoff)
+        try:
+            return await self.cluster.retrying(call, self.timeout_ms, self._backoff)
+        except FatalError as error:
+            if type(error) is not FatalError:
+                raise
+            # Where a coordinator was looked for, what for was not known.
+            raise classify(error.code, Operation.TRANSACTION, error.message) from None
 
 
 @contextmanager

@@ -151,13 +151,13 @@ class BrokerConfig:
 
     def _find_authorizer(self) -> None:
         """Find the settings of the authorizer, if there is one."""
-        if self._values.get("authorizer.class.name"):
+        if self._values["authorizer.class.name"]:
             self.authorizer = AuthorizerConfig(
                 parse_super_users(as_str(self._values["super.users"])),
                 as_bool(self._values["allow.everyone.if.no.acl.found"]),
             )
             return
-        unused = [name for name in AUTHORIZER_KEYS if self._values.get(name)]
+        unused = [name for name in AUTHORIZER_KEYS if self._values[name]]
         self.warnings += [
             f"{name} has no effect: authorizer.class.name names no authorizer" for name in unused
         ]

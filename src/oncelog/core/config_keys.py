@@ -368,7 +368,7 @@ AUTHORIZER_KEYS: Final = {
         ),
     )
 }
-"""Not among `BROKER_KEYS`, and so refused, until requests are checked by ACLs."""
+"""The keys of who may do what."""
 
 BROKER_KEYS: Final[dict[str, Definition]] = {
     **{
@@ -379,6 +379,7 @@ BROKER_KEYS: Final[dict[str, Definition]] = {
         )
         for definition in _BROKER
     },
+    **AUTHORIZER_KEYS,
     **{
         name: Definition(
             name, _passed_over_type(name), None, "Has no effect.", support=ConfigSupport.NO_EFFECT

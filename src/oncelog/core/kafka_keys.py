@@ -128,9 +128,6 @@ REFUSED: Final = (
     ("principal.builder.class", _JAVA),
     ("zookeeper.ssl.client.enable", "there is no TLS between brokers and ZooKeeper"),
     ("zookeeper.set.acl", "nodes in ZooKeeper are made open to all"),
-    ("authorizer.class.name", "there are no ACLs: every client may do everything"),
-    ("super.users", "there are no ACLs: every client may do everything"),
-    ("allow.everyone.if.no.acl.found", "there are no ACLs: every client may do everything"),
     ("client.quota.callback.class", _JAVA),
     ("quota.", "defaults of quotas are set by kafka-configs --entity-default or oncelog quotas"),
     ("create.topic.policy.class.name", _JAVA),
@@ -160,7 +157,6 @@ REFUSED: Final = (
 
 _HARMLESS: Final = {
     "alter.config.policy.class.name": "",
-    "authorizer.class.name": "",
     "client.quota.callback.class": "",
     "config.providers": "",
     "cordoned.log.dirs": "",

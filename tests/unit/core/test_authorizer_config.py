@@ -7,16 +7,10 @@ import pytest
 from oncelog.core.acl import AuthorizerConfig
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
-from oncelog.core.config_keys import AUTHORIZER_KEYS, BROKER_KEYS, STANDARD_AUTHORIZER
+from oncelog.core.config_keys import STANDARD_AUTHORIZER
 
 CLASS, USERS = "authorizer.class.name", "super.users"
 EVERYONE = "allow.everyone.if.no.acl.found"
-
-
-@pytest.fixture(autouse=True)
-def _known(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, definition in AUTHORIZER_KEYS.items():
-        monkeypatch.setitem(BROKER_KEYS, name, definition)
 
 
 @pytest.mark.parametrize(

@@ -73,12 +73,6 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
             "y",
             "sasl.kerberos.x is not supported: the broker has no Kerberos and no delegation tokens",
         ),
-        (
-            "authorizer.class.name",
-            "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "authorizer.class.name is not supported: there are no ACLs: every client may do "
-            "everything",
-        ),
         ("remote.log.storage.system.enable", "true", "there is no tiered storage"),
         ("create.topic.policy.class.name", "com.x.Policy", "a Java class cannot be loaded"),
         (

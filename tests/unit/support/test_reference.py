@@ -6,13 +6,17 @@ import click
 import pytest
 
 from oncelog.cli.main import main
-from tests.support.reference import api, commands, errors
+from tests.support.reference import access, api, commands, errors
 
 HINT = "run: python -m tests.support.reference"
 
 
 def test_the_errors_are_those_of_the_code() -> None:
     assert errors.DOCUMENT.read_text() == errors.document(), HINT
+
+
+def test_what_requests_need_is_what_the_rows_of_the_apis_say() -> None:
+    assert access.DOCUMENT.read_text() == access.document(), HINT
 
 
 @pytest.mark.slow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from oncelog.broker.apis import HANDLERS
 from oncelog.broker.apis.needs import Nothing, Whole
 from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Request
-from oncelog.core.acl import CLUSTER_NAME, Acl, ResourceType
+from oncelog.core.acl import CLUSTER_NAME, Acl, AuthorizerConfig, ResourceType
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.clock import Clock
 from oncelog.security.authorizer import AclRules
@@ -38,14 +38,11 @@ class Guard:
         self,
         clock: Clock,
         acls: Callable[[], Mapping[str, Acl]],
-        super_users: Iterable[str] = (),
-        *,
-        allow_everyone: bool = False,
+        settings: AuthorizerConfig,
     ) -> None:
         self._audit = AuditLog(clock)
         self._acls = acls
-        self._super_users = frozenset(super_users)
-        self._allow_everyone = allow_everyone
+        self._settings = settings
         self._known: Mapping[str, Acl] | None = None
         self._rules = AclRules()
 
@@ -66,9 +63,8 @@ class Guard:
         acls = self._acls()
         if acls is not self._known:
             self._known = acls
-            self._rules = AclRules(
-                acls.values(), self._super_users, allow_everyone=self._allow_everyone
-            )
+            super_users, allow_everyone = self._settings
+            self._rules = AclRules(acls.values(), super_users, allow_everyone=allow_everyone)
         return check(Asked(api, context, request, self._rules, self._audit))
 
 

@@ -13,11 +13,11 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from oncelog.controller.image import MetadataImage
 from oncelog.core.config import BrokerConfig
-from oncelog.core.errors import OncelogError
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.peer.connection import Connection
 from oncelog.peer.sasl import Sasl, SaslAuthenticationError
 from oncelog.protocol.api import ApiKey
@@ -28,9 +28,15 @@ from oncelog.runtime.clock import Clock
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.runtime.network import Network
 
-__all__ = ["PeerAddress", "PeerNetwork", "PeerUnreachable", "Peers"]
+__all__ = ["REFUSED", "PeerAddress", "PeerNetwork", "PeerUnreachable", "Peers"]
 
 log = logging.getLogger(__name__)
+
+REFUSED: Final = (
+    "broker %d refuses what brokers ask of each other: it needs CLUSTER_ACTION on the cluster; "
+    "name this broker's user in super.users of every broker"
+)
+"""What a broker logs that another one takes for a client."""
 
 RETRY_MS_MIN, RETRY_MS_MAX = 20, 1_000
 """Pause before an address is tried again that did not answer."""
@@ -89,7 +95,7 @@ class PeerNetwork(NamedTuple):
 
 
 class PeerUnreachable(OncelogError):  # noqa: N818 - names what was found
-    """The request was not sent: there is no connection."""
+    """The request had no effect: there is no connection, or the broker refuses it."""
 
 
 class Peers:
@@ -117,14 +123,16 @@ class Peers:
     ) -> ResponseT:
         """Return the response of a broker, which knows this version.
 
-        Raises `PeerUnreachable` when the request was not sent, `DisconnectedError` when it may or
-        may not have taken effect, `ProtocolError` when the response is malformed.
+        Raises `PeerUnreachable` when the request was not sent or is refused, `DisconnectedError`
+        when it may or may not have taken effect, `ProtocolError` when the response is malformed.
         """
         connection = await self._connection(broker_id)
         if connection.is_closed:
             raise PeerUnreachable(f"broker {broker_id}: the connection is closed")
         body = await connection.send(api, version, request)
         response: ResponseT = parse_response(api, version, body, 0)
+        if getattr(response, "error_code", None) is ErrorCode.cluster_authorization_failed:
+            raise self._refused(broker_id)
         return response
 
     async def close(self) -> None:
@@ -135,6 +143,14 @@ class Peers:
         self._links.clear()
         if opening:
             await asyncio.wait(opening)
+
+    def _refused(self, broker_id: int) -> PeerUnreachable:
+        """Return the error of a broker that takes this one for a client; it is logged once."""
+        link = self._links.get(broker_id)
+        if link is not None and not link.is_refused:
+            link.is_refused = True
+            log.error(REFUSED, broker_id)
+        return PeerUnreachable(f"broker {broker_id} refuses what only brokers may ask")
 
     async def _connection(self, broker_id: int) -> Connection:
         address = self._network.address_of(self._image(), broker_id)
@@ -176,7 +192,15 @@ class Peers:
 class _Link:
     """The connection to one address, and how often it could not be opened."""
 
-    __slots__ = ("address", "again_ms", "connection", "failures_count", "opening", "problem")
+    __slots__ = (
+        "address",
+        "again_ms",
+        "connection",
+        "failures_count",
+        "is_refused",
+        "opening",
+        "problem",
+    )
 
     def __init__(self, address: PeerAddress) -> None:
         self.address = address
@@ -185,6 +209,7 @@ class _Link:
         self.problem = "the connection is closed"
         self.failures_count = 0
         self.again_ms = 0.0
+        self.is_refused = False
 
     def close(self) -> None:
         if self.opening is not None:

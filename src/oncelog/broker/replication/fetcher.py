@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from oncelog.broker.partitions.following import Following
 from oncelog.broker.partitions.partition import Partition
-from oncelog.broker.peers.connections import PeerNetwork
+from oncelog.broker.peers.connections import REFUSED, PeerNetwork
 from oncelog.broker.replication.session import FollowerSession, Key
 from oncelog.controller.image import BrokerImage
 from oncelog.core.config import BrokerConfig
@@ -117,6 +117,8 @@ class ReplicaFetcher:
         """The life of this broker in which it fetches."""
         self._is_away = False
         """Whether the leader's broker does not answer, which is said once."""
+        self._is_refused = False
+        """Whether it takes this broker for a client, which is said once."""
 
     def __len__(self) -> int:
         return len(self._partitions)
@@ -362,6 +364,7 @@ class ReplicaFetcher:
             self._pause(key, partition, Pause(result.error, result.message or "not appended"))
             return
         self._said.pop(key, None)
+        self._is_refused = False
         end = partition.log.log_end_offset
         if end >= answer.high_watermark:
             self._parts.following.has_all(partition)
@@ -387,6 +390,12 @@ class ReplicaFetcher:
             return  # Its log directory has just failed.
         now_ms, backoff_ms = self._parts.clock.monotonic_ms(), self._parts.settings.backoff_ms
         state.paused(pause.error, now_ms, backoff_ms)
+        if pause.error is ErrorCode.topic_authorization_failed:
+            # It is so of all partitions: one line says it.
+            if not self._is_refused:
+                self._is_refused = True
+                log.error(REFUSED, self.leader_id)
+            return
         text = f"{pause.error.name}: {pause.reason}"
         if self._said.get(key) != text:
             self._said[key] = text

@@ -17,6 +17,7 @@ from oncelog.core.acl import (
     Acl,
     AclOperation,
     AclPermission,
+    AuthorizerConfig,
     PatternType,
     ResourceType,
 )
@@ -116,7 +117,7 @@ async def ask(api: ApiKey, version: int, asked: Any, allowed: str, served: Any =
 
     plain = Api(api, handle, reads_bytes=False)
     acls = by_id(rights(allowed))
-    found = Guard(SystemClock(), lambda: acls).asking(lambda _: plain)(api)
+    found = Guard(SystemClock(), lambda: acls, AuthorizerConfig()).asking(lambda _: plain)(api)
     assert found is not None
     frame = codec.encode_request(api, version, 7, "client", asked)
     header = parse_request_header(frame)

@@ -9,7 +9,7 @@ import pytest
 
 from oncelog.broker.access import Guard
 from oncelog.broker.net.request import Api, Request, RequestMeter
-from oncelog.core.acl import Acl, AclPermission
+from oncelog.core.acl import Acl, AclPermission, AuthorizerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.core.security_limits import AUDIT_NAME_LENGTH_MAX, AUDIT_REFUSALS_PER_S_MAX
@@ -28,6 +28,7 @@ from tests.unit.broker.access.asking import Peer, by_id, context, right, rights
 
 REFUSED = ErrorCode.transactional_id_authorization_failed
 AUDIT = "kafka.authorizer.logger"
+PLAIN = AuthorizerConfig()
 
 
 class HandClock(SystemClock):
@@ -42,13 +43,15 @@ class HandClock(SystemClock):
 class Stage:
     """A guard of one API, whose handler returns `value`."""
 
-    def __init__(self, api: ApiKey = ApiKey.END_TXN, value: object = None, **rules: Any) -> None:
+    def __init__(
+        self, api: ApiKey = ApiKey.END_TXN, value: object = None, settings: AuthorizerConfig = PLAIN
+    ) -> None:
         self.acls: dict[str, Acl] = {}
         self.clock = HandClock()
         self.peer = Peer()
         self.value = EndTxnResponse() if value is None else value
         plain = Api(api, lambda _context, _request: self.value, reads_bytes=False)
-        guard = Guard(self.clock, lambda: self.acls, **rules)
+        guard = Guard(self.clock, lambda: self.acls, settings)
         found = guard.asking(lambda _: plain)(api)
         assert found is not None
         self.api = found
@@ -74,9 +77,12 @@ def test_rights_count_from_the_next_request_on_when_they_come_and_when_they_go()
 
 
 def test_super_users_may_do_everything_and_others_by_default_if_so_set() -> None:
-    assert Stage(super_users=["User:app"]).ask().error_code is ErrorCode.none
-    assert Stage(super_users=["User:root"]).ask().error_code is REFUSED
-    assert Stage(allow_everyone=True).ask().error_code is ErrorCode.none
+    for settings, error in (
+        (AuthorizerConfig(frozenset({"User:app"})), ErrorCode.none),
+        (AuthorizerConfig(frozenset({"User:root"})), REFUSED),
+        (AuthorizerConfig(allow_everyone=True), ErrorCode.none),
+    ):
+        assert Stage(settings=settings).ask().error_code is error
 
 
 def test_who_asks_is_who_the_connection_was_when_the_request_started() -> None:

@@ -11,7 +11,7 @@ import pytest
 from oncelog.broker.access import Guard
 from oncelog.broker.net.dispatch import Layer
 from oncelog.controller.topics import TopicToCreate
-from oncelog.core.acl import Acl
+from oncelog.core.acl import Acl, AuthorizerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response_header
@@ -41,7 +41,7 @@ class Guarded:
         self.context = context
         self.client = client
         self.acls: dict[str, Acl] = {}
-        guard = Guard(context.broker.clock, lambda: self.acls)
+        guard = Guard(context.broker.clock, lambda: self.acls, AuthorizerConfig())
         context.broker.dispatcher.wrap(Layer.ACCESS, guard.asking)
 
     def allow(self, text: str) -> None:
