@@ -35,6 +35,7 @@ from oncelog.testing.requests import (
     failing,
     losing_reply,
     losing_request,
+    throttling,
     until_kept,
 )
 from oncelog.transaction.events import InitProducerId, InitProducerIdReply
@@ -154,6 +155,22 @@ class Faults:
         """Let the request take effect, and drop the connection instead of answering it."""
         what = f"the reply to {api.title} is lost"
         return self._set(api, what, losing_reply(what), nth, times, client_id)
+
+    def throttle(
+        self,
+        throttle_ms: int,
+        api: ApiKey | None = None,
+        *,
+        nth: int = 1,
+        times: int = 1,
+        client_id: str | None = None,
+    ) -> ArmedFault:
+        """Answer a request of an API, by default of any, as one of a client over its quota.
+
+        The response has the throttle time, and later requests of the connection wait for so long.
+        """
+        what = f"{'a request' if api is None else api.title} is throttled for {throttle_ms} ms"
+        return self._set(api, what, throttling(throttle_ms), nth, times, client_id)
 
     # ---- the process ----
 
@@ -343,7 +360,7 @@ class Faults:
     def _faulty(self, find: Find) -> Find:
         def faulty(key: ApiKey) -> Api | None:
             api = find(key)
-            if api is None or all(each.api is not key for each in self._requests):
+            if api is None or not any(each.is_of(key) for each in self._requests):
                 return api
             return Api(key, partial(self._handle, api), api.reads_bytes)
 
@@ -413,7 +430,7 @@ class Faults:
 
     def _set(
         self,
-        api: ApiKey,
+        api: ApiKey | None,
         what: str,
         action: Action,
         nth: int,

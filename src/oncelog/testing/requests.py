@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from oncelog.broker.apis.refusals import refusal
 from oncelog.broker.net.request import Api, Request
+from oncelog.broker.quotas.throttle import with_throttle
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
@@ -24,6 +25,7 @@ __all__ = [
     "failing",
     "losing_reply",
     "losing_request",
+    "throttling",
     "until_kept",
 ]
 
@@ -33,16 +35,23 @@ Action = Callable[[Api, object, "Request[object]"], object]
 
 @dataclass(frozen=True, slots=True)
 class RequestFault:
-    """A fault of the requests of one API, only of one client if `client_id` is set."""
+    """A fault of the requests of one API, only of one client if `client_id` is set.
 
-    api: ApiKey
+    Without an `api` it is of all but those by which a client finds out what the broker speaks.
+    """
+
+    api: ApiKey | None
     client_id: str | None
     action: Action
     fault: ArmedFault
 
     def concerns(self, request: Request[object]) -> bool:
         """Whether the fault applies to a request."""
-        return request.api is self.api and self.client_id in (None, request.client_id)
+        return self.is_of(request.api) and self.client_id in (None, request.client_id)
+
+    def is_of(self, api: ApiKey) -> bool:
+        """Whether requests of an API may be concerned."""
+        return api is self.api or (self.api is None and api is not ApiKey.API_VERSIONS)
 
 
 def failing(error: ErrorCode) -> Action:
@@ -96,6 +105,32 @@ def losing_reply(description: str) -> Action:
             else:
                 break
         request.connection.fail(description)
+
+    return action
+
+
+def throttling(throttle_ms: int) -> Action:
+    """Answer with a throttle time, and start no request of the connection for so long (KIP-219)."""
+
+    async def later(value: object, request: Request[object]) -> object:
+        while True:
+            if isinstance(value, Pending):
+                await until_kept(value)
+                value = value.response()
+            elif isinstance(value, Awaitable):
+                value = await value
+            else:
+                return throttled(value, request)
+
+    def throttled(value: object, request: Request[object]) -> object:
+        request.connection.mute(throttle_ms)
+        return with_throttle(request, value, throttle_ms)
+
+    def action(api: Api, context: object, request: Request[object]) -> object:
+        value: object = api.handle(context, request)
+        if isinstance(value, Pending) or inspect.isawaitable(value):
+            return later(value, request)
+        return throttled(value, request)
 
     return action
 

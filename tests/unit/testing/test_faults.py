@@ -55,6 +55,22 @@ async def test_an_api_without_such_an_answer_is_refused_in_one_sentence() -> Non
             broker.faults.fail(ApiKey.API_VERSIONS, ErrorCode.unsupported_version)
 
 
+async def test_a_request_is_throttled_and_the_next_one_waits() -> None:
+    async with ControlledBroker() as broker, connected(broker) as client:
+        fault = broker.faults.throttle(60_000, client_id="test")
+        await client.ask(ApiKey.API_VERSIONS, client_software_name="x", client_software_version="1")
+        assert (await client.ask(ApiKey.LIST_GROUPS)).throttle_time_ms == 60_000
+        fault.wait()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(TOO_LONG_S):
+                await client.ask(ApiKey.LIST_GROUPS)
+        async with connected(broker) as another:
+            broker.faults.throttle(5, ApiKey.INIT_PRODUCER_ID)
+            assert (await another.ask(ApiKey.LIST_GROUPS)).throttle_time_ms == 0
+            assert (await another.ask(ApiKey.INIT_PRODUCER_ID)).throttle_time_ms == 5
+            assert (await another.ask(ApiKey.INIT_PRODUCER_ID)).throttle_time_ms == 0
+
+
 async def test_a_request_waits() -> None:
     async with ControlledBroker() as broker, connected(broker) as client:
         broker.faults.delay(ApiKey.INIT_PRODUCER_ID, 60_000)

@@ -220,7 +220,7 @@ class _Use:
         if not throttle_ms:
             return value
         request.connection.mute(throttle_ms)
-        return _with_throttle(request, value, throttle_ms)
+        return with_throttle(request, value, throttle_ms)
 
 
 class _Timed:
@@ -278,7 +278,8 @@ class _Nothing:
         )
 
 
-def _with_throttle(request: Request[Any], value: Any, throttle_ms: int) -> object:
+def with_throttle(request: Request[Any], value: Any, throttle_ms: int) -> object:
+    """Return a response with the time for which its client is throttled."""
     if value is None:
         return None
     if request.api is ApiKey.PRODUCE:
