@@ -11,15 +11,18 @@ from click.testing import CliRunner, Result
 
 from oncelog import EmbeddedBroker
 from oncelog.cli.main import main
-from oncelog.core.acl import AuthorizerConfig
+from oncelog.core.config_keys import STANDARD_AUTHORIZER
 
 Acls = Callable[..., Result]
 
 
 @pytest.fixture(scope="module")
 def servers() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        broker.broker.config.authorizer = AuthorizerConfig()
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS;User:admin",
+    }
+    with EmbeddedBroker(config=config) as broker:
         yield broker.bootstrap_servers
 
 
@@ -99,6 +102,7 @@ def test_what_a_producer_and_a_consumer_need_has_a_word(acls: Acls) -> None:
         ("app read group:g --host 10.0.0.1", "User:app at 10.0.0.1 may READ group g", True),
         ("app alter cluster", "no ACL lets User:app ALTER the cluster", False),
         ("app write transactional-id:x", "no ACL lets User:app WRITE transactional id x", False),
+        ("admin alter cluster", "User:admin is a super user", True),
     ],
 )
 def test_a_check_says_what_decides(
@@ -159,3 +163,18 @@ def test_the_first_acls_are_added_before_the_broker_has_ever_run(tmp_path: Path)
     removed = asked("remove", "app", "any", "any", *folder)
     assert removed.stdout == "removed: User:app may READ topic t\n"
     assert asked("list", *folder).stdout == ""
+
+
+def test_a_check_knows_that_everyone_may_where_no_acl_is() -> None:
+    config = {
+        "authorizer.class.name": STANDARD_AUTHORIZER,
+        "super.users": "User:ANONYMOUS",
+        "allow.everyone.if.no.acl.found": True,
+    }
+    with EmbeddedBroker(config=config) as broker:
+        server = ("--bootstrap-server", broker.bootstrap_servers)
+        result = asked("check", "app", "read", "topic:t", *server)
+        assert result.stdout == "allowed: no ACL is about topic t, and then everyone may\n"
+        assert asked("add", "other", "read", "topic:t", *server).exit_code == 0
+        result = asked("check", "app", "read", "topic:t", *server)
+        assert result.stdout == "denied: no ACL lets User:app READ topic t\n"

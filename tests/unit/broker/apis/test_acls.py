@@ -19,7 +19,7 @@ from oncelog.client import (
     PatternType,
     ResourceType,
 )
-from oncelog.core.acl import AuthorizerConfig
+from oncelog.core.config_keys import STANDARD_AUTHORIZER
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.create_acls import AclCreation
@@ -28,6 +28,7 @@ from tests.support.members import members
 from tests.unit.broker.context import Running, running
 
 INVALID = ErrorCode.invalid_request
+AUTHORIZER = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
 TOPIC, LITERAL, PREFIXED = ResourceType.TOPIC, PatternType.LITERAL, PatternType.PREFIXED
 
 
@@ -51,8 +52,7 @@ def creation(name: str, **fields: Any) -> AclCreation:
 
 @asynccontextmanager
 async def authorizing(folder: Path) -> AsyncIterator[Running]:
-    async with running(folder) as context:
-        context.broker.config.authorizer = AuthorizerConfig()
+    async with running(folder, AUTHORIZER) as context:
         yield context
 
 
@@ -175,11 +175,11 @@ async def test_acls_are_kept_through_a_restart(tmp_path: Path) -> None:
 
 
 async def test_an_acl_that_one_broker_was_asked_for_is_in_force_on_the_others() -> None:
-    async with members(2) as cluster:
-        for member in cluster:
-            member.broker.config.authorizer = AuthorizerConfig()
-        async with Admin(cluster[2].broker.bootstrap_servers) as admin:
-            await admin.create_acls([acl("t")])
-            assert all(set(one.broker.image.acls.values()) == {acl("t")} for one in cluster)
-            await admin.delete_acls([AclFilter()])
-            assert not any(one.broker.image.acls for one in cluster)
+    async with (
+        members(2, AUTHORIZER) as cluster,
+        Admin(cluster[2].broker.bootstrap_servers) as admin,
+    ):
+        await admin.create_acls([acl("t")])
+        assert all(set(one.broker.image.acls.values()) == {acl("t")} for one in cluster)
+        await admin.delete_acls([AclFilter()])
+        assert not any(one.broker.image.acls for one in cluster)
