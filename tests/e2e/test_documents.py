@@ -41,7 +41,21 @@ LONG = frozenset({"docs/simulation.md"})
 """Carried out in `make test-full`."""
 ELSEWHERE = frozenset(
     {
-        *(".", "cp", "curl", "kill", "mkdir", "mv", "printf", "seq", "sleep", "sort", "tar", "wc"),
+        *(
+            ".",
+            "cat",
+            "cp",
+            "curl",
+            "kill",
+            "mkdir",
+            "mv",
+            "printf",
+            "seq",
+            "sleep",
+            "sort",
+            "tar",
+            "wc",
+        ),
         *("docker", "journalctl", "systemctl", "useradd"),
         *("keytool", "openssl", "perf", "pytest", "spark-submit"),
     }
@@ -75,7 +89,8 @@ def test_a_listed_block_is_there_and_so_is_its_test(entry: object) -> None:
 def test_a_command_that_is_not_carried_out_could_be(
     block: Block, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "client.properties").touch()
+    for name in ("client", "admin", "app"):
+        (tmp_path / f"{name}.properties").touch()
     monkeypatch.chdir(tmp_path)
     text = re.sub(r"\\\n", " ", block.text)
     shown = (
