@@ -351,6 +351,12 @@ def test_new_topics_are_matched_but_not_too_often() -> None:
     assert a.owned >= T("t3", 0)
 
 
+def test_an_expression_matches_no_topic_that_its_member_may_not_describe() -> None:
+    here, a = world(t=1, hidden=1), pattern_client("a", ".*")
+    assert not isinstance(here.send(replace(a.beat(), may_describe="t".__eq__)), Refusal)
+    assert here.group.regexes[".*"].topics == {"t"}
+
+
 def test_only_expressions_without_a_member_get_a_tombstone() -> None:
     here = world(t=1, u=1)
     a, b = pattern_client("a", "t"), pattern_client("b", "t.*")

@@ -4,7 +4,7 @@ Every record goes through its bytes. `restart` makes the group again from what c
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 from uuid import UUID
 
@@ -234,7 +234,8 @@ class World:
 
     def send(self, beat: Beat) -> BeatReply | Refusal:
         """Decide a heartbeat and commit what it writes."""
-        outcome = heartbeat(self.group, beat, self.context)
+        context = replace(self.context, may_describe=beat.may_describe)
+        outcome = heartbeat(self.group, beat, context)
         if isinstance(outcome, Refusal):
             return outcome
         result = self.apply(outcome)
