@@ -214,7 +214,7 @@ class ScriptedBroker:
         if api is ApiKey.METADATA:
             return self._metadata(cls, (t.name for t in request.topics or ()))
         if api is ApiKey.FIND_COORDINATOR:
-            node = find_coordinator.Coordinator(node_id=1, host="b", port=1)
+            node = find_coordinator.Coordinator(node_id=1, host="b", port=1, error_code=error)
             return cls(coordinators=(node,))
         if api is ApiKey.ADD_PARTITIONS_TO_TXN:
             return self._add_partitions(cls, request, error)

@@ -7,6 +7,7 @@ import pytest
 
 from oncelog.client import (
     AbortableError,
+    ClientError,
     FatalError,
     FencedError,
     IllegalStateError,
@@ -134,6 +135,36 @@ async def test_the_end_says_what_went_wrong(code: ErrorCode, kind: type[Exceptio
         broker.on(ApiKey.END_TXN, code)
         with pytest.raises(kind):
             await opened.end(commit=True)
+
+
+@pytest.mark.parametrize(
+    ("api", "code", "kind"),
+    [
+        (ApiKey.FIND_COORDINATOR, ErrorCode.transactional_id_authorization_failed, FatalError),
+        (ApiKey.INIT_PRODUCER_ID, ErrorCode.transactional_id_authorization_failed, FatalError),
+        (ApiKey.INIT_PRODUCER_ID, ErrorCode.cluster_authorization_failed, FatalError),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.transactional_id_authorization_failed, FatalError),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.group_authorization_failed, AbortableError),
+        (ApiKey.TXN_OFFSET_COMMIT, ErrorCode.topic_authorization_failed, AbortableError),
+        (ApiKey.END_TXN, ErrorCode.transactional_id_authorization_failed, FatalError),
+    ],
+)
+async def test_a_refused_request_is_not_sent_again(
+    api: ApiKey, code: ErrorCode, kind: type[ClientError]
+) -> None:
+    broker = ScriptedBroker()
+    broker.on(api, code)
+
+    async def transaction() -> None:
+        async with driver(broker) as opened:
+            await opened.open()
+            await opened.txn_offset_commit("g", OFFSETS)
+            await opened.end(commit=True)
+
+    with pytest.raises(kind) as raised:
+        await transaction()
+    assert raised.value.code is code
+    assert broker.apis(*CALLS)[-1:] == [api] * (api in CALLS)
 
 
 async def test_a_moved_coordinator_is_looked_up_again() -> None:

@@ -2,7 +2,13 @@
 
 import pytest
 
-from oncelog.client.errors import ClientError, ConnectionLostError, FatalError, FencedError
+from oncelog.client.errors import (
+    AbortableError,
+    ClientError,
+    ConnectionLostError,
+    FatalError,
+    FencedError,
+)
 from oncelog.client.values import OffsetAndMetadata
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -306,15 +312,21 @@ def test_a_renewal_goes_on_when_the_coordinator_forgot_the_id(
 
 
 @pytest.mark.parametrize(
-    "code",
-    [ErrorCode.transactional_id_authorization_failed, ErrorCode.offset_metadata_too_large],
+    "failure",
+    [
+        FatalError(ErrorCode.transactional_id_authorization_failed, "app"),
+        FatalError(ErrorCode.offset_metadata_too_large, "app"),
+        AbortableError(ErrorCode.group_authorization_failed, "app"),
+        AbortableError(ErrorCode.topic_authorization_failed, "app"),
+    ],
+    ids=lambda failure: failure.code.name,
 )
 def test_what_no_attempt_can_mend_is_tried_once(
-    cluster: Coordinator, start: Start, code: ErrorCode
+    cluster: Coordinator, start: Start, failure: ClientError
 ) -> None:
     batch = Batch(cluster, 0)
-    with pytest.raises(ClientError, match=code.name.upper()):
-        start({"before offsets": FatalError(code, "app")}).process(batch)
+    with pytest.raises(ClientError, match=failure.code.name.upper()):
+        start({"before offsets": failure}).process(batch)
     assert (len(batch.epochs), cluster.open_rows) == (1, [])
 
 
