@@ -55,9 +55,9 @@ def _times(parts: Parts) -> Iterator[Sample]:
         yield Sample((name,), by_bit_length(counts, total_ms, _SHOWN_BUCKETS, 1000))
 
 
-def _request_bytes(parts: Parts) -> Iterator[Sample]:
+def _sums(parts: Parts, value: Callable[[RequestMeter], int]) -> Iterator[Sample]:
     for name, meters in _by_api(parts).items():
-        yield Sample((name,), sum(meter.byte_count for meter in meters))
+        yield Sample((name,), sum(map(value, meters)))
 
 
 def _by_listener(
@@ -102,12 +102,31 @@ REQUEST_METRICS: Final = (
         ("request",),
     ),
     Metric(
+        "kafka_network_requestmetrics_throttletimems_count",
+        MetricType.COUNTER,
+        "requests",
+        _REQUEST + "name=ThrottleTimeMs,request=*",
+        "Requests whose clients were told to wait, being over a quota. Unlike Kafka's it counts no "
+        "others.",
+        lambda parts: _sums(parts, lambda meter: meter.throttled_count),
+        ("request",),
+    ),
+    Metric(
+        "kafka_network_requestmetrics_throttletimems_sum",
+        MetricType.COUNTER,
+        "ms",
+        _REQUEST + "name=ThrottleTimeMs,request=*",
+        "For how long they were told to wait.",
+        lambda parts: _sums(parts, lambda meter: meter.throttle_ms),
+        ("request",),
+    ),
+    Metric(
         "kafka_network_requestmetrics_requestbytes_sum",
         MetricType.COUNTER,
         "bytes",
         _REQUEST + "name=RequestBytes,request=*",
         "Bytes of all requests.",
-        _request_bytes,
+        lambda parts: _sums(parts, lambda meter: meter.byte_count),
         ("request",),
     ),
     Metric(

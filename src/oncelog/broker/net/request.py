@@ -128,6 +128,8 @@ class RequestMeter:
         "byte_count",
         "count",
         "errors",
+        "throttle_ms",
+        "throttled_count",
         "time_us",
         "version",
     )
@@ -139,6 +141,10 @@ class RequestMeter:
         self.errors: Counter[int] = Counter()
         """The count of each error code in replies: one may have many, for its parts."""
         self.byte_count = 0
+        self.throttled_count = 0
+        """The count of requests whose clients were over a quota."""
+        self.throttle_ms = 0
+        """For how long they were told to wait, in all."""
         self.time_us = 0
         self.buckets = [0] * TIME_BUCKETS_COUNT
         """The count of requests by duration: the bit length of its microseconds."""

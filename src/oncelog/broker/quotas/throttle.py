@@ -22,7 +22,7 @@ from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchContext
 from oncelog.broker.quotas.mutations import MUTATIONS, mutate
 from oncelog.core.pending import Pending
-from oncelog.protocol.api import ApiKey
+from oncelog.protocol.api import PRIVATE, ApiKey
 from oncelog.protocol.fetch import FetchRequest, encode_fetch_response
 from oncelog.protocol.throttled import throttled_fetch, throttled_produce
 from oncelog.security.quotas import Quotas
@@ -35,14 +35,11 @@ __all__ = ["Throttle"]
 _ADDED_BY_BROKERS_SINCE: Final = 4
 """AddPartitionsToTxn from this version on is what brokers ask (KIP-890)."""
 
-_UNMEASURED: Final = frozenset(
-    {
-        ApiKey.SASL_HANDSHAKE,
-        ApiKey.SASL_AUTHENTICATE,
-        ApiKey.WRITE_TXN_MARKERS,
-        ApiKey.CONTROLLER_EVENT,
-    }
-)
+_UNMEASURED: Final = PRIVATE | {
+    ApiKey.SASL_HANDSHAKE,
+    ApiKey.SASL_AUTHENTICATE,
+    ApiKey.WRITE_TXN_MARKERS,
+}
 
 _THROTTLE_MS_MAX: Final = 2**31 - 1
 
@@ -220,6 +217,8 @@ class _Use:
         if not throttle_ms:
             return value
         request.connection.mute(throttle_ms)
+        request.meter.throttled_count += 1
+        request.meter.throttle_ms += throttle_ms
         return with_throttle(request, value, throttle_ms)
 
 
