@@ -90,7 +90,15 @@ class Admin(UserAdmin, AclAdmin, QuotaAdmin, role=Role.ADMIN):
 
         await self._cluster.retrying(call, self._timeout_ms)
         for topic in topics:
-            await self._cluster.topic(topic.name, timeout_ms=self._timeout_ms)
+            await self._until_led(topic.name)
+
+    async def _until_led(self, name: str) -> None:
+        """Wait until a topic has its leaders, unless this client may not describe it."""
+        try:
+            await self._cluster.topic(name, timeout_ms=self._timeout_ms)
+        except FatalError as error:
+            if error.code is not ErrorCode.topic_authorization_failed:
+                raise
 
     async def delete_topics(self, names: Sequence[str]) -> None:
         """Delete topics with everything in them, and wait until they are gone from the metadata."""
