@@ -18,24 +18,22 @@ import weakref
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Future
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import Final, Self, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded_hints import EmbeddedHints, hinting
+from oncelog.broker.embedded_users import EmbeddedUsers, new_security
+from oncelog.controller.decision import ControllerEvent
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.store import MetadataStore
 from oncelog.runtime.background_loop import require_threads
-from oncelog.runtime.installation import require_extra
 from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.open_files import raise_limit
 from oncelog.runtime.temporary import make_temporary_folder, remove_temporary_folder
 
-if TYPE_CHECKING:
-    from oncelog.broker.embedded_security import EmbeddedSecurity
-
-__all__ = ["EMBEDDED_DEFAULTS", "EmbeddedBroker", "new_security", "secured"]
+__all__ = ["EMBEDDED_DEFAULTS", "EmbeddedBroker"]
 
 T = TypeVar("T")
 
@@ -52,7 +50,7 @@ docs/testing.md gives the reasons.
 """
 
 
-class EmbeddedBroker(EmbeddedHints):
+class EmbeddedBroker(EmbeddedUsers, EmbeddedHints):
     """One broker, started by entering and stopped by leaving; it can be entered again.
 
     `data_dir` is a folder, made when it is missing; `log.dirs` in `config` may name several.
@@ -98,16 +96,6 @@ class EmbeddedBroker(EmbeddedHints):
         """``host:port``, for clients. Only while the broker runs."""
         return _running(self._bootstrap_servers)
 
-    def client_config(self, user: str, *, for_: str) -> dict[str, Any]:
-        """Return the settings with which a client of a secure broker gets in, as they are.
-
-        `user` is admin, app or reader. `for_` is confluent, aiokafka, kafka-python, java, spark
-        (options of a source) or oncelog (arguments of `Producer`, `Consumer` and `Admin`). Raises
-        `ValueError` for others, `RuntimeError` without ``secure=True``. Only while it runs.
-        """
-        servers = self.bootstrap_servers
-        return secured(self._security).client_config(servers, user, for_)
-
     @property
     def data_dir(self) -> str:
         """The folder of its files. Only while the broker runs."""
@@ -122,6 +110,9 @@ class EmbeddedBroker(EmbeddedHints):
     def is_running(self) -> bool:
         """Whether it has started and is not stopped, killed or left."""
         return self._broker is not None
+
+    def _submit(self, event: ControllerEvent[T]) -> T:
+        return self.run(self.broker.controller.submit(event))
 
     def call(self, work: Callable[[Broker], T]) -> T:
         """Run `work(broker)` in the broker's event loop, and return its result.
@@ -354,22 +345,6 @@ class _BrokerThread:
             self.ended.set_exception(error)
         else:
             self.ended.set_result(None)
-
-
-def new_security() -> EmbeddedSecurity:
-    """Return the users of a new broker or cluster. Raises `ExtraMissing` without cryptography."""
-    require_extra("secure=True", "secure", ["cryptography"])
-    # Imported here because most brokers are not secure.
-    from oncelog.broker.embedded_security import EmbeddedSecurity
-
-    return EmbeddedSecurity()
-
-
-def secured(security: EmbeddedSecurity | None) -> EmbeddedSecurity:
-    """Return what is there. Raises `RuntimeError` where it was not asked for."""
-    if security is None:
-        raise RuntimeError("it has no users: make it with secure=True")
-    return security
 
 
 def _running(value: T | None) -> T:

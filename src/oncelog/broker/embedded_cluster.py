@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from oncelog.broker.broker import Broker
-from oncelog.broker.embedded import EmbeddedBroker, new_security, secured
+from oncelog.broker.embedded import EmbeddedBroker
+from oncelog.broker.embedded_users import EmbeddedUsers, new_security
 from oncelog.controller.cluster_config import replicated_defaults
+from oncelog.controller.decision import ControllerEvent
 from oncelog.core.cluster_limits import EMBEDDED_BROKERS_COUNT_MAX
 from oncelog.core.config_definition import ConfigError
 from oncelog.metadata.memory import MemoryStore
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from oncelog.broker.embedded_security import EmbeddedSecurity
 
 __all__ = ["EmbeddedCluster"]
+
+ReplyT = TypeVar("ReplyT")
 
 
 class EmbeddedMember(EmbeddedBroker):
@@ -41,7 +45,7 @@ class EmbeddedMember(EmbeddedBroker):
         return self._store.connection()
 
 
-class EmbeddedCluster:
+class EmbeddedCluster(EmbeddedUsers):
     """Brokers with the ids 1 to `brokers`, started by entering and stopped by leaving.
 
     `config` is that of all brokers, with Kafka's keys. Topics have as many replicas as there are
@@ -89,10 +93,9 @@ class EmbeddedCluster:
         """``host:port`` of each broker that runs, for clients. Only while the cluster runs."""
         return ",".join(each.bootstrap_servers for each in self.brokers if each.is_running)
 
-    def client_config(self, user: str, *, for_: str) -> dict[str, Any]:
-        """Return the settings of a client of a secure cluster; see `EmbeddedBroker`."""
-        servers = self.bootstrap_servers
-        return secured(self._security).client_config(servers, user, for_)
+    def _submit(self, event: ControllerEvent[ReplyT]) -> ReplyT:
+        asked = next(each for each in self.brokers if each.is_running)
+        return asked.run(asked.broker.controller.submit(event))
 
     def __enter__(self) -> Self:
         """Start all brokers at once; returns when clients can connect to each."""

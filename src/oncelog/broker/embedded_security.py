@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from oncelog.broker.embedded_authority import DAYS, Issued, ThrowawayAuthority
 from oncelog.controller.events import AlterScramCredentials, ScramUpsertion
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.config_keys import STANDARD_AUTHORIZER
 from oncelog.core.sasl import MECHANISM_NUMBERS, ScramCredential, keys_of, salted_password
 from oncelog.core.secret import Secret
 from oncelog.core.security_limits import SCRAM_ITERATIONS_MIN
@@ -99,6 +100,9 @@ class EmbeddedSecurity:
             "ssl.keystore.certificate.chain": own.certificate,
             "ssl.keystore.key": own.key,
             "ssl.truststore.certificates": self.authority,
+            "authorizer.class.name": STANDARD_AUTHORIZER,
+            "super.users": f"User:admin;User:{_BROKER}",
+            "allow.everyone.if.no.acl.found": "true",
             "sasl.enabled.mechanisms": f"{_MECHANISM},PLAIN",
             "sasl.mechanism.inter.broker.protocol": "PLAIN",
             f"{_LISTENER}plain.sasl.jaas.config": (

@@ -264,6 +264,7 @@ class _TlsListener:
         self._loop = asyncio.get_running_loop()
         self._accepting: list[asyncio.Task[None]] = []
         self._handshakes: set[asyncio.Task[None]] = set()
+        self._is_closing = False
         self.addresses = tuple(_host_and_port(each.getsockname()) for each in sockets)
 
     @property
@@ -279,6 +280,11 @@ class _TlsListener:
             self._accepting.append(self._loop.create_task(self._accept_all(each)))
 
     async def close(self) -> None:
+        # A connection that was accepted in this turn would be lost with the task that awaits it.
+        self._is_closing = True
+        for each in self._sockets:
+            self._loop.remove_reader(each.fileno())
+        await asyncio.sleep(0)
         tasks = {*self._accepting, *self._handshakes}
         for task in tasks:
             task.cancel()
@@ -288,7 +294,7 @@ class _TlsListener:
             each.close()
 
     async def _accept_all(self, listening: socket.socket) -> None:
-        while True:
+        while not self._is_closing:
             try:
                 accepted, address = await self._loop.sock_accept(listening)
             except OSError as error:

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, Protocol, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from oncelog.broker.apis.refusals import CAN_FAIL
 from oncelog.broker.net.dispatch import Find, Layer
@@ -23,10 +23,8 @@ from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, unchanged
 from oncelog.group.shard import GroupCoordinatorShard
 from oncelog.protocol.api import ApiKey
-from oncelog.testing.clock import ControlledClock
 from oncelog.testing.disk import Buffer, ControlledDisk, Killed
 from oncelog.testing.fault import ArmedFault
-from oncelog.testing.logins import LoginFaults
 from oncelog.testing.moments import Moment, TransactionWrite, TransactionWriteKind, steps_of_write
 from oncelog.testing.requests import (
     Action,
@@ -38,6 +36,7 @@ from oncelog.testing.requests import (
     throttling,
     until_kept,
 )
+from oncelog.testing.security_faults import Controlled, SecurityFaults
 from oncelog.transaction.events import InitProducerId, InitProducerIdReply
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
@@ -45,7 +44,6 @@ from oncelog.transaction.states import TransactionMetadata, TransactionState
 if TYPE_CHECKING:
     from oncelog.broker.broker import Broker
     from oncelog.broker.partitions.partition import Partition
-    from oncelog.core.config import BrokerConfig
 
 __all__ = ["Faults"]
 
@@ -65,32 +63,11 @@ class _Kill:
     fault: ArmedFault
 
 
-class Controlled(Protocol):
-    """The part of a `ControlledBroker` that its faults use."""
-
-    clock: ControlledClock
-
-    def call(self, work: Callable[[Broker], T]) -> T:
-        """Run `work(broker)` in the broker's loop."""
-
-    def run(self, work: Coroutine[object, object, T]) -> T:
-        """Run a coroutine in that loop."""
-
-    def dies(self, restart: bool) -> None:
-        """Called in the broker's loop when a fault kills the broker."""
-
-    def revive(self) -> None:
-        """Start the broker again after a kill without restart."""
-
-    def config_of_expired(self) -> BrokerConfig:
-        """Return the broker's configs with a certificate that has expired."""
-
-
-class Faults:
+class Faults(SecurityFaults):
     """The faults of one broker. `broker.faults` is one of these."""
 
     def __init__(self, controlled: Controlled) -> None:
-        self._controlled = controlled
+        super().__init__(controlled)
         self._broker: Broker | None = None
         self._disk: ControlledDisk | None = None
         self._thread_id = 0
@@ -98,9 +75,6 @@ class Faults:
         self._kills: list[_Kill] = []
         self._struck: list[ArmedFault] = []
         """Kills that have occurred, until the broker serves again or stays down."""
-        self._logins = LoginFaults()
-        self._expired: BrokerConfig | None = None
-        """Configs with a certificate that has expired, while the broker shows it."""
         self._ids: dict[int, str] = {}
         """Transactional ids by producer id, from PREPARE records: a marker contains no id."""
 
@@ -204,41 +178,6 @@ class Faults:
         """Start the broker again after a kill without restart."""
         self._controlled.revive()
 
-    # ---- logins and certificates ----
-
-    def refuse_login(self, times: int = 1, *, nth: int = 1, user: str | None = None) -> ArmedFault:
-        """Refuse logins that are right, as if the password were wrong.
-
-        From the `nth` on, `times` in a row; `user` leaves those of others alone. Renewals of
-        sessions count. Raises `ValueError` for a broker without SASL.
-        """
-        whose = f" of {user}" if user is not None else ""
-        what = f"a login{whose} is refused ({nth}{f' and {times - 1} more' if times > 1 else ''})"
-        fault = self._new_login_fault(what, nth, times)
-        self._do(lambda: self._logins.refusals.append((fault, user)))
-        return fault
-
-    def drop_reauthentication(self, times: int = 1, *, nth: int = 1) -> ArmedFault:
-        """Drop a client's connection where it renews its session (KIP-368).
-
-        Sessions have an end where `connections.max.reauth.ms` is set. `nth` and `times` are as in
-        `refuse_login`.
-        """
-        fault = self._new_login_fault("a session is not renewed", nth, times)
-        self._do(lambda: self._logins.drops.append(fault))
-        return fault
-
-    def expire_certificate(self) -> None:
-        """Have the broker show a certificate that has expired, until `renew_certificate`.
-
-        Connections that are open stay. Raises `RuntimeError` for a broker without ``secure=True``.
-        """
-        self._show_certificate(self._controlled.config_of_expired())
-
-    def renew_certificate(self) -> None:
-        """Take back `expire_certificate`."""
-        self._show_certificate(None)
-
     # ---- producers and time ----
 
     def fence(self, transactional_id: str) -> tuple[int, int]:
@@ -315,8 +254,8 @@ class Faults:
         def work() -> None:
             self._requests.clear()
             self._kills.clear()
-            self._logins.refusals.clear()
-            self._logins.drops.clear()
+            self._logins.clear()
+            self._denials.clear()
 
         self._do(work)
         if self._expired is not None:
@@ -328,18 +267,9 @@ class Faults:
         """Called when a broker has started: install its faults and end the earlier kills."""
         self._broker, self._disk = broker, disk
         self._thread_id = threading.get_ident()
-        self._guard(broker)
+        self._guard_logins(broker)
         self._install()
         self.finish_kills()
-
-    def _guard(self, broker: Broker) -> None:
-        if broker.server.gates:
-            # Imported here because most brokers have no SASL.
-            from oncelog.testing.guarded_logins import guard_logins, show_certificates
-
-            guard_logins(broker, self._logins)
-            if self._expired is not None:
-                show_certificates(broker, self._expired)
 
     def detach(self) -> None:
         """Called when the broker has ended."""
@@ -354,13 +284,16 @@ class Faults:
     def _install(self) -> None:
         if self._broker is None or self._disk is None:
             return
-        self._broker.dispatcher.wrap(Layer.FAULT, self._faulty if self._requests else None)
+        self._broker.dispatcher.wrap(
+            Layer.FAULT, self._faulty if self._requests or self._denials else None
+        )
         self._disk.watch = self._watch if self._kills else None
 
     def _faulty(self, find: Find) -> Find:
         def faulty(key: ApiKey) -> Api | None:
             api = find(key)
-            if api is None or not any(each.is_of(key) for each in self._requests):
+            concerned = self._denials or any(each.is_of(key) for each in self._requests)
+            if api is None or not concerned:
                 return api
             return Api(key, partial(self._handle, api), api.reads_bytes)
 
@@ -375,6 +308,10 @@ class Faults:
                     self._install()
                     each.fault.finish()
                 return value
+        if self._denials and self._broker is not None:
+            from oncelog.testing.denials import denying
+
+            api = denying(api.key, self._broker, self._denials, self._denied)
         answer: object = api.handle(context, request)
         return answer
 
@@ -446,25 +383,6 @@ class Faults:
 
         self._do(work)
         return fault
-
-    def _new_login_fault(self, what: str, nth: int, times: int) -> ArmedFault:
-        def work(broker: Broker) -> bool:
-            return bool(broker.server.gates)
-
-        if not self._controlled.call(work):
-            raise ValueError(f"{what}: no listener of this broker has SASL")
-
-        def cancel() -> None:
-            self._do(lambda: self._logins.drop(fault))
-
-        fault = ArmedFault(what, nth, times, cancel)
-        return fault
-
-    def _show_certificate(self, expired: BrokerConfig | None) -> None:
-        from oncelog.testing.guarded_logins import show_certificates
-
-        self._expired = expired
-        self._controlled.call(lambda broker: show_certificates(broker, expired or broker.config))
 
     def _drop(self, gone: RequestFault | _Kill) -> None:
         def work() -> None:

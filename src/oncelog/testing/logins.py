@@ -44,6 +44,11 @@ class LoginFaults:
                 return True
         return False
 
+    def clear(self) -> None:
+        """Take all of them back."""
+        self.refusals.clear()
+        self.drops.clear()
+
     def drop(self, gone: ArmedFault) -> None:
         """Take a fault back."""
         self.refusals = [entry for entry in self.refusals if entry[0] is not gone]

@@ -9,9 +9,16 @@ from typing import Any
 import pytest
 
 from oncelog import EmbeddedBroker, EmbeddedCluster
-from oncelog.client import Admin, AuthenticationError, Consumer, Producer, TopicPartition
+from oncelog.client import (
+    Admin,
+    AuthenticationError,
+    Consumer,
+    FatalError,
+    Producer,
+    TopicPartition,
+)
 from oncelog.core.config_definition import ConfigError
-from oncelog.core.errors import OncelogError
+from oncelog.core.errors import ErrorCode, OncelogError
 from oncelog.peer.connection import Connection
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.messages.metadata import MetadataRequest
@@ -188,6 +195,74 @@ async def asked_until_it_strikes(connection: Connection, fault: ArmedFault) -> N
         await connection.request(ApiKey.METADATA, MetadataRequest(topics=()))
 
 
+# --- who may do what
+
+
+async def write(broker: ControlledBroker, topic: str, user: str = "app") -> ErrorCode:
+    """What a producer is told."""
+    try:
+        async with Producer(**settings(broker, user)) as producer:
+            await producer.send(topic, b"x")
+    except FatalError as error:
+        return error.code
+    return ErrorCode.none
+
+
+async def test_who_may_do_what_is_open_until_there_is_a_first_acl(broker: ControlledBroker) -> None:
+    refused = ErrorCode.topic_authorization_failed
+    broker.create_topic("orders")
+    broker.create_topic("orders-eu")
+    assert await write(broker, "orders", "reader") is ErrorCode.none
+    broker.allow("app", "write,describe", topic="orders")
+    assert await write(broker, "orders") is ErrorCode.none
+    assert await write(broker, "orders", "reader") is refused
+    assert await write(broker, "orders-eu", "reader") is ErrorCode.none
+    broker.deny("app", "write", topic="orders*")
+    assert await write(broker, "orders") is refused
+    assert await write(broker, "orders", "admin") is ErrorCode.none
+    broker.clear_acls()
+    broker.allow("reader", "all")
+    assert await write(broker, "orders", "reader") is ErrorCode.none
+    assert await write(broker, "orders") is not ErrorCode.none
+    broker.clear_acls()
+    assert await write(broker, "orders") is ErrorCode.none
+
+
+def test_an_operation_that_does_not_exist_is_named(broker: ControlledBroker) -> None:
+    with pytest.raises(ValueError, match="the operation 'wirte' is none of all, read, write"):
+        broker.allow("app", "wirte", topic="orders")
+    with ControlledBroker() as plain, pytest.raises(RuntimeError, match="secure=True"):
+        plain.allow("app", "write", topic="orders")
+
+
+async def test_requests_are_denied_as_often_as_they_shall_be() -> None:
+    with ControlledBroker() as broker:
+        broker.create_topic("orders")
+        broker.create_topic("other")
+        fault = broker.faults.deny("write", topic="orders", times=2)
+        for _ in range(2):
+            async with Producer(broker.bootstrap_servers) as producer:
+                await producer.send("other", b"x")
+                with pytest.raises(FatalError) as raised:
+                    await producer.send("orders", b"x")
+                assert raised.value.code is ErrorCode.topic_authorization_failed
+        fault.wait()
+        async with Producer(broker.bootstrap_servers) as producer:
+            await producer.send("orders", b"x")
+        assert fault.hits_count == 2
+
+
+async def test_only_one_user_is_denied_until_the_fault_is_cancelled(
+    broker: ControlledBroker,
+) -> None:
+    fault = broker.faults.deny("write", topic="mine", user="app", times=100)
+    broker.create_topic("mine")
+    assert await write(broker, "mine", "reader") is ErrorCode.none
+    assert await write(broker, "mine") is ErrorCode.topic_authorization_failed
+    fault.cancel()
+    assert await write(broker, "mine") is ErrorCode.none
+
+
 # --- clusters and fixtures
 
 
@@ -200,6 +275,8 @@ async def test_brokers_of_a_secure_cluster_log_in_at_each_other_and_can_be_cut()
         follower = 1 + leader % 3
         # No fault is for the logins of brokers.
         refusal = cluster.broker(leader).faults.refuse_login(user="broker")
+        cluster.allow("app", "all", topic="t")
+        cluster.allow("reader", "read", topic="t")
         async with Producer(**settings(cluster)) as producer:
             with cluster.isolate(follower):
                 await producer.send("t", b"1")
