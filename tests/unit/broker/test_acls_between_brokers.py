@@ -12,7 +12,7 @@ from oncelog.client import AclFilter, Admin, AdminConfig, FatalError
 from oncelog.core.errors import ErrorCode
 from tests.support.access import CONFIG, USER, right
 from tests.support.members import Cluster, Member, members
-from tests.unit.broker.controller.test_acls_everywhere import asked_count
+from tests.unit.broker.controller.test_in_force_everywhere import asked_count
 
 LOGIN: AdminConfig = {
     "security.protocol": "SASL_PLAINTEXT",

@@ -18,7 +18,14 @@ from oncelog.broker.controller.office import EventVerdict, Office
 from oncelog.broker.membership.feed import MetadataFeed
 from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.controller.decision import ControllerEvent
-from oncelog.controller.events import CreateAcls, CreateTopics, DeleteAcls, DeleteTopic
+from oncelog.controller.events import (
+    AlterClientQuotas,
+    AlterScramCredentials,
+    CreateAcls,
+    CreateTopics,
+    DeleteAcls,
+    DeleteTopic,
+)
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.placement import known_brokers
 from oncelog.controller.topics import TopicOutcome, TopicToCreate, new_internal_topic
@@ -45,7 +52,7 @@ _ASK_AGAIN: Final = frozenset({ErrorCode.not_controller, ErrorCode.stale_broker_
 """The event was not decided on: another broker is the controller, or a life of this one is over."""
 _NO_ANSWER: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.broker_not_available})
 """The event may take effect, or no broker can decide on it now."""
-_EVERYWHERE: Final = (CreateAcls, DeleteAcls)
+_EVERYWHERE: Final = (CreateAcls, DeleteAcls, AlterScramCredentials, AlterClientQuotas)
 """Events that are answered once what they change is in force on every broker."""
 
 
@@ -228,8 +235,8 @@ class ControllerShell:
             return
         if behind := await self._others().reach_everywhere(revision):
             log.warning(
-                "brokers %s have not said that they obey the ACLs as changed: each does once it "
-                "has read the metadata",
+                "brokers %s have not said that they go by users, ACLs and quotas as changed: each "
+                "does once it has read the metadata",
                 sorted(behind),
             )
 

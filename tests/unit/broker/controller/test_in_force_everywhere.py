@@ -1,13 +1,24 @@
-"""A change of ACLs is answered once all brokers obey it."""
+"""A change of users, ACLs and quotas is answered once all brokers go by it."""
 
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from oncelog.broker.controller import forwarding
-from oncelog.controller.events import AclOutcome, CreateAcls, DeleteAcls
+from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.events import (
+    AclOutcome,
+    AlterClientQuotas,
+    AlterScramCredentials,
+    CreateAcls,
+    DeleteAcls,
+    QuotaAlteration,
+    QuotaChange,
+    ScramUpsertion,
+)
 from oncelog.core.acl import (
     ANY_ACL,
     Acl,
@@ -16,6 +27,8 @@ from oncelog.core.acl import (
     PatternType,
     ResourceType,
 )
+from oncelog.core.errors import ErrorCode
+from oncelog.core.secret import Secret
 from oncelog.protocol.api import ApiKey
 from tests.support.members import Cluster, Member, members
 from tests.unit.broker.test_several_brokers import asked
@@ -28,6 +41,16 @@ ACL = Acl(
     "*",
     AclOperation.READ,
     AclPermission.DENY,
+)
+
+
+KEY = Secret("aw==")
+EVENTS: tuple[ControllerEvent[Any], ...] = (
+    CreateAcls((ACL,)),
+    AlterScramCredentials((), (ScramUpsertion("u", 1, 4096, KEY, KEY, KEY),), Secret("fresh")),
+    AlterClientQuotas(
+        (QuotaAlteration((("user", "a"),), (QuotaChange("request_percentage", "1"),)),)
+    ),
 )
 
 
@@ -52,25 +75,28 @@ async def test_an_acl_is_obeyed_everywhere_once_it_is_answered() -> None:
         assert not any(known(each) for each in cluster)
 
 
-async def test_the_answer_waits_for_a_broker_that_has_not_read_the_change() -> None:
+@pytest.mark.parametrize("event", EVENTS, ids=lambda event: type(event).__name__)
+async def test_the_answer_waits_for_a_broker_that_has_not_read_the_change(
+    event: ControllerEvent[Any],
+) -> None:
     async with members(2) as cluster:
         late = cluster[2]
         late.link.is_open.clear()
-        change = asyncio.create_task(cluster[1].broker.controller.submit(CreateAcls((ACL,))))
+        change = asyncio.create_task(cluster[1].broker.controller.submit(event))
         await cluster.until(lambda: change.done() or asked_count(late) > 0)
-        assert known(cluster[1]) == {ACL}
-        assert not known(late)
         assert not change.done()
+        assert late.broker.image.revision < cluster[1].broker.image.revision
         late.link.is_open.set()
-        assert await change == (AclOutcome(),)
-        assert known(late) == {ACL}
+        (outcome,) = await change
+        assert outcome.error is ErrorCode.none
+        assert late.broker.image.revision == cluster[1].broker.image.revision
 
 
 async def is_answered_with(
     cluster: Cluster, warning: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert await cluster[1].broker.controller.submit(CreateAcls((ACL,))) == (AclOutcome(),)
-    lines = [one.message for one in caplog.records if "obey the ACLs" in one.message]
+    lines = [one.message for one in caplog.records if "users, ACLs and quotas" in one.message]
     assert [line.partition(" have")[0] for line in lines] == ([warning] if warning else [])
 
 
