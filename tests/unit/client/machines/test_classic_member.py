@@ -361,6 +361,19 @@ def test_a_member_whose_application_does_not_poll_leaves_and_comes_back() -> Non
     assert driven.joined().member_id == ""
 
 
+def test_a_member_without_partitions_that_left_waits_for_a_poll() -> None:
+    """It has nothing to lose, and would join and leave again and again."""
+    driven = Driven()
+    driven.poll()
+    driven.rebalance()
+    driven.now_ms += SETTINGS.max_poll_interval_ms
+    driven.asked(ApiKey.LEAVE_GROUP)
+    driven.member.answered(LeaveGroupResponse(), driven.now_ms)
+    assert isinstance(driven.member.next(driven.now_ms), Wait)
+    driven.poll()
+    assert driven.joined().member_id == ""
+
+
 def test_a_static_member_that_does_not_poll_keeps_its_place() -> None:
     driven = Driven(settings=SETTINGS._replace(group_instance_id="one"))
     driven.poll()
