@@ -16,7 +16,6 @@ from oncelog.core.acl import (
     PatternType,
     ResourceType,
 )
-from oncelog.runtime.installation import require_extra
 
 if TYPE_CHECKING:
     from oncelog.broker.embedded_security import EmbeddedSecurity
@@ -156,8 +155,10 @@ class EmbeddedUsers:
 
 def new_security() -> EmbeddedSecurity:
     """Return the users of a new broker or cluster. Raises `ExtraMissing` without cryptography."""
-    require_extra("secure=True", "secure", ["cryptography"])
     # Imported here because most brokers are not secure.
+    from oncelog.runtime.installation import require_extra
+
+    require_extra("secure=True", "secure", ["cryptography"])
     from oncelog.broker.embedded_security import EmbeddedSecurity
 
     return EmbeddedSecurity()
