@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import TracebackType
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Final, Self, TypeVar
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
@@ -45,6 +45,10 @@ class EmbeddedMember(EmbeddedBroker):
         return self._store.connection()
 
 
+_ANONYMOUS: Final = "User:ANONYMOUS"
+_PROTOCOL: Final = "security.inter.broker.protocol"
+
+
 class EmbeddedCluster(EmbeddedUsers):
     """Brokers with the ids 1 to `brokers`, started by entering and stopped by leaving.
 
@@ -76,6 +80,8 @@ class EmbeddedCluster(EmbeddedUsers):
         self._given = {**replicated_defaults(brokers), **(config or {})}
         if "node.id" in self._given or "broker.id" in self._given:
             raise ConfigError("the brokers of a cluster have the ids 1, 2 and so on: leave node.id")
+        if brokers > 1 and not secure:
+            _check_super_users(self._given)
         self._count = brokers
         self._security = new_security() if secure else None
         self._store: MemoryStore | None = None
@@ -157,3 +163,14 @@ def _at_once(brokers: tuple[EmbeddedBroker, ...], work: Callable[[EmbeddedBroker
     with ThreadPoolExecutor(len(brokers), thread_name_prefix="oncelog-cluster") as threads:
         for outcome in [threads.submit(work, broker) for broker in brokers]:
             outcome.result()
+
+
+def _check_super_users(given: Mapping[str, object]) -> None:
+    """Refuse brokers that would refuse each other, and wait for each other without end."""
+    is_named = any(key in given for key in ("inter.broker.listener.name", _PROTOCOL))
+    users = str(given.get("super.users") or "").split(";")
+    if given.get("authorizer.class.name") and not is_named and _ANONYMOUS not in users:
+        raise ConfigError(
+            f"super.users has to name {_ANONYMOUS}: that is who the brokers of this cluster are to "
+            "each other"
+        )

@@ -7,6 +7,7 @@ import pytest
 from oncelog import EmbeddedCluster
 from oncelog.client import ClientError, Producer, TopicPartition
 from oncelog.core.config_definition import ConfigError
+from oncelog.core.config_keys import STANDARD_AUTHORIZER
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.sync import Consumer as SyncConsumer
 from oncelog.sync import Producer as SyncProducer
@@ -235,3 +236,12 @@ def test_a_count_of_brokers_that_cannot_be_is_refused(count: int) -> None:
 def test_a_node_id_for_all_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"leave node\.id"):
         EmbeddedCluster(config={"node.id": 5})
+
+
+def test_brokers_that_would_refuse_each_other_are_refused() -> None:
+    authorized = {"authorizer.class.name": STANDARD_AUTHORIZER}
+    with pytest.raises(ConfigError, match=r"super\.users has to name User:ANONYMOUS"):
+        EmbeddedCluster(config={**authorized, "super.users": "User:admin"})
+    EmbeddedCluster(config={**authorized, "super.users": "User:admin;User:ANONYMOUS"})
+    EmbeddedCluster(brokers=1, config=authorized)
+    EmbeddedCluster(config=authorized, secure=True)
