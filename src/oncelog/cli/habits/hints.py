@@ -23,6 +23,7 @@ GROUPS = (
     "cluster",
     "users",
     "acls",
+    "quotas",
 )
 """The commands of `oncelog` that have commands, in the order in which these are suggested."""
 
