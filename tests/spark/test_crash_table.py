@@ -73,6 +73,7 @@ def test_a_query_that_writes_something_else_at_each_attempt_loses_and_doubles_no
     assert run_case(case, spark, keeper, tmp_path) == []
 
 
+@pytest.mark.soak
 def test_workers_that_died_while_they_were_idle_use_up_no_attempt(
     spark: SparkSession, keeper: Keeper, tmp_path: Path
 ) -> None:

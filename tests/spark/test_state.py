@@ -50,6 +50,7 @@ def test_the_state_stays_that_of_the_run_whose_output_is_visible(
     assert ("drain", 1) not in [(step["step"], step["batch"]) for step in job.steps()]
 
 
+@pytest.mark.soak
 def test_a_checkpoints_path_may_have_characters_that_an_address_escapes(
     spark: SparkSession, job: Job
 ) -> None:

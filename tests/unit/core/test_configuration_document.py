@@ -34,6 +34,7 @@ def test_a_key_is_named_at_the_start_if_and_only_if_nothing_reads_it() -> None:
     assert UNREAD.read_text() == unread_module(), HINT
 
 
+@pytest.mark.soak
 def test_nothing_reads_a_key_that_is_passed_over() -> None:
     assert not passed_over_keys() & read_keys()[0]
     assert passed_over_keys() < BROKER_KEYS.keys()

@@ -166,8 +166,20 @@ class Interval:
         self.log.follower_fetched(FOLLOWER, self.log.log.log_end_offset, 0)
 
 
-@pytest.mark.parametrize("fillers", [0, CONNECTION_QUEUED_REQUESTS_COUNT_MAX + 1])
-@pytest.mark.parametrize("api", sorted(LATE))
+MANY = CONNECTION_QUEUED_REQUESTS_COUNT_MAX + 1
+
+
+@pytest.mark.parametrize(
+    ("api", "fillers"),
+    [
+        *[(api, 0) for api in sorted(LATE)],
+        *[
+            # Each waits for 5 s.
+            pytest.param(api, MANY, marks=[] if api == "EndTxn" else pytest.mark.soak)
+            for api in sorted(LATE)
+        ],
+    ],
+)
 async def test_a_request_queued_on_a_closed_connection_is_not_started(
     context: Running, api: str, fillers: int
 ) -> None:

@@ -19,10 +19,11 @@ from tests.unit.broker.test_folder_failure import BreakingDisk, bench
 @pytest.mark.parametrize(
     ("version", "told"),
     [
-        (0, ErrorCode.coordinator_not_available),
+        # Each waits for 5 s.
+        pytest.param(0, ErrorCode.coordinator_not_available, marks=pytest.mark.soak),
         (1, ErrorCode.coordinator_not_available),
         (2, ErrorCode.coordinator_load_in_progress),
-        (5, ErrorCode.coordinator_load_in_progress),
+        pytest.param(5, ErrorCode.coordinator_load_in_progress, marks=pytest.mark.soak),
     ],
 )
 async def test_a_loading_coordinator_does_not_kill_an_old_producer(
