@@ -55,7 +55,8 @@ def tls(authority: Certificate, **more: Any) -> dict[str, Any]:
 
 async def reach(broker: SecureBroker, given: dict[str, Any], host: str = "127.0.0.1") -> None:
     """One request that only an accepted client may make."""
-    async with Admin(f"{host}:{broker.port}", timeout_ms=200, retry_backoff_ms=1, **given) as admin:
+    own: dict[str, Any] = {"timeout_ms": 200, "retry_backoff_ms": 1, "first_contact_ms": 2_000}
+    async with Admin(f"{host}:{broker.port}", **own, **given) as admin:
         await admin.list_topics()
 
 
