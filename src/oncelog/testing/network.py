@@ -154,7 +154,9 @@ class _GuardedConnection(asyncio.BaseProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cables = self._network.cables
         self._own_port = transport.get_extra_info("sockname")[1]
-        self._peer_port = transport.get_extra_info("peername")[1]
+        # One whose peer is gone already has no address.
+        peer = transport.get_extra_info("peername")
+        self._peer_port = peer[1] if peer else 0
         if self._own_port not in cables.listeners:
             cables.sources[self._own_port] = self._network.broker_id
         self._transport = _Transport(cast(asyncio.Transport, transport))
