@@ -11,15 +11,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from oncelog.broker.apis.refusals import refused_parts
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.api import ApiKey
-from oncelog.protocol.messages.create_partitions import (
-    CreatePartitionsTopic,
-    CreatePartitionsTopicResult,
-)
-from oncelog.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult
-from oncelog.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicState
+from oncelog.protocol.messages.create_partitions import CreatePartitionsTopic
+from oncelog.protocol.messages.create_topics import CreatableTopic
+from oncelog.protocol.messages.delete_topics import DeleteTopicState
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
@@ -38,8 +36,6 @@ class Mutation(NamedTuple):
     """The response's field that has the topics."""
     partitions_count: Callable[[Context, Any], int]
     """Returns how many partitions a topic of the request is about; 0 if it will be refused."""
-    refusal: Callable[[Any], Any]
-    """Returns the answer for a topic for which no token is left."""
 
 
 def _created(context: Context, topic: CreatableTopic) -> int:
@@ -63,37 +59,9 @@ def _added(context: Context, asked: CreatePartitionsTopic) -> int:
 
 
 MUTATIONS: Final[Mapping[ApiKey, Mutation]] = {
-    ApiKey.CREATE_TOPICS: Mutation(
-        6,
-        "topics",
-        _created,
-        lambda topic: CreatableTopicResult(
-            name=topic.name,
-            error_code=ErrorCode.throttling_quota_exceeded,
-            error_message=_MESSAGE,
-        ),
-    ),
-    ApiKey.DELETE_TOPICS: Mutation(
-        5,
-        "responses",
-        _deleted,
-        lambda topic: DeletableTopicResult(
-            name=topic.name,
-            topic_id=topic.topic_id,
-            error_code=ErrorCode.throttling_quota_exceeded,
-            error_message=_MESSAGE,
-        ),
-    ),
-    ApiKey.CREATE_PARTITIONS: Mutation(
-        3,
-        "results",
-        _added,
-        lambda topic: CreatePartitionsTopicResult(
-            name=topic.name,
-            error_code=ErrorCode.throttling_quota_exceeded,
-            error_message=_MESSAGE,
-        ),
-    ),
+    ApiKey.CREATE_TOPICS: Mutation(6, "topics", _created),
+    ApiKey.DELETE_TOPICS: Mutation(5, "responses", _deleted),
+    ApiKey.CREATE_PARTITIONS: Mutation(3, "results", _added),
 }
 
 
@@ -113,16 +81,18 @@ def mutate(
     for topic in request.body.topics:
         count = mutation.partitions_count(context, topic)
         if count and charge(count, is_strict) and is_strict:
-            refused.append(mutation.refusal(topic))
+            refused.append(topic)
         else:
             kept.append(topic)
     if not refused:
         return api.handle(context, request)
+    body = replace(request.body, topics=tuple(refused))
+    told = refused_parts(request, body, ErrorCode.throttling_quota_exceeded, _MESSAGE)
     request.body = replace(request.body, topics=tuple(kept))
-    return _with(refused, mutation.answered, api.handle(context, request))
+    return _with(told, mutation.answered, api.handle(context, request))
 
 
-async def _with(refused: list[Any], answered: str, served: object) -> object:
+async def _with(refused: tuple[Any, ...], answered: str, served: object) -> object:
     """Add the refused topics to the response of those that are served."""
     response: Any = await served if isinstance(served, Awaitable) else served
     return replace(response, **{answered: (*getattr(response, answered), *refused)})
