@@ -22,7 +22,7 @@ from oncelog.cli.acl_words import (
 from oncelog.cli.completing import complete_resources
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Column, print_json, print_rows, print_text
-from oncelog.cli.tool import Failure, ToolGroup, json_option, run
+from oncelog.cli.tool import Failure, ToolGroup, data_dir_option, json_option, run
 from oncelog.core.acl import (
     ANY_ACL,
     Acl,
@@ -64,17 +64,6 @@ def command() -> None:
     """List, add, remove and check ACLs: who may do what."""
 
 
-def _data_dir(function: F) -> F:
-    return click.option(
-        "--data-dir",
-        "directories",
-        metavar="DIR",
-        multiple=True,
-        type=click.Path(file_okay=False),
-        help="The log directory of a broker that does not run, not its address; repeatable.",
-    )(function)
-
-
 def _rule_arguments(function: F) -> F:
     """The arguments that name ACLs: USER OPERATIONS RESOURCE..."""
     function = click.argument(
@@ -99,7 +88,7 @@ def _rule_arguments(function: F) -> F:
     default=_EVERYWHERE,
     help="Only for clients at this address, or in this network.",
 )
-@_data_dir
+@data_dir_option
 @connection_options
 def add_command(
     user: str,
@@ -136,7 +125,7 @@ def add_command(
 @_rule_arguments
 @click.option("--deny", "is_denied", is_flag=True, help="Remove what denies, not what allows.")
 @click.option("--host", metavar="ADDRESS", type=HOST, help="Only what is for this address.")
-@_data_dir
+@data_dir_option
 @connection_options
 def remove_command(
     user: str,
@@ -170,7 +159,7 @@ def remove_command(
     shell_complete=complete_resources,
 )
 @click.option("--user", metavar="USER", type=PRINCIPAL, help="Only those that name this user.")
-@_data_dir
+@data_dir_option
 @connection_options
 @json_option()
 def list_command(
@@ -212,7 +201,7 @@ def list_command(
     default=_EVERYWHERE,
     help="Where the client is. Without it only ACLs for all hosts count.",
 )
-@_data_dir
+@data_dir_option
 @connection_options
 @json_option()
 @click.pass_context

@@ -34,6 +34,7 @@ __all__ = [
     "ToolGroup",
     "ask",
     "config_options",
+    "data_dir_option",
     "discard_stdout",
     "is_asked",
     "json_option",
@@ -161,6 +162,18 @@ def _misuse(ctx: click.Context, error: click.UsageError) -> Exception:
 def json_option(help_text: str = "Print JSON, one object per line.") -> Callable[[F], F]:
     """Add ``--json``."""
     return click.option("--json", "as_json", is_flag=True, help=help_text)
+
+
+def data_dir_option(function: F) -> F:
+    """Add ``--data-dir``, of commands that work on a broker that does not run, too."""
+    return click.option(
+        "--data-dir",
+        "directories",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(file_okay=False),
+        help="The log directory of a broker that does not run, not its address; repeatable.",
+    )(function)
 
 
 def parse_pairs(option: str, texts: Iterable[str]) -> dict[str, str]:

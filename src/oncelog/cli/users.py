@@ -14,7 +14,7 @@ import click
 
 from oncelog.cli.connecting import administrator, connection_options
 from oncelog.cli.output import Column, print_rows, print_text
-from oncelog.cli.tool import Failure, ToolGroup, json_option, run
+from oncelog.cli.tool import Failure, ToolGroup, data_dir_option, json_option, run
 from oncelog.core.sasl import HASHES
 from oncelog.core.secret import Secret
 from oncelog.core.security_limits import SCRAM_ITERATIONS_MIN, SCRAM_STORED_ITERATIONS_MAX
@@ -42,17 +42,6 @@ def command() -> None:
     """List, add and remove users that log in by SCRAM."""
 
 
-def _data_dir(function: F) -> F:
-    return click.option(
-        "--data-dir",
-        "directories",
-        metavar="DIR",
-        multiple=True,
-        type=click.Path(file_okay=False),
-        help="The log directory of a broker that does not run, not its address; repeatable.",
-    )(function)
-
-
 @command.command("add")
 @click.argument("user")
 @click.option("--mechanism", type=_MECHANISM, default="SCRAM-SHA-512", show_default=True)
@@ -70,7 +59,7 @@ def _data_dir(function: F) -> F:
     type=click.Path(exists=True, dir_okay=False),
     help="Its first line is the password. Otherwise standard input has it.",
 )
-@_data_dir
+@data_dir_option
 @connection_options
 def add_command(
     user: str,
@@ -92,7 +81,7 @@ def add_command(
 @command.command("remove")
 @click.argument("user")
 @click.option("--mechanism", type=_MECHANISM, help="Only the credential of this one.")
-@_data_dir
+@data_dir_option
 @connection_options
 def remove_command(
     user: str, mechanism: str | None, directories: tuple[str, ...], servers: str
@@ -111,7 +100,7 @@ def remove_command(
 
 
 @command.command("list")
-@_data_dir
+@data_dir_option
 @connection_options
 @json_option()
 def list_command(directories: tuple[str, ...], servers: str, as_json: bool) -> None:
