@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from oncelog.core.errors import ErrorCode, InvariantViolation
 
-__all__ = ["Pending", "gather", "unchanged"]
+__all__ = ["Pending", "after", "gather", "unchanged"]
 
 
 ResultT = TypeVar("ResultT")
@@ -110,6 +110,19 @@ class Pending(Generic[ResponseT_co]):
 def unchanged(result: ResultT) -> ResultT:
     """The `convert` of a promise whose result is the response itself."""
     return result
+
+
+def after(
+    first: Pending[PartT], convert: Callable[[], ResponseT | Pending[ResponseT]]
+) -> Pending[ResponseT]:
+    """Return a promise of what `convert` makes once `first` is completed, with its response.
+
+    It holds back what `first` holds back, and dropping it drops `first`.
+    """
+    later: Pending[ResponseT] = Pending(lambda _: convert(), holds_back=first.holds_back)
+    later.on_drop = first.drop
+    first.wait(lambda: later.complete(None))
+    return later
 
 
 def gather(

@@ -13,7 +13,7 @@ from oncelog.broker.apis.refusals import refusal, refused_parts
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.acl import CLUSTER_NAME, ResourceType
 from oncelog.core.errors import ErrorCode
-from oncelog.core.pending import Pending
+from oncelog.core.pending import Pending, after
 from oncelog.protocol import codec
 from oncelog.security.authorizer import AclRules
 
@@ -188,12 +188,7 @@ def _merged(value: object, merge: Callable[[Any], Any]) -> object:
     """Return what a handler does, with its response merged."""
     if isinstance(value, Pending):
         first = value
-        later: Pending[Any] = Pending(
-            lambda _: _merged(first.response(), merge), holds_back=value.holds_back
-        )
-        later.on_drop = value.drop
-        value.wait(lambda: later.complete(None))
-        return later
+        return after(first, lambda: _merged(first.response(), merge))
     if isinstance(value, Awaitable):
         return _merged_later(value, merge)
     return merge(value)

@@ -21,7 +21,7 @@ from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchContext
 from oncelog.broker.quotas.mutations import MUTATIONS, mutate
-from oncelog.core.pending import Pending
+from oncelog.core.pending import Pending, after
 from oncelog.protocol.api import PRIVATE, ApiKey
 from oncelog.protocol.fetch import FetchRequest, encode_fetch_response
 from oncelog.protocol.throttled import throttled_fetch, throttled_produce
@@ -142,18 +142,10 @@ class Throttle:
             value = value.response()
         use.seconds += self._stopwatch() - begun_s
         if isinstance(value, Pending):
-            return self._later(value, use)
+            return after(value, partial(self._measured, value.response, use))
         if isinstance(value, Coroutine):
             return self._awaited(value, use)
         return use.end(value)
-
-    def _later(self, first: Pending[Any], use: _Use) -> Pending[Any]:
-        later: Pending[Any] = Pending(
-            lambda _: self._measured(first.response, use), holds_back=first.holds_back
-        )
-        later.on_drop = first.drop
-        first.wait(lambda: later.complete(None))
-        return later
 
     async def _awaited(self, work: Coroutine[Any, Any, object], use: _Use) -> object:
         value = await _Timed(work, self._stopwatch, use)
