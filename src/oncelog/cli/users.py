@@ -6,9 +6,9 @@ The first users are added before the broker runs, by its log directory; later on
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from oncelog.controller.image import MetadataImage
 
 __all__ = ["command"]
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _Row = tuple[str, str, int]
 

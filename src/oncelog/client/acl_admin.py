@@ -1,6 +1,7 @@
 """Sets, lists and deletes ACLs (KIP-11, KIP-290)."""
 
 from collections.abc import Iterable
+from typing import Any
 
 from oncelog.client.admin_base import AdminBase
 from oncelog.core.acl import (
@@ -50,15 +51,7 @@ class AclAdmin(AdminBase):
 
         Raises `FatalError`: cluster_authorization_failed, security_disabled. Source: KIP-140.
         """
-        request = DescribeAclsRequest(
-            resource_type_filter=chosen.resource_type,
-            resource_name_filter=chosen.name,
-            pattern_type_filter=chosen.pattern_type,
-            principal_filter=chosen.principal,
-            host_filter=chosen.host,
-            operation=chosen.operation,
-            permission_type=chosen.permission,
-        )
+        request = DescribeAclsRequest(**_fields(chosen))
 
         async def call() -> tuple[Acl, ...]:
             response = await self._cluster.request_any(ApiKey.DESCRIBE_ACLS, request)
@@ -86,7 +79,8 @@ class AclAdmin(AdminBase):
         ``AclFilter(*acl)`` selects one ACL. Raises `FatalError` as `create_acls` does, for the
         first filter that is refused, while the others delete. Source: KIP-140.
         """
-        request = DeleteAclsRequest(filters=tuple(map(_filter, filters)))
+        asked = tuple(DeleteAclsFilter(**_fields(chosen)) for chosen in filters)
+        request = DeleteAclsRequest(filters=asked)
 
         async def call() -> tuple[tuple[Acl, ...], ...]:
             response = await self._ask_controller(ApiKey.DELETE_ACLS, request)
@@ -114,16 +108,17 @@ def _creation(acl: Acl) -> AclCreation:
     )
 
 
-def _filter(chosen: AclFilter) -> DeleteAclsFilter:
-    return DeleteAclsFilter(
-        resource_type_filter=chosen.resource_type,
-        resource_name_filter=chosen.name,
-        pattern_type_filter=chosen.pattern_type,
-        principal_filter=chosen.principal,
-        host_filter=chosen.host,
-        operation=chosen.operation,
-        permission_type=chosen.permission,
-    )
+def _fields(chosen: AclFilter) -> dict[str, Any]:
+    """The fields of a filter, which the requests that describe and delete have alike."""
+    return {
+        "resource_type_filter": chosen.resource_type,
+        "resource_name_filter": chosen.name,
+        "pattern_type_filter": chosen.pattern_type,
+        "principal_filter": chosen.principal,
+        "host_filter": chosen.host,
+        "operation": chosen.operation,
+        "permission_type": chosen.permission,
+    }
 
 
 def _deleted(acl: DeleteAclsMatchingAcl) -> Acl:

@@ -9,19 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from oncelog.broker.apis.acl_filter import filter_of
 from oncelog.broker.net.request import Request
 from oncelog.controller.events import AclDeletion, DeleteAcls
-from oncelog.core.acl import (
-    Acl,
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourceType,
-)
+from oncelog.core.acl import Acl
 from oncelog.core.errors import ErrorCode
 from oncelog.protocol.messages.delete_acls import (
-    DeleteAclsFilter,
     DeleteAclsFilterResult,
     DeleteAclsMatchingAcl,
     DeleteAclsRequest,
@@ -36,7 +29,7 @@ __all__ = ["handle"]
 
 async def handle(context: Context, request: Request[DeleteAclsRequest]) -> DeleteAclsResponse:
     """Have the ACLs deleted; return those of each filter."""
-    filters = tuple(map(_filter, request.body.filters))
+    filters = tuple(map(filter_of, request.body.filters))
     if context.config.authorizer is None:
         refused = AclDeletion(ErrorCode.security_disabled, "No Authorizer is configured.")
         deletions = (refused,) * len(filters)
@@ -49,18 +42,6 @@ async def handle(context: Context, request: Request[DeleteAclsRequest]) -> Delet
             )
             for error, message, acls in deletions
         )
-    )
-
-
-def _filter(asked: DeleteAclsFilter) -> AclFilter:
-    return AclFilter(
-        ResourceType.of(asked.resource_type_filter),
-        asked.resource_name_filter,
-        PatternType.of(asked.pattern_type_filter),
-        asked.principal_filter,
-        asked.host_filter,
-        AclOperation.of(asked.operation),
-        AclPermission.of(asked.permission_type),
     )
 
 

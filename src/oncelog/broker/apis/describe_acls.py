@@ -10,13 +10,9 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from oncelog.broker.apis.acl_filter import filter_of
 from oncelog.broker.net.request import Request
 from oncelog.core.acl import (
-    AclFilter,
-    AclOperation,
-    AclPermission,
-    PatternType,
-    ResourceType,
     problem_of_filter,
 )
 from oncelog.core.errors import ErrorCode
@@ -39,15 +35,7 @@ def handle(context: Context, request: Request[DescribeAclsRequest]) -> DescribeA
         text = "No Authorizer is configured on the broker"
         return DescribeAclsResponse(error_code=ErrorCode.security_disabled, error_message=text)
     body = request.body
-    chosen = AclFilter(
-        ResourceType.of(body.resource_type_filter),
-        body.resource_name_filter,
-        PatternType.of(body.pattern_type_filter),
-        body.principal_filter,
-        body.host_filter,
-        AclOperation.of(body.operation),
-        AclPermission.of(body.permission_type),
-    )
+    chosen = filter_of(body)
     numbers = (
         body.resource_type_filter,
         body.pattern_type_filter,
