@@ -91,9 +91,8 @@ class Throttle:
     def _handle(self, api: Api, context: Context, request: Request[Any]) -> object:
         if api.key is ApiKey.ADD_PARTITIONS_TO_TXN and request.version >= _ADDED_BY_BROKERS_SINCE:
             return api.handle(context, request)
-        use = _Use(self, request, len(request.body) if api.key is ApiKey.PRODUCE else 0)
-        self._starting = use
-        return self._measured(partial(api.handle, context, request), use)
+        use = self._starting = _Use(len(request.body) if api.key is ApiKey.PRODUCE else 0)
+        return self._measured(request, partial(api.handle, context, request), use)
 
     def _fetch(
         self, api: Api, context: Context, request: Request[memoryview], look: _Look | None = None
@@ -122,11 +121,7 @@ class Throttle:
 
         def charge(partitions_count: int, is_strict: bool) -> int:
             throttle_ms = self._quotas.mutated(
-                request.connection.principal,
-                request.client_id,
-                partitions_count,
-                self._monotonic_ms(),
-                is_strict=is_strict,
+                *_client(request), partitions_count, self._monotonic_ms(), is_strict=is_strict
             )
             use.throttle_ms = max(use.throttle_ms, throttle_ms)
             return throttle_ms
@@ -135,43 +130,51 @@ class Throttle:
 
     # ---- measuring ----
 
-    def _measured(self, work: Callable[[], object], use: _Use) -> object:
+    def _measured(self, request: Request[Any], work: Callable[[], object], use: _Use) -> object:
         begun_s = self._stopwatch()
         value = work()
         while type(value) is Pending and value.done:
             value = value.response()
         use.seconds += self._stopwatch() - begun_s
         if isinstance(value, Pending):
-            return after(value, partial(self._measured, value.response, use))
+            return after(value, partial(self._measured, request, value.response, use))
         if isinstance(value, Coroutine):
-            return self._awaited(value, use)
-        return use.end(value)
+            return self._awaited(request, value, use)
+        return self._ended(request, value, use)
 
-    async def _awaited(self, work: Coroutine[Any, Any, object], use: _Use) -> object:
+    async def _awaited(
+        self, request: Request[Any], work: Coroutine[Any, Any, object], use: _Use
+    ) -> object:
         value = await _Timed(work, self._stopwatch, use)
-        return value if value is None else self._measured(lambda: value, use)
+        return value if value is None else self._measured(request, lambda: value, use)
+
+    def _ended(self, request: Request[Any], value: object, use: _Use) -> object:
+        """Count a request; return its response, with the time if its client is throttled."""
+        if not use.is_measured:
+            return value
+        throttle_ms = self._charge(request, use, value)
+        if not throttle_ms:
+            return value
+        request.connection.mute(throttle_ms)
+        request.meter.throttled_count += 1
+        request.meter.throttle_ms += throttle_ms
+        return with_throttle(request, value, throttle_ms)
 
     # ---- quotas ----
 
     def _fetch_limits(self, request: Request[Any]) -> tuple[int, int] | None:
         """Return how long a client has to wait, and how many bytes it may get; None: no quota."""
-        user, client_id, now_ms = (
-            request.connection.principal,
-            request.client_id,
-            self._monotonic_ms(),
-        )
+        user, client_id = _client(request)
+        now_ms = self._monotonic_ms()
         bytes_max = self._quotas.fetch_bytes_max(user, client_id, now_ms)
         if bytes_max is None:
             return None
         return self._quotas.fetch_wait_ms(user, client_id, now_ms), max(1, int(bytes_max))
 
-    def charge(self, request: Request[Any], use: _Use, reply: object) -> int:
+    def _charge(self, request: Request[Any], use: _Use, reply: object) -> int:
         """Count what a request used; returns for how long its client is throttled."""
-        user, client_id, now_ms = (
-            request.connection.principal,
-            request.client_id,
-            self._monotonic_ms(),
-        )
+        user, client_id = _client(request)
+        now_ms = self._monotonic_ms()
         throttle_ms = self._quotas.worked(user, client_id, use.seconds, now_ms)
         if request.api is ApiKey.PRODUCE:
             throttle_ms = max(
@@ -186,32 +189,22 @@ class Throttle:
 _Look = Callable[[FetchRequest, "FetchContext | None"], object]
 
 
+def _client(request: Request[Any]) -> tuple[str, str]:
+    """Return whose quota a request is under: its user and client id."""
+    return request.connection.principal, request.client_id
+
+
 class _Use:
     """What one request uses, until its response is there."""
 
-    __slots__ = ("_request", "_throttle", "byte_count", "is_measured", "seconds", "throttle_ms")
+    __slots__ = ("byte_count", "is_measured", "seconds", "throttle_ms")
 
-    def __init__(self, throttle: Throttle, request: Request[Any], byte_count: int = 0) -> None:
-        self._throttle = throttle
-        self._request = request
+    def __init__(self, byte_count: int) -> None:
         self.byte_count = byte_count
         self.seconds = 0.0
         self.throttle_ms = 0
         """For how long it was found to be over a quota before it was served."""
         self.is_measured = True
-
-    def end(self, value: object) -> object:
-        """Count it; return the response, with the time if its client is throttled."""
-        if not self.is_measured:
-            return value
-        request = self._request
-        throttle_ms = self._throttle.charge(request, self, value)
-        if not throttle_ms:
-            return value
-        request.connection.mute(throttle_ms)
-        request.meter.throttled_count += 1
-        request.meter.throttle_ms += throttle_ms
-        return with_throttle(request, value, throttle_ms)
 
 
 class _Timed:
