@@ -96,14 +96,7 @@ def losing_reply(description: str) -> Action:
         return None
 
     async def lose_later(value: object, request: Request[object]) -> None:
-        while True:
-            if isinstance(value, Pending):
-                await until_kept(value)
-                value = value.response()
-            elif isinstance(value, Awaitable):
-                value = await value
-            else:
-                break
+        await _response_of(value)
         request.connection.fail(description)
 
     return action
@@ -113,14 +106,7 @@ def throttling(throttle_ms: int) -> Action:
     """Answer with a throttle time, and start no request of the connection for so long (KIP-219)."""
 
     async def later(value: object, request: Request[object]) -> object:
-        while True:
-            if isinstance(value, Pending):
-                await until_kept(value)
-                value = value.response()
-            elif isinstance(value, Awaitable):
-                value = await value
-            else:
-                return throttled(value, request)
+        return throttled(await _response_of(value), request)
 
     def throttled(value: object, request: Request[object]) -> object:
         request.connection.mute(throttle_ms)
@@ -133,6 +119,18 @@ def throttling(throttle_ms: int) -> Action:
         return throttled(value, request)
 
     return action
+
+
+async def _response_of(value: object) -> object:
+    """Wait for the response behind what a handler returned."""
+    while True:
+        if isinstance(value, Pending):
+            await until_kept(value)
+            value = value.response()
+        elif isinstance(value, Awaitable):
+            value = await value
+        else:
+            return value
 
 
 async def until_kept(pending: Pending[object]) -> None:
