@@ -1,7 +1,9 @@
 """Java programs: compiled once, and running beside a test until they are ended."""
 
+import hashlib
 import shutil
 import subprocess
+import tempfile
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
@@ -14,24 +16,28 @@ CLASSES = ROOT / ".cache" / "java"
 
 
 def compiled(program: str, sources: Path, class_path: str | None = None) -> Path:
-    """Folder of a compiled program, made anew when its source is newer.
+    """Folder of a compiled program, one for each content of a source: some share a name.
 
     `class_path` is that of Kafka's broker, clients and tools when None. Raises `PeerUnavailable`.
     """
-    source, made = sources / f"{program}.java", CLASSES / f"{program}.class"
-    if made.exists() and made.stat().st_mtime >= source.stat().st_mtime:
-        return CLASSES
+    source = sources / f"{program}.java"
+    folder = CLASSES / hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    if (folder / f"{program}.class").exists():
+        return folder
     beside = Path(java()).with_name("javac")
     compiler = str(beside) if beside.exists() else shutil.which("javac")
     if compiler is None:
         raise PeerUnavailable("no javac on PATH or beside java: a JDK is needed, not a JRE")
     CLASSES.mkdir(parents=True, exist_ok=True)
     path = jars() if class_path is None else class_path
-    command = [compiler, "-nowarn", "-cp", path, "-d", str(CLASSES), str(source)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode != 0:
-        raise PeerUnavailable(f"javac failed: {done.stderr.strip()[:300]}")
-    return CLASSES
+    with tempfile.TemporaryDirectory(dir=CLASSES, ignore_cleanup_errors=True) as made:
+        command = [compiler, "-nowarn", "-cp", path, "-d", made, str(source)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode != 0:
+            raise PeerUnavailable(f"javac failed: {done.stderr.strip()[:300]}")
+        with suppress(OSError):  # another process made it meanwhile
+            Path(made).rename(folder)
+    return folder
 
 
 class JavaProgram:
