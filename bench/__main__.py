@@ -1,8 +1,8 @@
 """`make bench`: Oncelog beside Apache Kafka on this machine, both warm, as ratios of medians.
 
 With ``--base CHECKOUT`` instead: this checkout beside another one of Oncelog, in the same way.
-The rows about Spark (``--only spark``), clients (``--only clients``) and three brokers
-(``--only cluster``) are measured when they are named, and kept until then.
+The rows about Spark (``--only spark``), clients (``--only clients``), three brokers
+(``--only cluster``) and TLS (``--only tls``) are measured when they are named, and kept until then.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from bench.cluster.rows import PREFIX as CLUSTER
 from bench.cluster.run import ClusterRun
 from bench.javaloads import SOURCES
 from bench.results import Results
-from bench.rows import FRESH, ROWS, TITLES, Row
+from bench.rows import FRESH, ROWS, TITLES, TLS, TLS_ROWS, Row
 from bench.run import Kind, Run
 from bench.spark import report as spark_report
 from bench.spark.rows import SPARK_ROWS
@@ -43,9 +43,11 @@ KEPT = ENVIRONMENTS / "results.json"
 KEPT_BASE = ENVIRONMENTS / "results-base.json"
 BASE = "base"
 SPARK = "spark"
-GROUPED = {key: row.title for rows in (SPARK_ROWS, CLIENT_ROWS) for key, row in rows.items()} | {
-    key: row.title for key, row in CLUSTER_ROWS.items()
-}
+GROUPED = (
+    {key: row.title for rows in (SPARK_ROWS, CLIENT_ROWS) for key, row in rows.items()}
+    | {key: row.title for key, row in CLUSTER_ROWS.items()}
+    | {row.key: row.title for row in TLS_ROWS}
+)
 """Rows that are measured when they, or the beginning of their keys, are named."""
 ALL_TITLES = TITLES | GROUPED
 BASE_FRESH = ("start", "idle", "partitions", "connections")
@@ -61,7 +63,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         default="",
-        help="keys of rows, comma separated; spark, clients and cluster are all about these",
+        help="keys of rows, comma separated; spark, clients, cluster and tls are all about these",
     )
     parser.add_argument("--list", action="store_true", help="list the rows and end")
     parser.add_argument(
@@ -142,6 +144,25 @@ def tell(measured: Results, other: str, console: Console) -> None:
         console.print(report.verdict(found))
 
 
+def measure_tls(
+    arguments: argparse.Namespace,
+    measured: Results,
+    progress: Progress,
+    keep: Callable[[], None],
+) -> list[str]:
+    """The rows over TLS that were named; returns those that failed."""
+    rows = [row for row in TLS_ROWS if row.key in chosen(arguments)]
+    if not rows:
+        return []
+    # Needs the certificates of the tests, which the package cryptography makes.
+    from bench.tls import TlsKafka, TlsOncelog
+
+    measured.facts["tls commit"], measured.facts["tls kafka"] = commit(), release()
+    run = Run([TlsOncelog, TlsKafka], arguments.rounds, measured, progress, keep, arguments.warm)
+    run.all([], rows, {}, alone=False)
+    return run.failed
+
+
 def measure_named(
     kinds: Sequence[Kind],
     arguments: argparse.Namespace,
@@ -200,6 +221,7 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
             if fresh or rows or storage:
                 measured.facts["commit"] = commit()
                 run.all(fresh, rows, storage, alone=other == "kafka")
+            failed += measure_tls(arguments, measured, progress, keep)
             failed += measure_named(kinds, arguments, measured, progress.console.print, keep)
     except KeyboardInterrupt:
         console.print("[yellow]cut short[/yellow]: what follows is what was measured until then")
@@ -224,7 +246,7 @@ def main() -> int:
     other, kept = ("kafka", KEPT) if arguments.base is None else (BASE, KEPT_BASE)
     measured = Results.load(kept) if kept.exists() else Results()
     if not (arguments.keep or arguments.report):
-        measured = measured.only(SPARK, CLUSTER, clients.PREFIX)
+        measured = measured.only(SPARK, CLUSTER, clients.PREFIX, TLS)
     if arguments.report:
         if arguments.write:
             report.write(measured, calls.count())

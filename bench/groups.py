@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from bench.stats import percentiles
 from bench.systems import Endpoint
-from bench.work import TIMEOUT_S, Plain, Window, Work, timed_for
+from bench.work import TIMEOUT_S, Plain, Window, Work, connected_to, timed_for
 
 HEARTBEAT_MS = 100
 CLOSING_THREADS = 20
@@ -38,11 +38,10 @@ class _Member:
         self.partition_count = 0
         self.client = Consumer(
             {
-                "bootstrap.servers": system.bootstrap_servers,
+                **connected_to(system),
                 "group.id": group,
                 "enable.auto.commit": False,
                 "heartbeat.interval.ms": HEARTBEAT_MS,
-                "log_level": 0,
             }
         )
 
@@ -114,8 +113,8 @@ class Commits(Plain):
     def __init__(self, system: Endpoint) -> None:
         super().__init__(system, 1)
         self._offset = 0
-        settings = {"bootstrap.servers": system.bootstrap_servers, "group.id": self.topic}
-        self._client = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
+        settings = {**connected_to(system), "group.id": self.topic}
+        self._client = Consumer({**settings, "enable.auto.commit": False})
 
     def run(self) -> Window:
         times = timed_for(self._one, COMMITTING_S)

@@ -16,6 +16,7 @@ from bench.work import (
     Plain,
     Window,
     Work,
+    connected_to,
     delete_topic,
     fill,
     flush,
@@ -202,12 +203,11 @@ class _Consume(Filled):
     def prepare(self) -> None:
         self._client = Consumer(
             {
-                "bootstrap.servers": self.system.bootstrap_servers,
+                **connected_to(self.system),
                 "group.id": "bench",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
                 **NEVER_POSTPONED,
-                "log_level": 0,
             }
         )
 

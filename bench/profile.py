@@ -25,6 +25,7 @@ from rich.table import Table
 
 from bench import work
 from bench.loads import BIG, SMALL
+from bench.systems import NO_CLIENT_SETTINGS
 from tests.support.peer.child import free_port, wait_ready
 from tests.support.peer.kafka import ROOT
 
@@ -84,6 +85,7 @@ class Broker:
     """A broker of this checkout in a process of its own; `profile` is where its profile goes."""
 
     name = "oncelog"
+    client_settings = NO_CLIENT_SETTINGS
 
     def __init__(self, folder: Path, profile: Path | None) -> None:
         self.folder = folder

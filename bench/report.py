@@ -15,7 +15,7 @@ from bench.clients import report as clients_report
 from bench.cluster import report as cluster_report
 from bench.cluster.rows import CLUSTER_ROWS
 from bench.results import EARLIER_PEER, Results, WarmUp
-from bench.rows import COSTS, FRESH, ROWS, TITLES
+from bench.rows import COSTS, FRESH, ROWS, TITLES, TLS_ROWS, Row
 from bench.spark import report as spark_report
 from bench.stats import Ratio, ratio
 from bench.storage.rows import STORAGE
@@ -91,10 +91,10 @@ def result(
     )
 
 
-def cpu_results(measured: Results, other: str) -> list[Result]:
+def cpu_results(measured: Results, other: str, rows: Sequence[Row] = ROWS) -> list[Result]:
     """The same for the brokers' CPU time per unit of work."""
     made = []
-    for row in ROWS:
+    for row in rows:
         figure = f"CPU {row.unit.cpu}/{row.unit.name}"
         scaled = {
             system: [value * row.unit.cpu_scale for value in values]
@@ -192,7 +192,7 @@ def cpu_table(measured: Results, found: Sequence[Result], other: str) -> list[st
         " | system calls: Oncelog | Kafka |",
         "|---|---|---:|---|---:|---|---:|---|---:|---:|",
     ]
-    rows = {row.key: row for row in ROWS}
+    rows = {row.key: row for row in (*ROWS, *TLS_ROWS)}
     for one in found:
         unit = rows[one.key].unit
         splits = [
@@ -297,6 +297,26 @@ def cluster_section(measured: Results, found: Sequence[Result]) -> list[str]:
     return cluster_report.markdown(measured, figure_table(rows, alone=False) if rows else [])
 
 
+def tls_section(measured: Results, found: Sequence[Result]) -> list[str]:
+    """Markdown: the loads over TLS, if they were measured."""
+    keys = {row.key for row in TLS_ROWS}
+    rows = [one for one in found if one.key in keys]
+    if not rows:
+        return []
+    facts = measured.facts
+    return [
+        "## Over TLS",
+        "",
+        "The same loads over TLS 1.3, which librdkafka does on the same two cores, with one"
+        " certificate (EC, P-256) on both brokers: Apache Kafka by the JVM's JSSE, Oncelog by"
+        f" OpenSSL. Apache Kafka {facts.get('tls kafka', EARLIER_PEER)}, commit"
+        f" `{facts.get('tls commit', 'unknown')[:20]}`.",
+        "",
+        *figure_table(rows, alone=False),
+        *cpu_table(measured, cpu_results(measured, "kafka", TLS_ROWS), "kafka"),
+    ]
+
+
 def conclusion(warm: Sequence[Result], spent: Sequence[Result]) -> str:
     """What the first two tables come to, in two sentences."""
     count = Counter(one.verdict for one in warm)
@@ -352,6 +372,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "",
         *figure_table(cold, alone=False),
         *storage_section(storage),
+        *tls_section(measured, found),
         *cluster_section(measured, found),
         *clients_report.markdown(measured),
         *spark_report.markdown(measured),

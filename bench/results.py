@@ -71,9 +71,11 @@ class Results:
         """The rows whose keys begin with one of them, and the facts."""
         made = Results(facts=dict(self.facts))
         made.samples = {key: by for key, by in self.samples.items() if key[0].startswith(prefixes)}
-        made.warm_ups.update(
-            {row: by for row, by in self.warm_ups.items() if row.startswith(prefixes)}
-        )
+        for part in ("cpu", "split", "system_calls", "warm_ups"):
+            by_row = {
+                row: by for row, by in getattr(self, part).items() if row.startswith(prefixes)
+            }
+            getattr(made, part).update(by_row)
         return made
 
     def rounds(self) -> int:

@@ -1,6 +1,6 @@
 """The table of benchmarks against warm brokers, with the unit of each row."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bench.cluster.rows import CLUSTER_ROWS
 from bench.groups import Commits, Group
@@ -156,6 +156,15 @@ ROWS = (
     ),
 )
 
+TLS = "tls"
+_OVER_TLS = ("latency", "tiny-txn", "bulk-1000", "consume")
+TLS_ROWS = tuple(
+    replace(row, key=f"{TLS}-{row.key}", title=f"TLS: {row.title}", alone=False, main=False)
+    for row in ROWS
+    if row.key in _OVER_TLS
+)
+"""The same loads over TLS (`bench.tls`), measured when they are named."""
+
 FRESH = {
     "start": "start, until Metadata is answered",
     "idle": "idle, 2 s after the start",
@@ -169,7 +178,7 @@ FRESH = {
 
 TITLES = (
     FRESH
-    | {row.key: row.title for row in ROWS}
+    | {row.key: row.title for row in (*ROWS, *TLS_ROWS)}
     | {key: storage_row.title for key, storage_row in STORAGE.items()}
     | {key: cluster_row.title for key, cluster_row in CLUSTER_ROWS.items()}
 )

@@ -57,6 +57,8 @@ ONCELOG_SETTINGS = {
     "log.segment.delete.delay.ms": "500",
 }
 NO_SETTINGS: Mapping[str, str] = MappingProxyType({})
+ClientSettings = Mapping[str, str | int]
+NO_CLIENT_SETTINGS: ClientSettings = MappingProxyType({})
 
 
 class Endpoint(Protocol):
@@ -67,6 +69,10 @@ class Endpoint(Protocol):
 
     @property
     def bootstrap_servers(self) -> str: ...
+
+    @property
+    def client_settings(self) -> ClientSettings:
+        """What librdkafka needs beside the address."""
 
     @property
     def folder(self) -> Path | None:
@@ -102,6 +108,7 @@ class Oncelog(BrokerChild):
     """`oncelog serve` from the base install of a checkout."""
 
     stop_timeout_s = STOP_TIMEOUT_S
+    client_settings: ClientSettings = NO_CLIENT_SETTINGS
 
     def __init__(
         self,
@@ -122,8 +129,9 @@ class Oncelog(BrokerChild):
         return clean_environment()
 
     def start(self) -> float:
-        command = [*self.command(), "serve"]
-        command += ["--data-dir", str(self.folder / "data"), "--listen", self.bootstrap_servers]
+        command = [*self.command(), "serve", "--data-dir", str(self.folder / "data")]
+        if "listeners" not in self.settings:
+            command += ["--listen", self.bootstrap_servers]
         for key, value in self.settings.items():
             command += ["--set", f"{key}={value}"]
         log = self.folder / "broker.log"
@@ -154,6 +162,7 @@ class Kafka(KafkaPeer):
     """Apache Kafka; its folder is formatted before the clock starts."""
 
     name = "kafka"
+    client_settings: ClientSettings = NO_CLIENT_SETTINGS
     jvm = KAFKA_JVM
     ready_timeout_s = READY_TIMEOUT_S
     stop_timeout_s = STOP_TIMEOUT_S
@@ -173,6 +182,7 @@ class Mock:
     """librdkafka's in-memory cluster of one broker, which lives as long as this object."""
 
     name = "client alone"
+    client_settings = NO_CLIENT_SETTINGS
     folder = None
 
     def __init__(self) -> None:

@@ -120,18 +120,26 @@ def is_mock(system: Endpoint) -> bool:
 
 def admin(system: Endpoint) -> AdminClient:
     """An administrator's client."""
-    return AdminClient({"bootstrap.servers": system.bootstrap_servers, "log_level": 0})
+    return AdminClient(connected_to(system))
+
+
+def connected_to(system: Endpoint) -> dict[str, str | int | float | bool]:
+    """What every client of librdkafka is told."""
+    return {
+        "bootstrap.servers": system.bootstrap_servers,
+        "log_level": 0,
+        **system.client_settings,
+    }
 
 
 def producer(system: Endpoint, **settings: object) -> Producer:
     """An idempotent producer."""
     return Producer(
         {
-            "bootstrap.servers": system.bootstrap_servers,
+            **connected_to(system),
             "enable.idempotence": True,
             "queue.buffering.max.messages": 500_000,
             "queue.buffering.max.kbytes": 512 * 1024,
-            "log_level": 0,
             **settings,
         }
     )

@@ -9,7 +9,7 @@ from typing import Any
 from bench.cluster.rows import BROKERS_COUNT, SETTINGS
 from bench.gauges import CpuTime, cpu_time, pss_mb
 from bench.run import Kind
-from bench.systems import Kafka
+from bench.systems import NO_CLIENT_SETTINGS, Kafka
 from oncelog.controller.cluster_config import replicated_defaults
 from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import kafka_peers
@@ -17,6 +17,8 @@ from tests.support.peer.kafka import kafka_peers
 
 class ClusterSystem:
     """Three brokers on folders below one. `System` but for the one process."""
+
+    client_settings = NO_CLIENT_SETTINGS
 
     def __init__(self, kind: Kind, folder: Path, settings: Mapping[str, str]) -> None:
         self.folder = folder

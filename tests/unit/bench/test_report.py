@@ -7,7 +7,7 @@ from bench.calls import Calls
 from bench.cluster.rows import CLUSTER_ROWS
 from bench.gauges import CpuTime
 from bench.results import Results, WarmUp
-from bench.rows import COSTS, FRESH, ROWS, TITLES
+from bench.rows import COSTS, FRESH, ROWS, TITLES, TLS_ROWS
 from bench.storage.rows import STORAGE
 
 
@@ -32,7 +32,7 @@ CALLS = {"Produce": Calls(79, 79, 85)}
 
 
 def test_every_row_has_a_title_and_a_key_of_its_own() -> None:
-    assert len(TITLES) == len(FRESH) + len(ROWS) + len(STORAGE) + len(CLUSTER_ROWS)
+    assert len(TITLES) == len(FRESH) + len(ROWS) + len(TLS_ROWS) + len(STORAGE) + len(CLUSTER_ROWS)
     assert {key for pair in COSTS for key in pair} <= set(TITLES)
 
 
