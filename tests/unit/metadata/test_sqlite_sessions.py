@@ -340,6 +340,14 @@ async def test_an_expired_session_is_known_to_its_owner_at_the_next_poll(tmp_pat
         assert not a.session.is_alive
 
 
+async def test_who_expires_its_own_session_knows_it_at_once(tmp_path: Path) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        await a.store.expire(a.session.session_id)
+        assert not a.session.is_alive
+        assert b.session.is_alive
+
+
 def damaged(content: bytes) -> bytes:
     return content[:40] + bytes([content[40] ^ 1]) + content[41:]
 

@@ -304,6 +304,18 @@ def wanted(state: LeaderState, wishes: dict[int, int], now_ms: int = 0) -> IsrMe
     return state.wanted_isr(5, wishes, now_ms, lag_max_ms=30)
 
 
+def test_what_was_asked_before_is_asked_before_what_was_asked_after() -> None:
+    """The controller may have written either, so both count until one is settled."""
+    state = leader((ME,), (ME, 2, 3))
+    state.local_end_moved(9)
+    first, second = ((ME, 5), (2, 6)), ((ME, 5), (3, 7))
+    state.ask(first)
+    state.ask(second)
+    assert wanted(state, {}) == first
+    state.refused(first)
+    assert wanted(state, {}) == second
+
+
 def test_the_isr_that_is_asked_for_adds_who_wishes_and_may() -> None:
     state = leader((ME, 2), (ME, 2, 3, 4))
     state.local_end_moved(9)
