@@ -407,6 +407,14 @@ def test_one_that_missed_no_deletion_fetches_on(
     assert asks(state, held).offset == held.end_offset
 
 
+def test_one_that_was_to_start_anew_goes_on_once_nothing_is_compacted_any_more() -> None:
+    """It is judged again before each request that no leader has answered."""
+    state = begun(HELD)
+    state.judge_absence(HELD, Absence(None, DAY_MS))
+    state.judge_absence(HELD, None)
+    assert asks(state, HELD).offset == HELD.end_offset
+
+
 def test_a_leader_counts_on_what_it_was_told_in_one_epoch_and_life() -> None:
     """Also over a move between log directories, and in a newer state of that epoch."""
     state = begun(HELD)
