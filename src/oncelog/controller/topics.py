@@ -222,6 +222,15 @@ def _placed(
     image: MetadataImage, new: TopicToCreate, defaults: CreationDefaults, start: int
 ) -> tuple[PartitionImage, ...] | TopicOutcome:
     count = defaults.partitions if new.partitions == _DEFAULT else new.partitions
+    factor = new.replication_factor
+    if factor == _DEFAULT:
+        factor = defaults.replication_factor
+    if factor <= 0:
+        return TopicOutcome(
+            new.name,
+            ErrorCode.invalid_replication_factor,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
     if count <= 0:
         return TopicOutcome(
             new.name,
@@ -233,15 +242,6 @@ def _placed(
             new.name,
             ErrorCode.policy_violation,
             f"Excessively many partitions: {count}, at most {TOPIC_PARTITIONS_COUNT_MAX}",
-        )
-    factor = new.replication_factor
-    if factor == _DEFAULT:
-        factor = defaults.replication_factor
-    if factor <= 0:
-        return TopicOutcome(
-            new.name,
-            ErrorCode.invalid_replication_factor,
-            "Replication factor must be larger than 0, or -1 to use the default value.",
         )
     placed = place_partitions(image, start, range(count), factor)
     if isinstance(placed, str):

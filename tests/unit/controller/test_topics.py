@@ -83,6 +83,7 @@ def test_placement_goes_on_where_the_existing_partitions_end() -> None:
         (TopicToCreate("there.x"), ErrorCode.topic_already_exists),
         (TopicToCreate("there_x"), ErrorCode.invalid_topic_exception),
         (TopicToCreate("t", 0), ErrorCode.invalid_partitions),
+        (TopicToCreate("t", 0, 0), ErrorCode.invalid_replication_factor),
         (TopicToCreate("t", -2), ErrorCode.invalid_partitions),
         (TopicToCreate("t", 10_001), ErrorCode.policy_violation),
         (TopicToCreate("t", 1, 0), ErrorCode.invalid_replication_factor),

@@ -22,7 +22,8 @@ from oncelog.protocol.messages.incremental_alter_configs import IncrementalAlter
 
 TOPIC: Final = 2
 GROUP: Final = 32
-CLUSTER: Final = (4, 8, 16)
+LOGGER: Final = 8
+CLUSTER: Final = (4, LOGGER, 16)
 """Brokers, their loggers, and client metrics."""
 
 
@@ -41,6 +42,8 @@ def _needs(topic: Need, group: Need, cluster: Need) -> Mapping[int, Need]:
 
 _DESCRIBE: Final = _needs(DESCRIBE_TOPIC_CONFIGS, DESCRIBE_GROUP_CONFIGS, DESCRIBE_CLUSTER_CONFIGS)
 _ALTER: Final = _needs(ALTER_TOPIC_CONFIGS, ALTER_GROUP_CONFIGS, ALTER_CLUSTER_CONFIGS)
+_REPLACE: Final = {kind: need for kind, need in _ALTER.items() if kind != LOGGER}
+"""AlterConfigs knows no loggers."""
 _DESCRIBED: Final = AskedParts("resources", "results", _resource)
 _ALTERED: Final = AskedParts("resources", "responses", _resource)
 
@@ -52,7 +55,7 @@ def describe_configs(asked: Asked[DescribeConfigsRequest]) -> object:
 
 def alter_configs(asked: Asked[AlterConfigsRequest]) -> object:
     """Each topic, each group, and the cluster for brokers."""
-    return asked.serve_but(_ALTERED, _refused(asked, _ALTER))
+    return asked.serve_but(_ALTERED, _refused(asked, _REPLACE))
 
 
 def incremental_alter_configs(asked: Asked[IncrementalAlterConfigsRequest]) -> object:

@@ -145,6 +145,9 @@ _PARTS: Final[Mapping[ApiKey, _Each]] = {
 _NO_PROTOCOL_SINCE: Final = 7
 """From this version on JoinGroup may name no protocol."""
 
+_BROKERS_SINCE: Final = 4
+"""From this version on brokers send AddPartitionsToTxn, and one error is for all of it."""
+
 _NO_TOP_LEVEL_UNTIL: Final = 1
 """Up to this version an OffsetFetch has no error of the group."""
 
@@ -191,9 +194,16 @@ def refusal(request: Request[Any], error: ErrorCode, message: str | None = None)
         values["producer_epoch"] = NO_PRODUCER_EPOCH
     elif api is ApiKey.DESCRIBE_CLIENT_QUOTAS:
         values["entries"] = None
-    elif api in _PARTS and api is not ApiKey.OFFSET_DELETE:
+    elif api in _PARTS and not _has_error_only(request):
         values[_PARTS[api].answered] = refused_parts(request, request.body, error, message)
     return cls(**values)
+
+
+def _has_error_only(request: Request[Any]) -> bool:
+    """Whether the response to a request that is refused has one error, though it can list parts."""
+    if request.api is ApiKey.ADD_PARTITIONS_TO_TXN:
+        return request.version >= _BROKERS_SINCE
+    return request.api is ApiKey.OFFSET_DELETE
 
 
 def refused_parts(
