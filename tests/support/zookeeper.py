@@ -25,6 +25,7 @@ from typing import TypeVar
 
 import pytest
 
+from tests.support.certificates import Authority
 from tests.support.peer.child import BrokerChild, free_port
 from tests.support.peer.kafka import ROOT, PeerUnavailable, fetch, java
 
@@ -47,7 +48,7 @@ SYNC_TICKS = 10
 READY_TIMEOUT_S = 60
 ENSEMBLE_COUNT = 3
 
-S = TypeVar("S", "ZooKeeperServer", "Ensemble")
+S = TypeVar("S", "ZooKeeperServer", "SecureServer", "Ensemble")
 
 
 def server_jars() -> str:
@@ -73,6 +74,8 @@ class ZooKeeperServer(BrokerChild):
         super().__init__(folder)
         self.server_id = server_id
         self.members = members
+        self.settings: dict[str, object] = {}
+        """Beside those that all have."""
 
     def start(self) -> float:
         """Start it on the data of its folder; returns the seconds until it serves."""
@@ -93,6 +96,7 @@ class ZooKeeperServer(BrokerChild):
             "maxClientCnxns": 0,
             "admin.enableServer": "false",
             "4lw.commands.whitelist": "srvr",
+            **self.settings,
         }
         (self.folder / "data").mkdir(parents=True, exist_ok=True)
         lines = [*(f"{key}={value}" for key, value in settings.items()), *self.members, ""]
@@ -160,6 +164,35 @@ class ZooKeeperServer(BrokerChild):
         return self.child.returncode
 
 
+class SecureServer(ZooKeeperServer):
+    """One server alone with a port for TLS besides, by certificates of an authority of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.secure_port = free_port()
+        self.authority = Authority.make()
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "authority.pem").write_text(self.authority.pem)
+        own = self.authority.sign("zookeeper", "127.0.0.1").write(folder / "server.pem")
+        self.settings = {
+            "secureClientPort": self.secure_port,
+            "secureClientPortAddress": "127.0.0.1",
+            "serverCnxnFactory": "org.apache.zookeeper.server.NettyServerCnxnFactory",
+            "ssl.keyStore.location": own,
+            "ssl.trustStore.location": folder / "authority.pem",
+        }
+
+    def client_settings(self) -> dict[str, str]:
+        """Those of a broker that shows a certificate which the server knows."""
+        keystore = self.authority.sign("broker").write(self.folder / "client.pem", "key-geheim")
+        return {
+            "zookeeper.ssl.client.enable": "true",
+            "zookeeper.ssl.keystore.location": keystore,
+            "zookeeper.ssl.keystore.password": "key-geheim",
+            "zookeeper.ssl.truststore.location": str(self.folder / "authority.pem"),
+        }
+
+
 class Ensemble:
     """Three servers; what a majority of them has is stored."""
 
@@ -217,6 +250,11 @@ class Ensemble:
 def one_server() -> AbstractContextManager[ZooKeeperServer]:
     """A server alone, for a test that takes its data; all others have the `shared_server`."""
     return _running(ZooKeeperServer)
+
+
+def secure_server() -> AbstractContextManager[SecureServer]:
+    """A server that is reached by TLS as well."""
+    return _running(SecureServer)
 
 
 def ensemble() -> AbstractContextManager[Ensemble]:

@@ -94,10 +94,7 @@ PASSED_OVER: Final = (
     # ZooKeeper, and the secrets that were kept there.
     *_names("zookeeper.", "max.in.flight.requests metadata.migration.enable"),
     "zookeeper.metadata.migration.min.batch.size",
-    *_names("zookeeper.ssl.", "cipher.suites crl.enable enabled.protocols"),
-    *_names("zookeeper.ssl.", "endpoint.identification.algorithm ocsp.enable protocol"),
-    *_names("zookeeper.ssl.keystore.", "location password type"),
-    *_names("zookeeper.ssl.truststore.", "location password type"),
+    *_names("zookeeper.ssl.", "cipher.suites protocol"),
     "zookeeper.clientCnxnSocket",
     *_names("password.encoder.", "secret old.secret cipher.algorithm iterations key.length"),
     "password.encoder.keyfactory.algorithm",
@@ -110,11 +107,14 @@ EXPLAINED: Final = {
         "coordinator, it does not ask again"
         for name in _names("add.partitions.to.txn.retry.backoff.", "ms max.ms")
     },
+    "zookeeper.clientCnxnSocket": "zookeeper.clientCnxnSocket names a class of Java's client, and "
+    "has no effect: zookeeper.ssl.client.enable alone decides whether ZooKeeper is reached by TLS",
 }
 """Keys without effect that are logged with an explanation, because users may rely on them."""
 
 _AUTHENTICATION: Final = "the broker has no Kerberos and no delegation tokens"
 _PEM_PASSWORD: Final = "PEM has none, only a key may have one: ssl.key.password"
+_REVOCATION: Final = "whether a certificate was revoked is not looked up"
 _JAVA: Final = "a Java class cannot be loaded"
 _TIERED: Final = "there is no tiered storage"
 _RATES: Final = "this limit is not enforced; docs/limits.md names those that are"
@@ -126,8 +126,9 @@ REFUSED: Final = (
     ("sasl.", _AUTHENTICATION),
     ("delegation.token.", _AUTHENTICATION),
     ("principal.builder.class", _JAVA),
-    ("zookeeper.ssl.client.enable", "there is no TLS between brokers and ZooKeeper"),
-    ("zookeeper.set.acl", "nodes in ZooKeeper are made open to all"),
+    ("zookeeper.ssl.truststore.password", "PEM has none"),
+    ("zookeeper.ssl.crl.enable", _REVOCATION),
+    ("zookeeper.ssl.ocsp.enable", _REVOCATION),
     ("client.quota.callback.class", _JAVA),
     ("quota.", "defaults of quotas are set by kafka-configs --entity-default or oncelog quotas"),
     ("create.topic.policy.class.name", _JAVA),
@@ -173,8 +174,8 @@ _HARMLESS: Final = {
     "transaction.two.phase.commit.enable": "false",
     "unstable.api.versions.enable": "false",
     "unstable.feature.versions.enable": "false",
-    "zookeeper.set.acl": "false",
-    "zookeeper.ssl.client.enable": "false",
+    "zookeeper.ssl.crl.enable": "false",
+    "zookeeper.ssl.ocsp.enable": "false",
 }
 """Refused keys that are accepted with this value, because it changes nothing: the default."""
 

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from kazoo.client import KazooClient
+from kazoo.exceptions import NoAuthError
 
 import oncelog
 from oncelog.broker.broker import Broker
@@ -18,7 +20,7 @@ from oncelog.core.errors import OncelogError
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.zookeeper import ZooKeeperStore
 from oncelog.storage.identity import FolderMismatch
-from tests.support.zookeeper import chroot, one_server
+from tests.support.zookeeper import chroot, one_server, shared_server
 from tests.unit.metadata.contract import put
 
 pytestmark = pytest.mark.slow
@@ -55,6 +57,29 @@ async def values(broker: Broker, count: int) -> list[bytes | None]:
         while len(found) < count:
             found += [record.value for record in await consumer.poll(1_000)]
         return found[:count]
+
+
+def test_metadata_is_moved_to_nodes_for_brokers_alone(tmp_path: Path) -> None:
+    folder, connect = tmp_path / "data", chroot()
+    properties = tmp_path / "server.properties"
+    properties.write_text("zookeeper.set.acl=true\n")
+
+    async def alone() -> None:
+        async with Running(folder):
+            pass
+
+    asyncio.run(alone())
+    options = ("--data-dir", str(folder), "--zookeeper", connect, "--config", str(properties))
+    code, said = moved(*options)
+    assert code == 1
+    assert "zookeeper.set.acl needs oncelog.zookeeper.digest=USER:PASSWORD" in said
+    assert moved(*options, "--set", "oncelog.zookeeper.digest=brokers:geheim")[0] == 0
+    stranger = KazooClient(shared_server().bootstrap_servers)
+    stranger.start()
+    with pytest.raises(NoAuthError):
+        stranger.get_children(f"/{connect.partition('/')[2]}/oncelog")
+    stranger.stop()
+    stranger.close()
 
 
 def moved(*options: str) -> tuple[int, str]:

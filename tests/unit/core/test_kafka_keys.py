@@ -32,11 +32,18 @@ def test_settings_of_zookeeper_are_taken_and_some_passed_over() -> None:
     ]
 
 
-@pytest.mark.parametrize("key", ["zookeeper.ssl.client.enable", "zookeeper.set.acl"])
-def test_what_would_secure_zookeeper_is_refused(key: str) -> None:
-    """Passed over, secrets would go in the clear where an operator believes them safe."""
+@pytest.mark.parametrize("key", ["zookeeper.ssl.crl.enable", "zookeeper.ssl.ocsp.enable"])
+def test_what_would_secure_zookeeper_and_is_not_there_is_refused(key: str) -> None:
+    """Passed over, an operator would believe it done."""
     with pytest.raises(ConfigError, match=f"{key} is not supported"):
         BrokerConfig({"zookeeper.connect": "zk:2181/a", key: "true"})
+
+
+def test_a_class_of_javas_client_of_zookeeper_is_explained() -> None:
+    name = "org.apache.zookeeper.ClientCnxnSocketNetty"
+    config = BrokerConfig({"zookeeper.clientCnxnSocket": name})
+    (said,) = config.warnings
+    assert "zookeeper.ssl.client.enable alone decides" in said
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:

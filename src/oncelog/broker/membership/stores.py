@@ -51,7 +51,7 @@ def _open_zookeeper(config: BrokerConfig, disk: Disk, connect: str) -> MetadataS
     from oncelog.runtime.installation import require_extra
 
     require_extra("zookeeper.connect", "zookeeper", ["kazoo"])
-    from oncelog.metadata.zookeeper import ZooKeeperStore
+    from oncelog.metadata.zookeeper import ZooKeeperStore, access_of
 
     timeout_ms = session_timeout_ms(config)
     wait_ms = config.get("zookeeper.connection.timeout.ms")
@@ -60,6 +60,7 @@ def _open_zookeeper(config: BrokerConfig, disk: Disk, connect: str) -> MetadataS
         session_timeout_ms=timeout_ms,
         connection_timeout_ms=timeout_ms if wait_ms is None else as_int(wait_ms),
         roots=ROOTS,
+        access=access_of(config, connect),
     )
 
 

@@ -17,8 +17,10 @@ import click
 from oncelog.broker.controller.upgrade import upgrade_store
 from oncelog.broker.membership.stores import METADATA_FILE
 from oncelog.cli.output import print_text
+from oncelog.cli.serve import gather
 from oncelog.cli.tool import Failure, ToolCommand
 from oncelog.controller import layout
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.runtime.disk import Disk, SystemDisk
@@ -54,7 +56,22 @@ _LAST: Final = (layout.CLUSTER_PATH, layout.FORMAT_PATH)
     required=True,
     help="What zookeeper.connect is going to be.",
 )
-def command(directories: tuple[str, ...], metadata_file: str | None, connect: str) -> None:
+@click.option(
+    "--config",
+    "config_file",
+    metavar="FILE",
+    help="The broker's .properties file: whether ZooKeeper has TLS and ACLs.",
+)
+@click.option(
+    "--set", "settings", metavar="KEY=VALUE", multiple=True, help="One setting; repeatable."
+)
+def command(
+    directories: tuple[str, ...],
+    metadata_file: str | None,
+    connect: str,
+    config_file: str | None,
+    settings: tuple[str, ...],
+) -> None:
     """Move the metadata of a broker that is alone to ZooKeeper.
 
     The broker is stopped, and the chroot empty or not there. Topics, ids and epochs are kept, and
@@ -63,9 +80,10 @@ def command(directories: tuple[str, ...], metadata_file: str | None, connect: st
     disk = SystemDisk()
     try:
         require_extra("oncelog cluster import", "zookeeper", ["kazoo"])
+        config = BrokerConfig(gather(config_file, None, None, settings))
         with _taken(disk, directories) as identity:
             file = metadata_file or _file_in(directories)
-            is_new = asyncio.run(import_file(file, connect, identity))
+            is_new = asyncio.run(import_file(file, connect, identity, config))
             os.rename(file, file + ASIDE_SUFFIX)
             disk.sync_dir(os.path.dirname(file) or ".")
     except (OncelogError, ExtraMissing) as error:
@@ -78,16 +96,17 @@ def command(directories: tuple[str, ...], metadata_file: str | None, connect: st
     print_text(f"start the broker with zookeeper.connect={connect}")
 
 
-async def import_file(file: str, connect: str, owner: Identity) -> bool:
+async def import_file(file: str, connect: str, owner: Identity, config: BrokerConfig) -> bool:
     """Write the values of a SQLite file to ZooKeeper; False: they were there already.
 
-    `owner` is a broker that does not run. Raises `OncelogError`; what was written by then is no
-    store to any broker.
+    `owner` is a broker that does not run, with the settings in `config`. Raises `OncelogError`;
+    what was written by then is no store to any broker.
     """
     # Imported here because the package is an extra's.
-    from oncelog.metadata.zookeeper import ZooKeeperStore
+    from oncelog.metadata.zookeeper import ZooKeeperStore, access_of
     from oncelog.metadata.zookeeper.importing import import_values
 
+    access = access_of(config, connect)
     source = SqliteStore(file)
     try:
         await upgrade_store(source, owner.cluster_id)
@@ -103,7 +122,7 @@ async def import_file(file: str, connect: str, owner: Identity) -> bool:
         if path.startswith(layout.BROKERS_PREFIX) and path != layout.broker_path(owner.node_id):
             number = path.removeprefix(layout.BROKERS_PREFIX)
             raise OncelogError(f"broker {number} is registered in {file}: stop it in order first")
-    target = ZooKeeperStore(connect, is_import=True)
+    target = ZooKeeperStore(connect, is_import=True, access=access)
     try:
         return await import_values(target, values, _LAST)
     finally:

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
-from typing import Final, Protocol, TypeVar, cast
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from kazoo.client import KazooClient
 from kazoo.exceptions import (
@@ -15,6 +17,7 @@ from kazoo.exceptions import (
     ConnectionClosedError,
     ConnectionLoss,
     KazooException,
+    NoAuthError,
     NodeExistsError,
     NoNodeError,
     NotEmptyError,
@@ -25,11 +28,14 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
 
+from oncelog.core.errors import OncelogError
 from oncelog.core.zookeeper_limits import (
     ZOOKEEPER_RECONNECT_DELAY_MS_MAX,
     ZOOKEEPER_RECONNECT_DELAY_MS_MIN,
 )
+from oncelog.metadata.zookeeper.access import Access, tls_context
 
 __all__ = [
     "ANY_FAILURE",
@@ -37,14 +43,20 @@ __all__ = [
     "CONSEQUENCES",
     "LOST",
     "LOST_CONNECTION",
+    "NOT_ALLOWED",
     "NOT_CLOSED",
     "NOT_THERE_OR_THERE",
+    "OPEN",
     "OUTRUN",
     "SESSION_ENDED",
+    "Acl",
     "Client",
+    "Handler",
     "KazooPromise",
     "Multi",
     "Stat",
+    "acl_for",
+    "is_open",
     "new_client",
 ]
 
@@ -54,6 +66,7 @@ T_co = TypeVar("T_co", covariant=True)
 Errors = tuple[type[Exception], ...]
 
 ANY_FAILURE: Final[Errors] = (KazooException,)
+NOT_ALLOWED: Final[Errors] = (NoAuthError,)
 NOT_CLOSED: Final[Errors] = (KazooException, OSError)
 LOST_CONNECTION: Final[Errors] = (ConnectionLoss, ConnectionClosedError)
 SESSION_ENDED: Final[Errors] = (SessionExpiredError,)
@@ -66,6 +79,8 @@ CONSEQUENCES: Final[Errors] = (RolledBackError, RuntimeInconsistency)
 CONNECTED: Final = cast(str, KazooState.CONNECTED)
 LOST: Final = cast(str, KazooState.LOST)
 """The session has ended."""
+
+_WORLD: Final = "world"
 
 # The store says once that ZooKeeper is away; kazoo would say it with each try.
 _QUIET: Final = logging.getLogger(f"{__name__}.kazoo")
@@ -112,10 +127,42 @@ class Stat(Protocol):
     def numChildren(self) -> int: ...  # noqa: N802
 
 
+class AclIdentity(Protocol):
+    """Whom an entry of an ACL is about; ``world`` is everyone."""
+
+    @property
+    def scheme(self) -> str: ...
+
+
+class AclEntry(Protocol):
+    """What someone may do to a node."""
+
+    @property
+    def perms(self) -> int: ...
+
+    @property
+    def id(self) -> AclIdentity: ...
+
+
+Acl = Sequence[AclEntry]
+OPEN: Final[Acl] = OPEN_ACL_UNSAFE
+
+
+def acl_for(*, is_secret: bool) -> Acl:
+    """Return the ACL of a node that brokers alone change; all may read one that has no secrets."""
+    return [*CREATOR_ALL_ACL, *([] if is_secret else READ_ACL_UNSAFE)]
+
+
+def is_open(acl: Acl, *, is_secret: bool) -> bool:
+    """Whether everyone may do more to a node than `acl_for` has it."""
+    may = 0 if is_secret else READ_ACL_UNSAFE[0].perms
+    return any(entry.id.scheme == _WORLD and entry.perms & ~may for entry in acl)
+
+
 class Multi(Protocol):
     """Operations that take effect together."""
 
-    def create(self, path: str, value: bytes, *, ephemeral: bool) -> None: ...
+    def create(self, path: str, value: bytes, acl: Acl, *, ephemeral: bool) -> None: ...
 
     def set_data(self, path: str, value: bytes, version: int) -> None: ...
 
@@ -153,16 +200,95 @@ class Client(Protocol):
         self, path: str, *, include_data: bool
     ) -> KazooPromise[tuple[list[str], Stat]]: ...
 
-    def create_async(self, path: str, value: bytes) -> KazooPromise[str]: ...
+    def create_async(self, path: str, value: bytes, acl: Acl) -> KazooPromise[str]: ...
+
+    def get_acls_async(self, path: str) -> KazooPromise[tuple[Acl, Stat]]: ...
+
+    def set_acls_async(self, path: str, acls: Acl) -> KazooPromise[Stat]: ...
 
     def sync_async(self, path: str) -> KazooPromise[str]: ...
 
     def transaction(self) -> Multi: ...
 
 
-def new_client(hosts: str, timeout_ms: int) -> Client:
+class _TlsSocket(ssl.SSLSocket):
+    """A TLS connection that keeps why the server ended it."""
+
+    refusal = ""
+
+    def recv(self, count: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(count, flags)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError as error:
+            # With TLS 1.3 a server looks at our certificate after our end of the handshake.
+            self.refusal = _said_of(error)
+            raise
+
+
+class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types
+    """kazoo's threads, with TLS connections of our own: it would trust the system's authorities."""
+
+    def __init__(self, access: Access) -> None:
+        super().__init__()
+        self._tls = access.tls
+        self._secured: _TlsSocket | None = None
+        self._refusal = ""
+
+    @property
+    def refusal(self) -> str:
+        """Why TLS was impossible when a server was reached last; empty: it was not."""
+        return self._refusal or (self._secured.refusal if self._secured else "")
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str, timeout: float, **settings: Any
+    ) -> socket.socket:
+        if self._tls is None:
+            settings |= {"hostname": hostname, "timeout": timeout}
+            return cast(socket.socket, super().create_connection(address, **settings))
+        plain = socket.create_connection(address, timeout)
+        try:
+            context = tls_context(self._tls)
+            context.sslsocket_class = _TlsSocket
+            secured = context.wrap_socket(plain, server_hostname=hostname)
+        except (OncelogError, ssl.SSLError, ConnectionResetError) as error:
+            self._refusal = _said_of(error)
+            plain.close()
+            raise OSError(self._refusal) from error
+        self._refusal = ""
+        self._secured = cast(_TlsSocket, secured)
+        return secured
+
+    def select(self, read: Sequence[Any], *others: Any) -> Any:
+        """As the system's `select`; a TLS connection may hold what it has read already."""
+        held = [one for one in read if isinstance(one, ssl.SSLSocket) and one.pending()]
+        return (held, [], []) if held else super().select(read, *others)
+
+
+def _said_of(error: Exception) -> str:
+    match error:
+        case ssl.SSLCertVerificationError():
+            return (
+                f"its certificate is not accepted ({error.verify_message}): name its authority in "
+                "zookeeper.ssl.truststore.location, and the host of the certificate in "
+                "zookeeper.connect"
+            )
+        case (
+            ssl.SSLEOFError() | ConnectionResetError() | ssl.SSLError(reason="WRONG_VERSION_NUMBER")
+        ):
+            return "it ends the handshake: zookeeper.connect has to name a port with TLS"
+        case ssl.SSLError():
+            return (
+                f"TLS fails ({str(error.reason or error).lower().replace('_', ' ')}): does it know "
+                "the authority of the certificate in zookeeper.ssl.keystore.location?"
+            )
+        case _:
+            return str(error)
+
+
+def new_client(hosts: str, timeout_ms: int, handler: Handler, access: Access) -> Client:
     """Return a client that is not started. It connects again for as long as it lives."""
-    handler = SequentialThreadingHandler()
     again = KazooRetry(
         max_tries=-1,
         delay=ZOOKEEPER_RECONNECT_DELAY_MS_MIN / 1000,
@@ -170,6 +296,11 @@ def new_client(hosts: str, timeout_ms: int) -> Client:
         sleep_func=handler.sleep_func,
     )
     client = KazooClient(
-        hosts, timeout_ms / 1000, handler=handler, connection_retry=again, logger=_QUIET
+        hosts,
+        timeout_ms / 1000,
+        handler=handler,
+        connection_retry=again,
+        logger=_QUIET,
+        auth_data=[] if access.digest is None else [("digest", access.digest.value)],
     )
     return cast(Client, client)

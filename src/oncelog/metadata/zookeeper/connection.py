@@ -23,25 +23,33 @@ from oncelog.core.zookeeper_limits import (
     ZOOKEEPER_RECONNECT_WAIT_MS,
 )
 from oncelog.metadata.store import SessionExpired, StoreFailure
+from oncelog.metadata.zookeeper.access import DIGEST_KEY, OPEN_ACCESS, Access
 from oncelog.metadata.zookeeper.client import (
     ANY_FAILURE,
     CONNECTED,
     CONSEQUENCES,
     LOST,
     LOST_CONNECTION,
+    NOT_ALLOWED,
     NOT_CLOSED,
     NOT_THERE_OR_THERE,
+    OPEN,
     OUTRUN,
     SESSION_ENDED,
+    Acl,
+    Handler,
     KazooPromise,
     Multi,
     Stat,
+    acl_for,
+    is_open,
     new_client,
 )
 from oncelog.metadata.zookeeper.nodes import (
     Servers,
     Znode,
     ancestors_of,
+    has_secrets,
     session_name,
     to_node_path,
 )
@@ -56,6 +64,8 @@ from oncelog.metadata.zookeeper.operations import (
 __all__ = ["ZooKeeperConnection"]
 
 log = logging.getLogger(__name__)
+
+_DIGEST_HINT = f"give this broker the {DIGEST_KEY} of the brokers that made them"
 
 T = TypeVar("T")
 Request = Callable[[], KazooPromise[T]]
@@ -78,6 +88,7 @@ class ZooKeeperConnection:
         timeout_ms: int,
         on_wake: Callable[[], None],
         *,
+        access: Access = OPEN_ACCESS,
         reconnect_wait_ms: int = ZOOKEEPER_RECONNECT_WAIT_MS,
     ) -> None:
         self.timeout_ms = timeout_ms
@@ -100,7 +111,9 @@ class ZooKeeperConnection:
         self._loop_ran = threading.Event()
         # kazoo's client is stopped by one thread, and any other waits for it.
         self._stopping = threading.Lock()
-        self._client = new_client(servers.hosts, timeout_ms)
+        self._access = access
+        self._handler = Handler(access)
+        self._client = new_client(servers.hosts, timeout_ms, self._handler, access)
         self._client.add_listener(self._state_changed)
         self._beat: asyncio.TimerHandle | None = None
 
@@ -168,7 +181,7 @@ class ZooKeeperConnection:
         """
         transaction = self._client.transaction()
         for operation in operations:
-            _add(transaction, operation, self.real(operation.path))
+            _add(transaction, operation, self.real(operation.path), self._acl_of(operation.path))
         (results,) = await self._ask_all([transaction.commit_async], session_id)
         failures = [one for one in results or () if isinstance(one, Exception)]
         for cause in failures:
@@ -178,13 +191,30 @@ class ZooKeeperConnection:
 
     async def make_chroot(self) -> None:
         """Make the node below which the store is, and those above it, unless they are there."""
-        chroot = self._servers.chroot
-        for path in [*ancestors_of(chroot), *([chroot] if chroot else [])]:
-            await self._ask_all([partial(self._client.create_async, path, b"")])
+        for path in ancestors_of(self._servers.chroot):
+            await self._ask_all([partial(self._client.create_async, path, b"", OPEN)])
+        if self._servers.chroot:
+            await self.create("", b"")
 
     async def create(self, path: str, data: bytes) -> None:
         """Make a node unless it is there."""
-        await self._ask_all([partial(self._client.create_async, self.real(path), data)])
+        real, acl = self.real(path), self._acl_of(path)
+        await self._ask_all([partial(self._client.create_async, real, data, acl)])
+
+    async def close_to_others(self, paths: Sequence[str]) -> int:
+        """Give nodes that are more open than those that are made here the ACL of these.
+
+        Returns how many these were. Raises `StoreFailure` for one that only others may change.
+        """
+        requests = [partial(self._client.get_acls_async, self.real(path)) for path in paths]
+        answers = await self._read_all(requests)
+        changes = [
+            partial(self._client.set_acls_async, self.real(path), self._acl_of(path))
+            for path, found in zip(paths, answers, strict=True)
+            if found is not None and is_open(found[0], is_secret=has_secrets(path))
+        ]
+        await self._ask_all(changes)
+        return len(changes)
 
     async def _read_all(self, requests: Sequence[Request[T]]) -> list[T | None]:
         """Ask what may be asked twice: once more when the connection is lost meanwhile."""
@@ -224,6 +254,14 @@ class ZooKeeperConnection:
     def _said(self) -> str:
         return f"ZooKeeper at {self._servers.hosts}"
 
+    @property
+    def _silence(self) -> StoreFailure:
+        why = self._handler.refusal
+        return StoreFailure(f"{self._said}: {why}" if why else f"{self._said} does not answer")
+
+    def _acl_of(self, path: str) -> Acl:
+        return acl_for(is_secret=has_secrets(path)) if self._access.sets_acls else OPEN
+
     def _get(self, path: str, is_watched: bool) -> Request[tuple[bytes, Stat]]:
         watch = self._watch_fired if is_watched else None
         return partial(self._client.get_async, self.real(path), watch=watch)
@@ -258,7 +296,7 @@ class ZooKeeperConnection:
                     self._has_moved.clear()
                     await self._has_moved.wait()
         except TimeoutError:
-            raise StoreFailure(f"{self._said} does not answer") from None
+            raise self._silence from None
         if self.is_over:
             raise StoreFailure(f"{self._said}: the connection was closed")
 
@@ -340,10 +378,10 @@ class ZooKeeperConnection:
             log.debug("the event loop has ended before its connection to ZooKeeper")
 
 
-def _add(transaction: Multi, operation: Operation, path: str) -> None:
+def _add(transaction: Multi, operation: Operation, path: str, acl: Acl) -> None:
     match operation:
         case Create(data=data, is_bound=is_bound):
-            transaction.create(path, data, ephemeral=is_bound)
+            transaction.create(path, data, acl, ephemeral=is_bound)
         case SetData(data=data, version=version):
             transaction.set_data(path, data, version)
         case Delete(version=version):
@@ -380,4 +418,6 @@ def _set(future: asyncio.Future[None]) -> None:
 
 
 def _text(error: BaseException) -> str:
+    if isinstance(error, NOT_ALLOWED):
+        return f"these nodes are for others ({type(error).__name__}): {_DIGEST_HINT}"
     return str(error) or type(error).__name__

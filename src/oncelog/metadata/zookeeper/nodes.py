@@ -6,23 +6,29 @@ of its node and one more, because ZooKeeper counts from 0.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from urllib.parse import urlsplit
 
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.store import Stored
 
 __all__ = [
+    "OURS",
     "Servers",
     "Znode",
     "ancestors_of",
     "from_node_path",
+    "has_secrets",
     "parent_of",
     "parse_servers",
     "session_name",
     "stored_in",
     "to_node_path",
 ]
+
+
+OURS: Final = "/oncelog"
+"""The node above all values that Kafka's ZooKeeper does not have."""
 
 
 class Znode(NamedTuple):
@@ -63,6 +69,14 @@ def ancestors_of(path: str) -> list[str]:
     """Return the paths above, the highest first, without the root."""
     parts = path.split("/")[1:-1]
     return ["/" + "/".join(parts[: index + 1]) for index in range(len(parts))]
+
+
+def has_secrets(path: str) -> bool:
+    """Whether brokers alone may read a node, where nodes have ACLs.
+
+    All that Kafka does not have is among them: users' credentials, and the ring, which names users.
+    """
+    return path == OURS or path.startswith(f"{OURS}/")
 
 
 # ZooKeeper refuses these as names of nodes. What the store's paths hold besides is percent-encoded

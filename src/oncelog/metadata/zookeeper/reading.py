@@ -7,7 +7,7 @@ every step of writes sets the ring, and the end of a session changes the nodes a
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from typing import NamedTuple
 
 from oncelog.core.zookeeper_limits import ZOOKEEPER_READ_ROUNDS_MAX
@@ -23,7 +23,7 @@ from oncelog.metadata.zookeeper.ring import (
     newest_named,
 )
 
-__all__ = ["read_changes", "ring_in"]
+__all__ = ["close_to_others", "read_changes", "ring_in"]
 
 _ZOOKEEPERS_OWN = "/zookeeper"
 """In ZooKeeper's root, where there is no chroot."""
@@ -154,6 +154,23 @@ class _Collected:
         )
 
 
+async def close_to_others(
+    connection: ZooKeeperConnection, roots: Container[str] | None = None
+) -> int:
+    """Have brokers alone change all nodes; returns how many others could change or read before.
+
+    A node comes before those below it, so that no other makes one meanwhile.
+    """
+    count = 0
+    level = [""]
+    while level:
+        count += await connection.close_to_others(level)
+        listed = await connection.children_of(level)
+        below = zip(level, listed, strict=True)
+        level = [one for path, (names, _) in below for one in _below(path, names, roots)]
+    return count
+
+
 async def _walk(
     connection: ZooKeeperConnection, roots: Container[str] | None
 ) -> dict[str, Znode | None]:
@@ -167,10 +184,15 @@ async def _walk(
         listed = await connection.children_of([*inner])
         for (path, node), (names, children_zxid) in zip(inner.items(), listed, strict=True):
             found[path] = node._replace(children_zxid=children_zxid)
-            if path == "" and roots is not None:
-                names = [name for name in names if name in roots]
-            below = [path + from_node_path(f"/{name}") for name in names]
-            level += [one for one in below if one not in (RING_PATH, _ZOOKEEPERS_OWN)]
+            level += [one for one in _below(path, names, roots) if one != RING_PATH]
     if root := found[""]:
         found[""] = root._replace(data=b"")
     return found
+
+
+def _below(path: str, names: Sequence[str], roots: Container[str] | None) -> list[str]:
+    """Return the paths of a node's children, without those that are others'."""
+    if path == "" and roots is not None:
+        names = [name for name in names if name in roots]
+    below = [path + from_node_path(f"/{name}") for name in names]
+    return [one for one in below if one != _ZOOKEEPERS_OWN]

@@ -10,6 +10,7 @@ Revisions are ZooKeeper's zxids: those of two brokers can be compared.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Container, Sequence
 from functools import partial
 
@@ -36,19 +37,21 @@ from oncelog.metadata.store import (
     WriteTooLarge,
 )
 from oncelog.metadata.waiting import Waiters, wait_for
+from oncelog.metadata.zookeeper.access import OPEN_ACCESS, Access
 from oncelog.metadata.zookeeper.connection import ZooKeeperConnection
 from oncelog.metadata.zookeeper.mirror import Mirror
-from oncelog.metadata.zookeeper.nodes import Znode, ancestors_of, parse_servers, stored_in
+from oncelog.metadata.zookeeper.nodes import OURS, Znode, ancestors_of, parse_servers, stored_in
 from oncelog.metadata.zookeeper.operations import Operation, SetData, operations_for
-from oncelog.metadata.zookeeper.reading import read_changes, ring_in
+from oncelog.metadata.zookeeper.reading import close_to_others, read_changes, ring_in
 from oncelog.metadata.zookeeper.ring import RING_PATH, encode_ring
 
 __all__ = ["IMPORT_PATH", "ZooKeeperStore"]
 
+log = logging.getLogger(__name__)
+
 IMPORT_PATH = "/oncelog/import"
 """There while a lone broker's metadata is being moved here."""
 
-_OURS = "/oncelog"
 _KAFKAS = ("/brokers/ids", "/brokers/topics", "/cluster/id", "/controller_epoch", "/consumers")
 """Some of them are there after each start of Kafka's."""
 
@@ -72,6 +75,7 @@ class ZooKeeperStore:
         reconnect_wait_ms: int = ZOOKEEPER_RECONNECT_WAIT_MS,
         is_import: bool = False,
         roots: Container[str] | None = None,
+        access: Access = OPEN_ACCESS,
     ) -> None:
         self._servers = parse_servers(connect)
         self._timeout_ms = session_timeout_ms
@@ -79,6 +83,7 @@ class ZooKeeperStore:
         self._reconnect_wait_ms = reconnect_wait_ms
         self._is_import = is_import
         self._roots = roots
+        self._access = access
         self._mirror = Mirror()
         self._main: ZooKeeperConnection | None = None
         self._others: list[ZooKeeperConnection] = []
@@ -183,7 +188,11 @@ class ZooKeeperStore:
 
     async def _connect(self, timeout_ms: int) -> ZooKeeperConnection:
         connection = ZooKeeperConnection(
-            self._servers, timeout_ms, self._wake, reconnect_wait_ms=self._reconnect_wait_ms
+            self._servers,
+            timeout_ms,
+            self._wake,
+            access=self._access,
+            reconnect_wait_ms=self._reconnect_wait_ms,
         )
         await connection.start(self._connection_timeout_ms)
         return connection
@@ -193,21 +202,25 @@ class ZooKeeperStore:
 
         Raises `OncelogError` for Kafka's, and where an import has not ended.
         """
-        (ours, unfinished, *kafkas) = await connection.get_all([_OURS, IMPORT_PATH, *_KAFKAS])
+        at = f"ZooKeeper at {self._servers.hosts}{self._servers.chroot}"
+        (ours, unfinished, *kafkas) = await connection.get_all([OURS, IMPORT_PATH, *_KAFKAS])
         if ours is None and any(kafkas):
             raise OncelogError(
-                f"ZooKeeper at {self._servers.hosts}{self._servers.chroot} has the nodes of an "
-                "Apache Kafka cluster: name a chroot of its own in zookeeper.connect"
+                f"{at} has the nodes of an Apache Kafka cluster: name a chroot of its own in "
+                "zookeeper.connect"
             )
         if unfinished is not None and not self._is_import:
             raise OncelogError(
-                f"an import into ZooKeeper at {self._servers.hosts}{self._servers.chroot} has not "
-                "ended: repeat `oncelog cluster import`"
+                f"an import into {at} has not ended: repeat `oncelog cluster import`"
             )
         if ours is None:
             await connection.make_chroot()
-            await connection.create(_OURS, b"")
+            await connection.create(OURS, b"")
         await connection.create(RING_PATH, encode_ring([], (), ()))
+        if self._access.sets_acls:
+            count = await close_to_others(connection, self._roots)
+            if count:
+                log.info("%s: %d nodes were open to others, and are not any more", *(at, count))
 
     async def _read(self) -> None:
         async with self._reading:
