@@ -20,7 +20,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from dataclasses import dataclass
 from struct import Struct
 from struct import pack as packed
@@ -42,6 +42,7 @@ REPLY_WAIT_S_MAX = 30.0
 """By the clock: how many turns the disk's threads need hangs on what else the machine does."""
 
 TOPIC = "calls"
+WIDE, WIDE_COUNT = "wide", 200
 GROUP = "calls"
 TRANSACTIONAL_ID = "calls"
 
@@ -192,7 +193,9 @@ class Requests:
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self._topic_id = bytes(16)
+        self._topic_id = self._wide_id = bytes(16)
+        self._session = (0, 0)
+        self._wide_reads = 0
         self._producer = (-1, -1)
         self._sequence = 0
         self._added = False
@@ -201,15 +204,18 @@ class Requests:
         self._generation = -1
 
     async def prepare(self) -> None:
-        """A topic of one partition, both coordinators, a producer and a stable group."""
-        topic = _string(TOPIC) + packed(">ihii", 1, 1, 0, 0)
-        await self._client.ask(_CREATE, 2, packed(">i", 1) + topic + packed(">i?", 60_000, False))
+        """Topics of one and of many partitions, both coordinators, a producer, a stable group."""
+        topics = _string(TOPIC) + packed(">ihii", 1, 1, 0, 0)
+        topics += _string(WIDE) + packed(">ihii", WIDE_COUNT, 1, 0, 0)
+        await self._client.ask(_CREATE, 2, packed(">i", 2) + topics + packed(">i?", 60_000, False))
         for kind in (0, 1):
             await self._client.ask(_FIND, 2, _string(GROUP) + packed(">b", kind))
-        body = b"\2" + bytes(16) + _compact(TOPIC) + b"\0" + b"\0\0\0"
-        reply = await self._client.ask(_METADATA, 12, body, flexible=True)
-        start = reply.index(_compact(TOPIC)) + len(_compact(TOPIC))
-        self._topic_id = reply[start : start + 16]
+        self._topic_id, self._wide_id = [await self._id_of(name) for name in (TOPIC, WIDE)]
+        every = [(number, 0) for number in range(WIDE_COUNT)]
+        opened = await self._fetch(self._wide_id, every, wait_ms=0)
+        self._session = (int.from_bytes(opened[6:10], "big"), 1)
+        # By the answer to this one all that there is was told.
+        await self._fetch(self._wide_id, [], wait_ms=0)
         await self.init_producer_id()
         await self.join_group()
 
@@ -221,14 +227,24 @@ class Requests:
 
     async def fetch(self) -> Calls:
         """The one batch at offset 0, without a fetch session."""
-        part = packed(">iiqiqi", 0, -1, 0, -1, -1, 1) + b"\0"
-        topic = self._topic_id + b"\2" + part + b"\0"
-        body = packed(">iiibii", 500, 1, 52_428_800, 0, 0, -1) + b"\2" + topic + b"\1\1\0"
-        reply = await self._client.ask(_FETCH, 16, body, flexible=True)
-        _expect_no_error(int.from_bytes(reply[4:6], "big"), "Fetch")
+        session, self._session = self._session, (0, -1)
+        reply = await self._fetch(self._topic_id, [(0, 0)])
+        self._session = session
         if len(reply) < 160:
             raise RuntimeError("Fetch gave no batch")
         return self._client.calls
+
+    async def fetch_in_session(self) -> Calls:
+        """One batch, in a session with many partitions that have nothing new."""
+        turn, number = divmod(self._wide_reads, WIDE_COUNT)
+        self._wide_reads += 1
+        await self._produce(None, build_batch([_record()]), WIDE, number)
+        reply = await self._fetch(self._wide_id, [])
+        calls = self._client.calls
+        if len(reply) < 160:
+            raise RuntimeError("Fetch gave no batch")
+        await self._fetch(self._wide_id, [(number, turn + 1)], wait_ms=0)
+        return calls
 
     async def init_producer_id(self) -> Calls:
         """A transactional id without an open transaction takes its next epoch."""
@@ -316,14 +332,38 @@ class Requests:
             transactional=True,
         )
 
-    async def _produce(self, transactional_id: str | None, batch: bytearray) -> Calls:
-        part = packed(">i", 0) + _compact(bytes(batch)) + b"\0"
-        topic = _compact(TOPIC) + b"\2" + part + b"\0"
+    async def _id_of(self, topic: str) -> bytes:
+        body = b"\2" + bytes(16) + _compact(topic) + b"\0" + b"\0\0\0"
+        reply = await self._client.ask(_METADATA, 12, body, flexible=True)
+        start = reply.index(_compact(topic)) + len(_compact(topic))
+        return reply[start : start + 16]
+
+    async def _fetch(
+        self, topic_id: bytes, offsets: Sequence[tuple[int, int]], wait_ms: int = 500
+    ) -> bytes:
+        """Fetch in the session, or without one; the session's next request has its next epoch."""
+        parts = b"".join(
+            packed(">iiqiqi", number, -1, offset, -1, -1, 1) + b"\0" for number, offset in offsets
+        )
+        topics = b"\2" + topic_id + _uvarint(len(offsets) + 1) + parts + b"\0"
+        body = packed(">iiibii", wait_ms, 1, 52_428_800, 0, *self._session)
+        body += (topics if offsets else b"\1") + b"\1\1\0"
+        reply = await self._client.ask(_FETCH, 16, body, flexible=True)
+        _expect_no_error(int.from_bytes(reply[4:6], "big"), "Fetch")
+        if self._session[0]:
+            self._session = (self._session[0], self._session[1] + 1)
+        return reply
+
+    async def _produce(
+        self, transactional_id: str | None, batch: bytearray, to: str = TOPIC, partition: int = 0
+    ) -> Calls:
+        part = packed(">i", partition) + _compact(bytes(batch)) + b"\0"
+        topic = _compact(to) + b"\2" + part + b"\0"
         body = _compact(transactional_id) + packed(">hi", -1, 30_000) + b"\2" + topic + b"\0"
         # From version 12 on a transactional Produce adds its partition itself (TV2).
         version = 12 if transactional_id is None or not self._added else 11
         reply = await self._client.ask(_PRODUCE, version, body, flexible=True)
-        at = 1 + len(_compact(TOPIC)) + 1 + 4
+        at = 1 + len(_compact(to)) + 1 + 4
         _expect_no_error(int.from_bytes(reply[at : at + 2], "big"), "Produce")
         return self._client.calls
 
@@ -361,6 +401,7 @@ COUNTED: dict[str, Callable[[Requests], Awaitable[Calls]]] = {
     "Produce": Requests.produce,
     "Produce (TV2)": Requests.produce_in_txn,
     "Fetch": Requests.fetch,
+    "Fetch (session of 200)": Requests.fetch_in_session,
     "EndTxn": Requests.end_txn,
     "EndTxn (TV1)": Requests.end_txn_tv1,
     "JoinGroup": Requests.join_group,

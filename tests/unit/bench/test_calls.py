@@ -11,6 +11,7 @@ BOUNDS = {
     "Produce": 33,
     "Produce (TV2)": 123,
     "Fetch": 54,
+    "Fetch (session of 200)": 64,
     "EndTxn": 149,
     "EndTxn (TV1)": 145,
     "AddPartitionsToTxn": 76,

@@ -45,15 +45,16 @@ def fetch(asked: Asked[memoryview]) -> object:
     """Each topic needs the first; a follower the second."""
 
     def look(request: FetchRequest, session: FetchContext | None) -> Reading | None:
+        topics = request.topics if session is None else session.topics_in_brief()
         if request.replica_id < 0:
-            denied = _denied(asked, READ_TOPIC, request.topics)
-        elif asked.may(CLUSTER_ACTION):
-            return None
+            denied = _denied(asked, READ_TOPIC, topics)
         else:
-            if session is not None:
-                request = request._replace(topics=session.every_topic())
-            denied = {topic[:2] for topic in request.topics}
-        return Reading(asked.context, asked.request, request, session, denied) if denied else None
+            denied = set() if asked.may(CLUSTER_ACTION) else {topic[:2] for topic in topics}
+        if not denied:
+            return None
+        if session is not None:
+            request = request._replace(topics=session.every_topic())
+        return Reading(asked.context, asked.request, request, session, denied)
 
     return asked.serve(None, look)
 

@@ -17,8 +17,9 @@ Damage is reported per partition; the other partitions return records. As in Kaf
 header gets CORRUPT_MESSAGE, a failed read KAFKA_STORAGE_ERROR, and the client checks the records'
 CRC.
 
-Fetch sessions (KIP-227) are stored in `oncelog.broker.partitions.fetch_sessions`; their partitions
-are read as those of a full request. A consumer that names its rack (KIP-392) may read from a
+Fetch sessions (KIP-227) are stored in `oncelog.broker.partitions.fetch_sessions`; of their
+partitions those are read that may have news (`oncelog.broker.apis.fetch_incremental`). A consumer
+that names its rack (KIP-392) may read from a
 follower, up to the follower's own high watermark. Gap: none known.
 """
 
@@ -27,6 +28,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeAlias
 
+from oncelog.broker.apis.fetch_incremental import kind_of
 from oncelog.broker.apis.fetch_reading import Reading
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, NO_SESSION, FetchContext
@@ -70,6 +72,8 @@ def handle(
         if begun is not None:
             session = begun
             fetch = fetch._replace(topics=begun.topics)
+            if kind is Reading:
+                kind = kind_of(begun)
     reading = None if look is None else look(fetch, session)
     if reading is None:
         reading = kind(context, request, fetch, session)

@@ -19,12 +19,16 @@ then. So a request outside of the session, of another connection, confirms nothi
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, cast
 from uuid import UUID
 
-from oncelog.broker.apis.fetch_reading import Reading, name_of
+from oncelog.broker.apis.fetch_reading import Reading, names_of
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.fetch_sessions import FetchContext, Key, SessionPartition
+from oncelog.broker.partitions.fetch_sessions import (
+    FetchContext,
+    Key,
+    SessionPartition,
+)
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -53,6 +57,9 @@ class QuietPartition(NamedTuple):
     high_watermark: int
     log_start_offset: int
 
+    def end(self) -> None:
+        """Nothing is held: each request compares."""
+
 
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
@@ -75,7 +82,11 @@ class FollowerReading(Reading):
         """Whether what it says is to be recorded: it says so once."""
         self._held = {} if session is None else session.partitions
         """The partitions of the session; none in the request that opens it."""
-        self._quiet = [(key, each) for key, each in self._held.items() if each.quiet is not None]
+        self._quiet = [
+            (key, each.asked, cast("QuietPartition", each.quiet))
+            for key, each in self._held.items()
+            if each.quiet is not None
+        ]
         """The partitions of the session that are passed over as long as nothing happens there."""
 
     @property
@@ -101,10 +112,10 @@ class FollowerReading(Reading):
         """Pass over what is still quiet; it counts as fetched when the request comes."""
         now_ms, life = self._fetched_ms, self._fetch.replica_epoch
         is_registered = self._unregistered is ErrorCode.none
-        still: list[tuple[Key, SessionPartition]] = []
+        still: list[tuple[Key, FetchPartition, QuietPartition]] = []
         stirred: list[FetchTopic] = []
         for one in self._quiet:
-            partition, state, follower, end, high_watermark, start = one[1].quiet
+            key, asked, (partition, state, follower, end, high_watermark, start) = one
             if (
                 partition.state is state
                 and partition.log.log_end_offset == end
@@ -119,35 +130,39 @@ class FollowerReading(Reading):
                 if self._is_new:
                     follower.seen_at_end(now_ms)
             else:
-                (topic, _), held = one
+                topic = key[0]
                 assert isinstance(topic, UUID)
-                held.quiet = None
-                self._resolved.append(name_of(self._context, topic))
-                stirred.append(FetchTopic(None, topic, [held.asked]))
+                assert self._session is not None
+                assert self._session.session is not None
+                self._session.session.stir(key)
+                stirred.append(FetchTopic(None, topic, [asked]))
         self._quiet = still
         if stirred:
+            self._resolved += names_of(self._context, stirred)
             self._fetch = self._fetch._replace(topics=[*self._fetch.topics, *stirred])
 
     def _parked_at(self) -> dict[TopicPartition, Partition]:
         partitions = super()._parked_at()
-        for _, held in self._quiet:
-            partition = held.quiet.partition
-            partitions[partition.topic_partition] = partition
+        for _, _, quiet in self._quiet:
+            partitions[quiet.partition.topic_partition] = quiet.partition
         return partitions
 
     def encode(self) -> Buffers:
         """Return the reply's buffers, and note which partitions are quiet from now on."""
         buffers = super().encode()
-        held = self._held
-        if held and self._session is not None and self._session.is_newest:
+        held, session = self._held, None if self._session is None else self._session.session
+        if session is not None and self._session is not None and self._session.is_newest:
             for topic, answered, name in zip(
                 self._fetch.topics, self._topics, self._resolved, strict=True
             ):
                 pairs = zip(topic.partitions, answered.partitions, strict=True)
                 for wanted, answer in pairs:
-                    one = held.get((topic.topic_id, wanted.partition))
+                    key = (topic.topic_id, wanted.partition)
+                    one = held.get(key)
                     if one is not None and name is not None:
-                        one.quiet = self._note_answered(one, name, wanted, answer)
+                        note = self._note_answered(one, name, wanted, answer)
+                        if note is not None:
+                            session.quieten(key, note)
         return buffers
 
     def _note_answered(

@@ -6,7 +6,7 @@ a follower.
 
 from __future__ import annotations
 
-from collections.abc import Container, Sequence
+from collections.abc import Container, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -15,7 +15,7 @@ from oncelog.broker.apis.fetch_cold import ColdPartition, ColdRead, read_cold
 from oncelog.broker.apis.responses import absent, leader_endpoints
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.broker.partitions.damage import note_damage
-from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation
+from oncelog.broker.partitions.delayed import DelayedFetch, FetchIsolation, Watched
 from oncelog.broker.partitions.fetch_sessions import FetchContext
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from oncelog.broker.apis.context import Context
 
-__all__ = ["Reading", "name_of"]
+__all__ = ["Reading", "names_of"]
 
 _READ_COMMITTED = 1
 
@@ -108,10 +108,7 @@ class Reading:
         self._limit = 0
         self._deadline_s = 0.0
         self._reply: Pending[Buffers] | None = None
-        self._resolved = [
-            topic.name if topic.name is not None else name_of(context, topic.topic_id)
-            for topic in fetch.topics
-        ]
+        self._resolved = names_of(context, fetch.topics)
         if denied:
             self._resolved = [
                 DENIED if topic[:2] in denied else name
@@ -373,16 +370,21 @@ class Reading:
                     partitions[partition.topic_partition] = partition
         return partitions
 
-    def _park(self, reply: Pending[Buffers], wait_ms: float) -> None:
+    def _watched(self) -> Iterable[Watched]:
+        """What can wake it."""
+        return self._parked_at().values()
+
+    def _park(self, reply: Pending[Buffers], wait_ms: float) -> DelayedFetch:
         delayed = DelayedFetch(
             self._attempt,
-            self._parked_at().values(),
+            self._watched(),
             isolation=self._isolation,
             missing_bytes=self._missing_bytes,
             wants_high_watermark=self.is_follower and self._context.partitions.selects_by_rack,
         )
         reply.on_drop = delayed.cancel
         delayed.park(self._context.partitions.loop, wait_ms)
+        return delayed
 
     @property
     def _missing_bytes(self) -> int:
@@ -461,7 +463,13 @@ class Reading:
         return self._answer(partition, cold.wanted, cold.end, records)
 
 
-def name_of(context: Context, topic_id: UUID | None) -> str | None:
-    """Return the name of the topic with this id; None if there is none."""
-    topic = context.image.topic_by_id(topic_id)
-    return None if topic is None else topic.name
+def names_of(context: Context, topics: Sequence[FetchTopic]) -> list[str | None]:
+    """Return the name of each topic; None where there is none with its id."""
+    names: list[str | None] = []
+    for topic in topics:
+        name = topic.name
+        if name is None:
+            found = context.image.topic_by_id(topic.topic_id)
+            name = None if found is None else found.name
+        names.append(name)
+    return names

@@ -210,7 +210,8 @@ PARTITION_METRICS: Final = (
         "totalfetchrequests",
         "TotalFetchRequestsPerSec",
         "reads",
-        "Reads of a partition, one per partition of a fetch; a fetch that waits reads again.",
+        "Reads of a partition, one per partition of a fetch that may have news; a fetch that waits"
+        " reads again.",
         lambda meter: meter.fetches,
     ),
     _topic(

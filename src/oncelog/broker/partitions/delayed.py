@@ -30,6 +30,7 @@ __all__ = [
     "FetchIsolation",
     "FetchPurgatory",
     "StartWaiters",
+    "Watch",
 ]
 
 CommitCallback = Callable[[ErrorCode], None]
@@ -60,6 +61,19 @@ class Watched(Protocol):
     """The part of a partition's interface that a waiting operation uses."""
 
     fetches: dict[DelayedFetch, None]
+
+
+class Watchable(Protocol):
+    """The part of it that a `Watch` uses."""
+
+    watches: dict[Watch, None] | None
+
+
+class Watch(Protocol):
+    """What is told of the next change of a partition."""
+
+    def changed(self, purgatory: FetchPurgatory) -> object:
+        """Called once."""
 
 
 class CommitWaiters:
@@ -238,6 +252,14 @@ class DelayedFetch:
             partition.fetches[self] = None
         self._timer = loop.call_later(max_wait_ms / 1000, self._expired)
 
+    def move(self, partitions: Iterable[Watched]) -> None:
+        """Wait for these instead."""
+        for partition in self._partitions:
+            partition.fetches.pop(self, None)
+        self._partitions = tuple(partitions)
+        for partition in self._partitions:
+            partition.fetches[self] = None
+
     def try_again(self) -> None:
         """Read again, and reply when there is enough: a partition of this fetch advanced."""
         self.is_woken = False
@@ -289,6 +311,12 @@ class FetchPurgatory:
         if not self._is_scheduled:
             self._is_scheduled = True
             self._loop.call_soon(self._drain)
+
+    def tell(self, partition: Watchable) -> None:
+        """Tell all who watch a partition that it has changed."""
+        watches, partition.watches = partition.watches, None
+        for watch in watches or ():
+            watch.changed(self)
 
     def _drain(self) -> None:
         self._is_scheduled = False

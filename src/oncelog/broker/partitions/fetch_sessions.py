@@ -13,6 +13,10 @@ session gets FETCH_SESSION_ID_NOT_FOUND and opens another. Followers have slots 
 second `FetchSessions`; in Kafka they take precedence. Otherwise the rules are those of Kafka's
 `FetchManager`, `FetchContext` and `FetchSessionCacheShard`, with one shard.
 
+A partition of which a client has all, and was told all, is *quiet*: it is not read again until
+anything changes there, so that a request costs what changed, and not all that its session has.
+Readers decide which are (`oncelog.broker.apis.fetch_incremental`, `fetch_follower`).
+
 This module does not read partitions: it turns requests into lists of partitions and filters
 answers.
 """
@@ -20,8 +24,10 @@ answers.
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from itertools import count
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode
@@ -41,6 +47,9 @@ from oncelog.protocol.fetch import (
 )
 from oncelog.protocol.fetch_values import TOPIC_IDS_SINCE
 
+if TYPE_CHECKING:
+    from oncelog.broker.partitions.delayed import DelayedFetch, FetchPurgatory
+
 __all__ = [
     "FINAL_EPOCH",
     "NO_SESSION",
@@ -56,6 +65,8 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
 
+_UNTOLD: Final = FetchPartition(-1, 0, 0)
+
 Key = tuple[str | UUID | None, int]
 """A topic (by id in sessions of version 13 on, by name before) and a partition."""
 
@@ -68,15 +79,23 @@ class SessionAnswer(NamedTuple):
     topics: Sequence[FetchTopicResponse]
 
 
+class QuietNote(Protocol):
+    """What a reader notes of a partition that need not be read as long as nothing happens there."""
+
+    def end(self) -> object:
+        """Called when it is read again, or leaves the session."""
+
+
 class SessionPartition:
     """One partition of a session: the request for it, and the last answer about it."""
 
-    __slots__ = ("asked", "carried_round", "high_watermark", "log_start_offset", "quiet")
+    __slots__ = ("asked", "carried_round", "high_watermark", "log_start_offset", "place", "quiet")
 
-    def __init__(self, asked: FetchPartition) -> None:
+    def __init__(self, asked: FetchPartition, place: int) -> None:
         self.asked = asked
-        self.quiet: Any = None
-        """What its reader notes where it need not be read as long as nothing happens there."""
+        self.place = place
+        """Its place in the order of the session."""
+        self.quiet: QuietNote | None = None
         self.carried_round = 0
         """The round of confirmations that the last answer carried to a follower.
 
@@ -109,8 +128,15 @@ class FetchSession:
     """The partitions of one client, in the order in which they are read."""
 
     __slots__ = (
+        "_active",
+        "_places",
+        "_stirred",
+        "counts",
         "created_ms",
         "epoch",
+        "fetches",
+        "is_removed",
+        "isolation_level",
         "partitions",
         "session_id",
         "used_ms",
@@ -123,39 +149,107 @@ class FetchSession:
         self.created_ms = now_ms
         self.used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
+        self.isolation_level = 0
+        self.is_removed = False
         self.partitions: dict[Key, SessionPartition] = {}
+        self.counts: Counter[str | UUID | None] = Counter()
+        """The count of partitions of each topic."""
+        self._active: dict[Key, SessionPartition] = {}
+        """Those that are not quiet, in the order of the session."""
+        self._stirred: dict[Key, SessionPartition] = {}
+        """Those that were quiet, and are not in it yet."""
+        self._places = count()
+        self.fetches: dict[DelayedFetch, None] = {}
+        """Those that wait for any partition of the session."""
 
     def update(self, fetch: FetchRequest) -> None:
         """Add, change and remove the partitions of an incremental request."""
-        partitions = self.partitions
+        if fetch.isolation_level != self.isolation_level:
+            # Quiet ones had no more for a reader with the other end.
+            self.isolation_level = fetch.isolation_level
+            self.stir_all()
         for key, asked in _asked(fetch.topics):
-            held = partitions.get(key)
+            held = self.partitions.get(key)
             if held is None:
-                partitions[key] = SessionPartition(asked)
+                held = SessionPartition(asked, next(self._places))
+                self.partitions[key] = self._active[key] = held
+                self.counts[key[0]] += 1
             else:
                 held.asked = asked
-                held.quiet = None
+                self.stir(key)
         for topic in fetch.forgotten_topics:
             for index in topic.partitions:
-                partitions.pop((_topic_key(topic), index), None)
+                key = (_topic_key(topic), index)
+                held = self.partitions.pop(key, None)
+                if held is not None:
+                    self._hear_no_more(held)
+                    self._active.pop(key, None)
+                    self._stirred.pop(key, None)
+                    self.counts[key[0]] -= 1
+                    if not self.counts[key[0]]:
+                        del self.counts[key[0]]
+
+    # ---- quiet partitions
+
+    @property
+    def has_quiet(self) -> bool:
+        """Whether any partition is quiet."""
+        return len(self._active) + len(self._stirred) < len(self.partitions)
+
+    @property
+    def is_stirred(self) -> bool:
+        """Whether a quiet partition has to be read again since `topics` was asked for."""
+        return bool(self._stirred)
+
+    def quieten(self, key: Key, note: QuietNote) -> None:
+        """Leave a partition out until it is stirred; `note` is its reader's."""
+        held = self.partitions[key]
+        self._hear_no_more(held)
+        held.quiet = note
+        self._active.pop(key, None)
+        self._stirred.pop(key, None)
+
+    def stir(self, key: Key) -> None:
+        """Have a partition be read again."""
+        held = self.partitions[key]
+        if held.quiet is not None:
+            self._hear_no_more(held)
+            self._stirred[key] = held
+
+    def stir_all(self) -> None:
+        """Have all be read again, in the order of the session."""
+        for held in self.partitions.values():
+            self._hear_no_more(held)
+        self._active, self._stirred = dict(self.partitions), {}
+
+    def heard(self, key: Key, purgatory: FetchPurgatory) -> None:
+        """Read a partition again, and whatever waits for it: something changed there."""
+        self.stir(key)
+        for fetch in self.fetches:
+            purgatory.wake(fetch)
+
+    def _hear_no_more(self, held: SessionPartition) -> None:
+        note, held.quiet = held.quiet, None
+        if note is not None:
+            note.end()
 
     def topics(self) -> list[FetchTopic]:
         """All partitions in the form of a full request; a topic may occur more than once.
 
         Without those that are quiet.
         """
+        if self._stirred:
+            every = [*self._active.items(), *self._stirred.items()]
+            self._active = dict(sorted(every, key=lambda each: each[1].place))
+            self._stirred = {}
         found: list[FetchTopic] = []
         run: list[FetchPartition] = []
         last: object = self
-        for (topic, _), held in self.partitions.items():
-            if held.quiet is not None:
-                continue
+        for (topic, _), held in self._active.items():
             if topic != last:
                 last = topic
                 run = []
-                name = topic if isinstance(topic, str) else None
-                topic_id = topic if isinstance(topic, UUID) else None
-                found.append(FetchTopic(name, topic_id, run))
+                found.append(FetchTopic(*_label(topic), run))
             run.append(held.asked)
         return found
 
@@ -172,6 +266,9 @@ class FetchSession:
                     kept.append(answer)
                     if answer.records:
                         self.partitions[place] = self.partitions.pop(place)
+                        held.place = next(self._places)
+                        if self._active.pop(place, None) is not None:
+                            self._active[place] = held
             if kept:
                 found.append(topic._replace(partitions=kept))
         return found
@@ -183,7 +280,7 @@ class FetchContext:
     `topics` are the partitions to read.
     """
 
-    __slots__ = ("_epoch", "_fetch", "_session", "_sessions", "_version", "topics")
+    __slots__ = ("_epoch", "_fetch", "_sessions", "_version", "session", "topics")
 
     def __init__(
         self,
@@ -195,29 +292,38 @@ class FetchContext:
         self._sessions = sessions
         self._fetch = fetch
         self._version = version
-        self._session = session
+        self.session = session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
         self.topics: Sequence[FetchTopic] = fetch.topics if session is None else session.topics()
 
     @property
     def partitions(self) -> dict[Key, SessionPartition]:
         """The partitions of the session; none in the request that opens it."""
-        return {} if self._session is None else self._session.partitions
+        return {} if self.session is None else self.session.partitions
+
+    def topics_in_brief(self) -> Iterable[FetchTopic]:
+        """Each topic once, with as many partitions as the session has of it, and those untold."""
+        if self.session is None:
+            return self.topics
+        counts = self.session.counts.items()
+        return [FetchTopic(*_label(topic), (_UNTOLD,) * count) for topic, count in counts]
 
     def every_topic(self) -> Sequence[FetchTopic]:
         """The same with the partitions that are quiet, which are so no longer."""
-        for held in self.partitions.values():
-            held.quiet = None
-        return self.topics if self._session is None else self._session.topics()
+        if self.session is None:
+            return self.topics
+        self.session.stir_all()
+        return self.session.topics()
 
     @property
     def is_newest(self) -> bool:
-        """Whether no later request of the session has come yet."""
-        return self._session is not None and self._session.epoch == self._epoch
+        """Whether the session is there, and no later request of it has come yet."""
+        session = self.session
+        return session is not None and session.epoch == self._epoch and not session.is_removed
 
     def answer(self, topics: Sequence[FetchTopicResponse], now_ms: int) -> SessionAnswer:
         """Turn the answers into the response; called once, when it is sent."""
-        session = self._session
+        session = self.session
         if session is None:
             session_id = self._sessions.create(self._fetch, self._version, topics, now_ms)
             return SessionAnswer(ErrorCode.none, session_id, topics)
@@ -340,6 +446,8 @@ class FetchSessions:
         session = self._sessions.pop(session_id, None)
         if session is not None:
             self.partitions_count -= len(session.partitions)
+            session.stir_all()
+            session.is_removed = True
 
     def _fresh_id(self) -> int:
         # Random, so that a client with an id from before a restart does not find another's.
@@ -356,6 +464,10 @@ def next_epoch(epoch: int) -> int:
 
 def _topic_key(topic: FetchTopic | FetchTopicResponse | ForgottenTopic) -> str | UUID | None:
     return topic.name if topic.name is not None else topic.topic_id
+
+
+def _label(topic: str | UUID | None) -> tuple[str | None, UUID | None]:
+    return (topic, None) if isinstance(topic, str) else (None, topic)
 
 
 def _names_are_legal(fetch: FetchRequest) -> bool:

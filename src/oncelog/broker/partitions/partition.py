@@ -28,6 +28,7 @@ from oncelog.broker.partitions.delayed import (
     FetchPurgatory,
     OnReached,
     StartWaiters,
+    Watch,
 )
 from oncelog.broker.partitions.disk_queue import DiskQueue
 from oncelog.broker.partitions.meters import TopicMeter
@@ -82,6 +83,7 @@ class Partition:
         "start_waiters",
         "state",
         "topic_partition",
+        "watches",
     )
 
     def __init__(
@@ -100,6 +102,8 @@ class Partition:
         self.meter = meter or TopicMeter()
         self.state = state
         self.fetches: dict[DelayedFetch, None] = {}
+        self.watches: dict[Watch, None] | None = None
+        """Those who are told once, at the next change that a consumer could see."""
         self.on_marker: MarkerListener | None = None
         self.last_stable_offset = log.last_stable_offset(state.high_watermark)
         # Created for the first append that has to wait: with a single replica none does.
@@ -131,10 +135,7 @@ class Partition:
         origin: Origin = Origin.CLIENT,
         transaction_version: int = 0,
     ) -> AppendResult:
-        """Append batches as the leader.
-
-        The caller has checked `state.leader_error()`; the log checks the rest.
-        """
+        """Append batches as the leader; `state.leader_error()` was asked before."""
         meter = self.meter
         meter.produces += 1
         try:
@@ -213,10 +214,7 @@ class Partition:
         log_start_offset: int,
         now_ms: int,
     ) -> AppendResult:
-        """Append batches as their leader has them, and take over its high watermark and log start.
-
-        There may be none. The caller has checked that the role follows that leader.
-        """
+        """Append batches, or none, as the leader has them that it follows; know what that told."""
         log = self.log
         result = _NOTHING_APPENDED
         if batches:
@@ -250,10 +248,7 @@ class Partition:
             self._advanced()
 
     def delete_records(self, offset: int) -> int:
-        """Advance the log start to `offset`, at most the high watermark; return the start.
-
-        The last stable offset follows, as no reader starts below the log start.
-        """
+        """Advance the log start to `offset`, at most the high watermark; return the start."""
         require(offset <= self.state.high_watermark, "INV-7: log start above the high watermark")
         start = self.log.delete_records(offset)
         self.log_start_moved()
@@ -262,6 +257,8 @@ class Partition:
     def log_start_moved(self) -> None:
         """Raise the last stable offset to the log's start (INV-7)."""
         self.last_stable_offset = self.log.last_stable_offset(self.state.high_watermark)
+        if self.watches:
+            self._purgatory.tell(self)
 
     def on_committed(self, end_offset: int, callback: CommitCallback) -> Drop | None:
         """Call back when the high watermark reaches `end_offset`.
@@ -381,6 +378,8 @@ class Partition:
         """Let every parked fetch read again, however many bytes it still misses."""
         for fetch in self.fetches:
             self._purgatory.wake(fetch)
+        if self.watches:
+            self._purgatory.tell(self)
 
     def resign(self, error: ErrorCode) -> None:
         """Give the role up, and answer all operations parked here."""
@@ -493,3 +492,5 @@ class Partition:
                 has_enough = fetch.missing_bytes <= 0 and (stable_moved or not reads_committed)
                 if has_enough or fetch.wants_high_watermark:
                     self._purgatory.wake(fetch)
+        if self.watches:
+            self._purgatory.tell(self)

@@ -16,7 +16,7 @@ from dataclasses import replace
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from oncelog.broker.apis.fetch_reading import Reading
+from oncelog.broker.apis.fetch_incremental import kind_of
 from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Buffers, Request
 from oncelog.broker.partitions.fetch_sessions import FINAL_EPOCH, INITIAL_EPOCH, FetchContext
@@ -111,7 +111,7 @@ class Throttle:
                     return _Nothing(request, fetch)
                 fetch = fetch._replace(max_bytes=min(fetch.max_bytes, bytes_max))
             reading = None if look is None else look(fetch, session)
-            return reading or Reading(context, request, fetch, session)
+            return reading or kind_of(session)(context, request, fetch, session)
 
         return api.handle(context, request, bounded)  # type: ignore[call-arg]
 

@@ -64,12 +64,12 @@ class FollowerSession:
         by that a leader is confirmed. So those that are not are named before all others.
         """
         ended: set[Key] = set()
-        if self._epoch and len(self._changed) > FETCH_CHANGES_COUNT_MAX:
+        if len(self._changed) > FETCH_CHANGES_COUNT_MAX:
             ended = {key for key in self._changed if self._has_ended(key)}
             if len(ended) > FETCH_CHANGES_COUNT_MAX:
                 self.reset()
-                ended.clear()
         if not self._epoch:
+            ended.clear()
             self.asked.clear()
             self._changed = set(self._wanted)
         due: dict[Key, FetchPartition] = {}

@@ -103,9 +103,15 @@ class Guarded:
         wait_ms: int = 0,
         min_bytes: int = 1,
         replica: tuple[int, int] = (-1, -1),
+        offset: int = 0,
     ) -> FetchResponse:
         await self.send_fetch(
-            topics, session=session, wait_ms=wait_ms, min_bytes=min_bytes, replica=replica
+            topics,
+            session=session,
+            wait_ms=wait_ms,
+            min_bytes=min_bytes,
+            replica=replica,
+            offset=offset,
         )
         return await self.fetched()
 
@@ -117,13 +123,15 @@ class Guarded:
         wait_ms: int,
         min_bytes: int,
         replica: tuple[int, int],
+        offset: int = 0,
     ) -> None:
         image = self.context.broker.image
         named = []
         for name in topics:
             topic = image.topic(name)
             assert topic is not None
-            named.append(FetchTopic(None, topic.topic_id, [FetchPartition(0, 0, 2**20, 0)]))
+            asked = FetchPartition(0, offset, 2**20, 0)
+            named.append(FetchTopic(None, topic.topic_id, [asked]))
         request = FetchRequest(
             wait_ms, min_bytes, 2**20, 0, *session, named, replica_id=replica[0]
         )._replace(replica_epoch=replica[1])
@@ -250,6 +258,19 @@ async def test_a_session_lives_through_rights_that_come_and_go(guarded: Guarded)
     guarded.allow("READ TOPIC a")
     found = guarded.told(await guarded.fetch(session=(session, 3)))
     assert found == {"a": [b"value"], "b": DENIED}
+
+
+async def test_rights_that_go_are_told_of_what_was_quiet_in_a_session(guarded: Guarded) -> None:
+    """It was not read any more, as nothing happened there."""
+    guarded.allow("READ TOPIC a, READ TOPIC b")
+    first = await guarded.fetch(["a", "b"], session=(0, 0), offset=1)
+    session = first.session_id
+    for epoch in (1, 2):
+        assert guarded.told(await guarded.fetch(session=(session, epoch))) == {}
+    guarded.allow("READ TOPIC a")
+    assert guarded.told(await guarded.fetch(session=(session, 3))) == {"b": DENIED}
+    guarded.allow("READ TOPIC a, READ TOPIC b")
+    assert guarded.told(await guarded.fetch(session=(session, 4))) == {"b": []}
 
 
 async def test_who_is_no_broker_does_not_fetch_as_one(guarded: Guarded) -> None:
