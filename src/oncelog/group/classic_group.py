@@ -120,6 +120,8 @@ class ClassicGroup:
     static_members: dict[str, str] = field(default_factory=dict)
     pending_joins: set[str] = field(default_factory=set)
     """Ids that were assigned with MEMBER_ID_REQUIRED and have not joined yet."""
+    joining: dict[Token, ClassicGroupMember] = field(default_factory=dict)
+    """The members that wait in JoinGroup, by their tokens."""
     pending_syncs: set[str] = field(default_factory=set)
     """Members of the current generation that have not sent SyncGroup yet."""
     subscribed_topics: frozenset[str] | None = None
@@ -153,6 +155,8 @@ class ClassicGroup:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        if member.join_token is not None:
+            self.joining[member.join_token] = member
         self._support.update(set(map(_NAME, member.protocols)))
         self.pending_joins.discard(member.member_id)
 
@@ -160,6 +164,7 @@ class ClassicGroup:
         """Remove a member or a pending member id. Answer its waiting requests before."""
         member = self.members.pop(member_id, None)
         if member is not None:
+            self.end_join(member)
             self._support.subtract(set(map(_NAME, member.protocols)))
             if member.group_instance_id is not None:
                 del self.static_members[member.group_instance_id]
@@ -177,6 +182,9 @@ class ClassicGroup:
         join_token: Token | None,
     ) -> None:
         """Update a member from its new JoinGroup."""
+        self.end_join(member)
+        if join_token is not None:
+            self.joining[join_token] = member
         self._support.subtract(set(map(_NAME, member.protocols)))
         member.protocols = protocols
         self._support.update(set(map(_NAME, protocols)))
@@ -184,6 +192,13 @@ class ClassicGroup:
         member.rebalance_timeout_ms = rebalance_timeout_ms
         member.join_token = join_token
         member.is_cut_off = False
+
+    def end_join(self, member: ClassicGroupMember) -> Token | None:
+        """Return the token of a member's waiting JoinGroup, which waits no more; None if none."""
+        token, member.join_token = member.join_token, None
+        if token is not None:
+            del self.joining[token]
+        return token
 
     def rename_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give a restarted static member a new member id (KIP-345)."""
@@ -252,12 +267,7 @@ class ClassicGroup:
     @property
     def has_all_joined(self) -> bool:
         """Whether all members wait in JoinGroup, and no pending member id remains."""
-        return not self.pending_joins and all(m.awaits_join for m in self.members.values())
-
-    @property
-    def awaiting_join_count(self) -> int:
-        """The count of members that wait in JoinGroup."""
-        return sum(member.awaits_join for member in self.members.values())
+        return not self.pending_joins and len(self.joining) == len(self.members)
 
     @property
     def rebalance_timeout_ms(self) -> int:

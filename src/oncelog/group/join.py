@@ -84,7 +84,7 @@ def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: s
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
         is_waiting = member is not None and member.awaits_join
-        return is_waiting or group.awaiting_join_count < store.config.max_size
+        return is_waiting or len(group.joining) < store.config.max_size
     return member is not None or len(group.members) < store.config.max_size
 
 
@@ -208,7 +208,7 @@ def _replace_static(
     former = FormerSelf(
         former_id, member.session_timeout_ms, member.rebalance_timeout_ms, member.protocols
     )
-    refuse_waiting(builder, member, ErrorCode.fenced_instance_id, former_id)
+    refuse_waiting(builder, group, member, ErrorCode.fenced_instance_id, former_id)
     store.timers.cancel(session_key(group, former_id))
     group.rename_static_member(former_id, new_id)
     member.client_id, member.client_host = event.client_id, event.client_host
@@ -255,7 +255,7 @@ def _store_replacement(
         members=joined_members(group) if may_skip and is_leader else (),
     )
     builder.reply_on_commit(builder.token, result)
-    member.join_token = None
+    group.end_join(member)
 
 
 def undo_replacement(

@@ -94,7 +94,7 @@ def complete_join(store: GroupStore, group: ClassicGroup, builder: DecisionBuild
         builder.write(group, WriteKind.EMPTIED, group_record(group, {}))
         return
     for member in group.members.values():
-        answer_join(builder, member, current_generation(group, member))
+        answer_join(builder, group, member, current_generation(group, member))
         store.renew_after_wait(group, member, builder.now_ms)
         member.is_new = False
         group.pending_syncs.add(member.member_id)
@@ -191,7 +191,9 @@ def connection_lost(
     group = store.groups.get(event.group_id)
     if group is None:
         return NOTHING
-    for member in group.members.values():
+    joining = group.joining.get(event.token)
+    waiting = group.members.values() if joining is None else (joining,)
+    for member in waiting:
         if event.token in (member.join_token, member.sync_token):
             member.is_cut_off = True
             store.renew_session(group, member, context.now_ms)
@@ -210,7 +212,7 @@ def remove_member(
     store: GroupStore, group: ClassicGroup, member: ClassicGroupMember, builder: DecisionBuilder
 ) -> None:
     """Remove a member. UNKNOWN_MEMBER_ID makes a live client join again."""
-    refuse_waiting(builder, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
+    refuse_waiting(builder, group, member, ErrorCode.unknown_member_id, NO_MEMBER_ID)
     store.drop_member(group, member.member_id)
 
 

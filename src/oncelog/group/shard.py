@@ -347,7 +347,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
         builder = DecisionBuilder(None, context)
         for group in self.store.groups.values():
             for member in group.members.values():
-                refuse_waiting(builder, member, ErrorCode.not_coordinator, member.member_id)
+                refuse_waiting(builder, group, member, ErrorCode.not_coordinator, member.member_id)
         return builder.build()
 
 

@@ -191,11 +191,13 @@ def session_key(group: ClassicGroup, member_id: str) -> TimerKey:
     return TimerKey(TimerKind.SESSION, group.group_id, member_id)
 
 
-def answer_join(builder: DecisionBuilder, member: ClassicGroupMember, result: JoinReply) -> None:
+def answer_join(
+    builder: DecisionBuilder, group: ClassicGroup, member: ClassicGroupMember, result: JoinReply
+) -> None:
     """Reply to a member's waiting JoinGroup, if any."""
-    if member.join_token is not None:
-        builder.reply(member.join_token, result)
-        member.join_token = None
+    token = group.end_join(member)
+    if token is not None:
+        builder.reply(token, result)
 
 
 def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: SyncReply) -> bool:
@@ -208,8 +210,12 @@ def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: Sy
 
 
 def refuse_waiting(
-    builder: DecisionBuilder, member: ClassicGroupMember, error: ErrorCode, member_id: str
+    builder: DecisionBuilder,
+    group: ClassicGroup,
+    member: ClassicGroupMember,
+    error: ErrorCode,
+    member_id: str,
 ) -> None:
     """Answer a member's waiting requests with `error`."""
-    answer_join(builder, member, JoinReply(error, member_id))
+    answer_join(builder, group, member, JoinReply(error, member_id))
     answer_sync(builder, member, SyncReply(error))

@@ -4,6 +4,7 @@ A member that waits in JoinGroup or SyncGroup sends no heartbeats. Its connectio
 be dead.
 """
 
+import sys
 from typing import Any
 
 from oncelog.core.errors import ErrorCode
@@ -260,3 +261,39 @@ def test_a_lost_leadership_answers_all_that_wait() -> None:
     tokens = [c.new_member()[1] for _ in range(2)]
     c.handle(c.processor.resign(c.now_ms))
     assert [c.joined(token).error for token in tokens] == [ErrorCode.not_coordinator] * 2
+
+
+def calls_of_a_join(members_count: int) -> int:
+    """How many functions start while one member of a group rejoins, in the middle of all."""
+    c = Context()
+    members = c.stable(members_count)
+    c.new_member()
+    rejoined(c, *members[1 : members_count // 2])
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        c.join(members[0])
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_join_costs_the_same_however_many_members_a_group_has() -> None:
+    assert calls_of_a_join(200) == calls_of_a_join(10)
+
+
+def test_a_connection_that_is_lost_in_a_join_phase_cuts_its_own_member_off() -> None:
+    c = Context()
+    members = c.stable(3)
+    c.new_member()
+    first, second = rejoined(c, *members[:2])
+    assert {first, second} < set(c.group().joining)
+    c.drop(second)
+    assert [each.is_cut_off for each in c.group().members.values()][:3] == [False, True, False]
+    rejoined(c, members[1], members[2])
+    assert not c.group().joining

@@ -177,8 +177,9 @@ class MetadataFeed:
     async def follow_known(self) -> None:
         """Return when what is known now is in effect, folders and all."""
         await self.follow_roles()
-        for task in tuple(self._tasks):
-            await asyncio.shield(task)
+        if self._tasks:
+            # They go on also if the caller is cancelled.
+            await asyncio.wait(tuple(self._tasks))
         if self._bug.done() and not self._bug.cancelled():
             raise self._bug.result()
 

@@ -6,10 +6,11 @@ import asyncio
 import logging
 import random
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
-from oncelog.broker.membership.feed import MetadataFeed
+from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.controller import layout
 from oncelog.controller.events import CreatePartitions
 from oncelog.controller.image import ImageDelta, TopicImage
@@ -260,6 +261,26 @@ async def test_a_growing_topic_that_is_told_again_keeps_its_new_partitions() -> 
     await growing
     await telling
     assert [p.leader for p in shell.feed.image.topics["t"].partitions] == [1, 1, 1]
+
+
+async def test_what_is_known_is_in_effect_once_the_folders_of_all_steps_are_made() -> None:
+    shell = await started()
+    gates = [asyncio.Event() for _ in range(8)]
+
+    async def make(gate: asyncio.Event) -> dict[TopicPartition, StorageFailure]:
+        await gate.wait()
+        return {}
+
+    for gate in gates:
+        shell.feed._begin(FolderTask({}, partial(make, gate)))
+    following = asyncio.create_task(shell.feed.follow_known())
+    for left, gate in enumerate(gates, 1 - len(gates)):
+        gate.set()
+        await until(lambda left=left: len(shell.feed._tasks) == -left)  # type: ignore[misc]
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert following.done() == (not left)
+    await following
 
 
 async def test_what_waits_for_the_disk_is_shown_as_it_was_just_before() -> None:
