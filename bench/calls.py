@@ -15,31 +15,22 @@ any build of the broker.
 
 import asyncio
 import json
-import os.path
-import socket
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Sequence
 from struct import Struct
 from struct import pack as packed
-from types import FrameType
 
 from rich.console import Console
 from rich.table import Table
 
-import oncelog
+from bench.counting import Calls, Client, CountingClient, compact, string, uvarint
 from oncelog.protocol.record import Record, build_batch
 from oncelog.runtime.loop import new_event_loop
 from tests.support.peer.in_loop import broker_in_loop
 
 REPEATS = 41
 WARM_UP = 12
-QUIET_TURNS = 12
-"""The broker is at rest when so many turns of the loop called nothing."""
-REPLY_WAIT_S_MAX = 30.0
-"""By the clock: how many turns the disk's threads need hangs on what else the machine does."""
 
 TOPIC = "calls"
 WIDE, WIDE_COUNT = "wide", 200
@@ -47,140 +38,10 @@ GROUP = "calls"
 TRANSACTIONAL_ID = "calls"
 
 _PRODUCE, _FETCH, _METADATA, _FIND, _JOIN, _HEARTBEAT, _SYNC, _CREATE = 0, 1, 3, 10, 11, 12, 14, 19
+_OFFSET_COMMIT = 8
 _INIT_PRODUCER_ID, _ADD_PARTITIONS, _END_TXN = 22, 24, 26
 _PRODUCER = Struct(">hqh")
 """Error, producer id, epoch: in the replies of InitProducerId and EndTxn 5."""
-_PACKAGE = os.path.dirname(oncelog.__file__) + os.sep
-
-
-@dataclass(frozen=True, slots=True)
-class Calls:
-    """Python function calls of one request."""
-
-    until_reply: int
-    """In oncelog's files, until the client had the reply."""
-    total: int
-    """In oncelog's files, until the broker was at rest."""
-    everywhere: int
-    """In all files and generated functions, until the broker was at rest."""
-
-
-class _Turn:
-    """Awaited, it gives the loop one turn."""
-
-    def __await__(self) -> Generator[None, None, None]:
-        yield
-
-
-class _Counter:
-    """Counts the Python functions that start in this thread while it is switched on."""
-
-    def __init__(self) -> None:
-        self.own = 0
-        self.everywhere = 0
-
-    def __enter__(self) -> None:
-        self.own = self.everywhere = 0
-        sys.setprofile(self._event)
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _event(self, frame: FrameType, event: str, _argument: object) -> None:
-        code = frame.f_code
-        # By `get_buffer` the loop asks where the bytes shall go: they have not arrived yet.
-        if event != "call" or code.co_filename == __file__ or code.co_name == "get_buffer":
-            return
-        self.everywhere += 1
-        if code.co_filename.startswith(_PACKAGE):
-            self.own += 1
-
-
-class Client:
-    """A socket that asks one thing after the other."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        host, _, port = bootstrap_servers.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)))
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.calls = Calls(0, 0, 0)
-
-    def close(self) -> None:
-        self._socket.close()
-
-    async def ask(self, api: int, version: int, body: bytes, flexible: bool = False) -> bytes:
-        """Send one request; returns the reply's body."""
-        header = packed(">hhi", api, version, 1) + _string("calls") + (b"\0" if flexible else b"")
-        frame = packed(">i", len(header) + len(body)) + header + body
-        reply = await self._answer(frame)
-        return reply[9 if flexible else 8 :]
-
-    async def _answer(self, frame: bytes) -> bytes:
-        """Send a frame to a broker of another process, and block until the reply is whole."""
-        self._socket.sendall(frame)
-        size = int.from_bytes(self._socket.recv(4, socket.MSG_WAITALL), "big")
-        return bytes(4) + self._socket.recv(size, socket.MSG_WAITALL)
-
-
-class _CountingClient(Client):
-    """Counts what a request costs the broker, which shares its thread, until that is at rest."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        super().__init__(bootstrap_servers)
-        self._socket.setblocking(False)
-        self._counter = _Counter()
-
-    async def _answer(self, frame: bytes) -> bytes:
-        with self._counter:
-            self._socket.sendall(frame)
-            reply = await self._reply()
-            until_reply = self._counter.own
-            await self._rest()
-        self.calls = Calls(until_reply, self._counter.own, self._counter.everywhere)
-        return reply
-
-    async def _reply(self) -> bytes:
-        reply = b""
-        deadline_s = time.monotonic() + REPLY_WAIT_S_MAX
-        while time.monotonic() < deadline_s:
-            try:
-                piece = self._socket.recv(65536)
-            except BlockingIOError:
-                await _Turn()
-                continue
-            if not piece:
-                raise ConnectionError("the broker closed the connection instead of answering")
-            reply += piece
-            if len(reply) >= 4 and len(reply) == int.from_bytes(reply[:4], "big") + 4:
-                return reply
-        raise TimeoutError("the broker does not answer")
-
-    async def _rest(self) -> None:
-        quiet, before = 0, self._counter.everywhere
-        while quiet < QUIET_TURNS:
-            await _Turn()
-            quiet = quiet + 1 if self._counter.everywhere == before else 0
-            before = self._counter.everywhere
-
-
-def _string(text: str) -> bytes:
-    return packed(">h", len(text)) + text.encode()
-
-
-def _compact(content: str | bytes | None) -> bytes:
-    if content is None:
-        return b"\0"
-    raw = content.encode() if isinstance(content, str) else content
-    return _uvarint(len(raw) + 1) + raw
-
-
-def _uvarint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
 
 
 def _expect_no_error(error: int, what: str) -> None:
@@ -202,14 +63,15 @@ class Requests:
         self._group = 0
         self._member = ""
         self._generation = -1
+        self._offset = 0
 
     async def prepare(self) -> None:
         """Topics of one and of many partitions, both coordinators, a producer, a stable group."""
-        topics = _string(TOPIC) + packed(">ihii", 1, 1, 0, 0)
-        topics += _string(WIDE) + packed(">ihii", WIDE_COUNT, 1, 0, 0)
+        topics = string(TOPIC) + packed(">ihii", 1, 1, 0, 0)
+        topics += string(WIDE) + packed(">ihii", WIDE_COUNT, 1, 0, 0)
         await self._client.ask(_CREATE, 2, packed(">i", 2) + topics + packed(">i?", 60_000, False))
         for kind in (0, 1):
-            await self._client.ask(_FIND, 2, _string(GROUP) + packed(">b", kind))
+            await self._client.ask(_FIND, 2, string(GROUP) + packed(">b", kind))
         self._topic_id, self._wide_id = [await self._id_of(name) for name in (TOPIC, WIDE)]
         every = [(number, 0) for number in range(WIDE_COUNT)]
         opened = await self._fetch(self._wide_id, every, wait_ms=0)
@@ -248,7 +110,7 @@ class Requests:
 
     async def init_producer_id(self) -> Calls:
         """A transactional id without an open transaction takes its next epoch."""
-        body = _compact(TRANSACTIONAL_ID) + packed(">iqh", 60_000, -1, -1) + b"\0"
+        body = compact(TRANSACTIONAL_ID) + packed(">iqh", 60_000, -1, -1) + b"\0"
         reply = await self._client.ask(_INIT_PRODUCER_ID, 4, body, flexible=True)
         error, producer_id, epoch = _PRODUCER.unpack_from(reply, 4)
         self._producer = (producer_id, epoch)
@@ -274,7 +136,7 @@ class Requests:
         return calls
 
     async def _end_txn(self) -> Calls:
-        body = _compact(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True) + b"\0"
+        body = compact(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True) + b"\0"
         reply = await self._client.ask(_END_TXN, 5, body, flexible=True)
         error, producer_id, epoch = _PRODUCER.unpack_from(reply, 4)
         self._producer = (producer_id, epoch)
@@ -308,7 +170,7 @@ class Requests:
 
     async def sync_group(self) -> Calls:
         """The leader's assignment, stored in `__consumer_offsets`."""
-        assignment = packed(">i", 1) + _string(self._member) + packed(">i", 0)
+        assignment = packed(">i", 1) + string(self._member) + packed(">i", 0)
         reply = await self._client.ask(_SYNC, 3, self._as_member() + assignment)
         _expect_no_error(int.from_bytes(reply[4:6], "big"), "SyncGroup")
         return self._client.calls
@@ -317,6 +179,15 @@ class Requests:
         """A member of a stable group."""
         reply = await self._client.ask(_HEARTBEAT, 3, self._as_member())
         _expect_no_error(int.from_bytes(reply[4:6], "big"), "Heartbeat")
+        return self._client.calls
+
+    async def offset_commit(self) -> Calls:
+        """One offset of a member of a stable group."""
+        self._offset += 1
+        part = packed(">iiqi", 1, 0, self._offset, -1) + string("")
+        topics = packed(">i", 1) + string(TOPIC) + part
+        reply = await self._client.ask(_OFFSET_COMMIT, 7, self._as_member() + topics)
+        _expect_no_error(int.from_bytes(reply[-2:], "big"), "OffsetCommit")
         return self._client.calls
 
     # --- pieces
@@ -333,9 +204,9 @@ class Requests:
         )
 
     async def _id_of(self, topic: str) -> bytes:
-        body = b"\2" + bytes(16) + _compact(topic) + b"\0" + b"\0\0\0"
+        body = b"\2" + bytes(16) + compact(topic) + b"\0" + b"\0\0\0"
         reply = await self._client.ask(_METADATA, 12, body, flexible=True)
-        start = reply.index(_compact(topic)) + len(_compact(topic))
+        start = reply.index(compact(topic)) + len(compact(topic))
         return reply[start : start + 16]
 
     async def _fetch(
@@ -345,7 +216,7 @@ class Requests:
         parts = b"".join(
             packed(">iiqiqi", number, -1, offset, -1, -1, 1) + b"\0" for number, offset in offsets
         )
-        topics = b"\2" + topic_id + _uvarint(len(offsets) + 1) + parts + b"\0"
+        topics = b"\2" + topic_id + uvarint(len(offsets) + 1) + parts + b"\0"
         body = packed(">iiibii", wait_ms, 1, 52_428_800, 0, *self._session)
         body += (topics if offsets else b"\1") + b"\1\1\0"
         reply = await self._client.ask(_FETCH, 16, body, flexible=True)
@@ -357,40 +228,40 @@ class Requests:
     async def _produce(
         self, transactional_id: str | None, batch: bytearray, to: str = TOPIC, partition: int = 0
     ) -> Calls:
-        part = packed(">i", partition) + _compact(bytes(batch)) + b"\0"
-        topic = _compact(to) + b"\2" + part + b"\0"
-        body = _compact(transactional_id) + packed(">hi", -1, 30_000) + b"\2" + topic + b"\0"
+        part = packed(">i", partition) + compact(bytes(batch)) + b"\0"
+        topic = compact(to) + b"\2" + part + b"\0"
+        body = compact(transactional_id) + packed(">hi", -1, 30_000) + b"\2" + topic + b"\0"
         # From version 12 on a transactional Produce adds its partition itself (TV2).
         version = 12 if transactional_id is None or not self._added else 11
         reply = await self._client.ask(_PRODUCE, version, body, flexible=True)
-        at = 1 + len(_compact(to)) + 1 + 4
+        at = 1 + len(compact(to)) + 1 + 4
         _expect_no_error(int.from_bytes(reply[at : at + 2], "big"), "Produce")
         return self._client.calls
 
     async def _add_partitions(self) -> Calls:
-        body = _string(TRANSACTIONAL_ID) + packed(">qh", *self._producer)
-        body += packed(">i", 1) + _string(TOPIC) + packed(">ii", 1, 0)
+        body = string(TRANSACTIONAL_ID) + packed(">qh", *self._producer)
+        body += packed(">i", 1) + string(TOPIC) + packed(">ii", 1, 0)
         reply = await self._client.ask(_ADD_PARTITIONS, 0, body)
         _expect_no_error(int.from_bytes(reply[-2:], "big"), "AddPartitionsToTxn")
         self._added = True
         return self._client.calls
 
     async def _end_txn_tv1(self) -> Calls:
-        body = _string(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True)
+        body = string(TRANSACTIONAL_ID) + packed(">qh?", *self._producer, True)
         reply = await self._client.ask(_END_TXN, 1, body)
         _expect_no_error(int.from_bytes(reply[4:6], "big"), "EndTxn")
         self._added = False
         return self._client.calls
 
     async def _join_group(self) -> bytes:
-        body = _compact(f"{GROUP}-{self._group}") + packed(">ii", 300_000, 300_000)
-        body += _compact(self._member) + b"\0" + _compact("consumer") + b"\3"
-        body += _compact("range") + b"\1\0" + _compact("cooperative-sticky") + b"\1\0"
+        body = compact(f"{GROUP}-{self._group}") + packed(">ii", 300_000, 300_000)
+        body += compact(self._member) + b"\0" + compact("consumer") + b"\3"
+        body += compact("range") + b"\1\0" + compact("cooperative-sticky") + b"\1\0"
         return await self._client.ask(_JOIN, 9, body + b"\0\0", flexible=True)
 
     def _as_member(self) -> bytes:
-        group = _string(f"{GROUP}-{self._group}") + packed(">i", self._generation)
-        return group + _string(self._member) + packed(">h", -1)
+        group = string(f"{GROUP}-{self._group}") + packed(">i", self._generation)
+        return group + string(self._member) + packed(">h", -1)
 
 
 def _record() -> Record:
@@ -408,6 +279,7 @@ COUNTED: dict[str, Callable[[Requests], Awaitable[Calls]]] = {
     "JoinGroup again": Requests.join_group_again,
     "SyncGroup": Requests.sync_group,
     "Heartbeat": Requests.heartbeat,
+    "OffsetCommit": Requests.offset_commit,
     "AddPartitionsToTxn": Requests.add_partitions_to_txn,
     "InitProducerId": Requests.init_producer_id,
 }
@@ -420,7 +292,7 @@ async def _count(repeats: int, metrics: bool) -> dict[str, Calls]:
         config["oncelog.metrics.address"] = "127.0.0.1:0"
     with tempfile.TemporaryDirectory() as folder:
         async with broker_in_loop(folder, config) as broker:
-            client = _CountingClient(broker.bootstrap_servers)
+            client = CountingClient(broker.bootstrap_servers)
             try:
                 requests = Requests(client)
                 await requests.prepare()
@@ -440,7 +312,7 @@ async def _count_replicated(repeats: int) -> Calls:
     async with members(3) as cluster:
         await cluster[1].broker.controller.create_topics([topic])
         await cluster.agreed()
-        client = _CountingClient(cluster[1].broker.bootstrap_servers)
+        client = CountingClient(cluster[1].broker.bootstrap_servers)
         try:
             return await _smallest(Requests.produce, Requests(client), repeats)
         finally:

@@ -18,7 +18,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.calls import COUNTED, WARM_UP, Client, Requests
+from bench.calls import COUNTED, WARM_UP, Requests
+from bench.counting import Client
 from bench.gauges import cpu_time
 from bench.stats import ratio
 from tests.support.peer.child import BrokerChild, free_port

@@ -10,10 +10,10 @@ from statistics import median
 from rich.table import Table
 
 from bench import batch_format, method, plot
-from bench.calls import Calls
 from bench.clients import report as clients_report
 from bench.cluster import report as cluster_report
 from bench.cluster.rows import CLUSTER_ROWS
+from bench.counting import Calls
 from bench.results import EARLIER_PEER, Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES, TLS_ROWS, Row
 from bench.spark import report as spark_report

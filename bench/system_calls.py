@@ -17,7 +17,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from bench.calls import COUNTED, WARM_UP, Client, Requests
+from bench.calls import COUNTED, WARM_UP, Requests
+from bench.counting import Client
 from bench.gauges import calls_by_name
 from bench.systems import FromSources
 

@@ -14,10 +14,9 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.coordinator import RecordContext
 from oncelog.coordinator.event_processor import CoordinatorState
 from oncelog.core.errors import ErrorCode
-from oncelog.core.ids import Offset, TopicPartition
+from oncelog.core.ids import TopicPartition
 from oncelog.group import events as e
 from oncelog.group.consumer.events import Beat, DescribeConsumerGroup, Quit
 from oncelog.group.consumer.outcome import BeatReply, ConsumerGroupDescription
@@ -104,7 +103,7 @@ class Story:
     def line(self, item: Written | Marker) -> str:
         if isinstance(item, Marker):
             return f"marker producer={item.producer_id} commit={item.commit}"
-        record = decode(item.record, RecordContext(Offset(0), 0))
+        record = decode(item.record)
         assert record is not None
         if isinstance(record, OffsetRecord):
             offset = None if record.value is None else record.value.offset

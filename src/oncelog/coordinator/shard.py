@@ -24,6 +24,7 @@ If the append fails, `failed(event, error, context)` replaces steps 4 and 5.
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Sequence
+from dataclasses import field
 from typing import Generic, NamedTuple, Never, TypeAlias, TypeVar
 
 from oncelog.coordinator.metadata import CoordinatorMetadata
@@ -63,10 +64,15 @@ class EventContext:
 
 @value
 class CoordinatorRecord:
-    """One record of the internal topic. A value of None is a tombstone."""
+    """One record of the internal topic. A value of None is a tombstone.
+
+    `decoded` is what the shard that made the record would read from its bytes, so that it need not
+    decode them to apply them (D2); None for a record that was read from a log.
+    """
 
     key: bytes
     value: bytes | None
+    decoded: object = field(default=None, compare=False, repr=False)
 
 
 class Reply(NamedTuple, Generic[ReplyT_co]):

@@ -20,17 +20,17 @@ class CommittedOffset(NamedTuple):
     topic_id: UUID = ZERO_TOPIC_ID
     record_offset: int = -1
 
-    def as_written(self, written_ms: int) -> "CommittedOffset":
-        """Shift its times to the wall-clock time at which its record was written.
+    def as_written(self, record_offset: int, written_ms: int) -> "CommittedOffset":
+        """Return it as the record at that offset says it, with the times of the wall clock then.
 
-        They come from a clock that does not jump; the record's own timestamp is wall time. They
-        differ if the wall clock was set meanwhile.
+        Its own times come from a clock that does not jump; the record's timestamp is wall time.
+        They differ if the wall clock was set meanwhile.
         """
-        shift_ms = clock_shift_ms(self.commit_timestamp_ms, written_ms)
-        if not shift_ms:
-            return self
-        expire_ms = self.expire_timestamp_ms
-        return self._replace(
-            commit_timestamp_ms=written_ms,
-            expire_timestamp_ms=NO_TIMESTAMP if expire_ms == NO_TIMESTAMP else expire_ms + shift_ms,
+        offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id, _ = self
+        shift_ms = clock_shift_ms(commit_ms, written_ms)
+        if shift_ms:
+            commit_ms = written_ms
+            expire_ms = NO_TIMESTAMP if expire_ms == NO_TIMESTAMP else expire_ms + shift_ms
+        return CommittedOffset(
+            offset, leader_epoch, metadata, commit_ms, expire_ms, topic_id, record_offset
         )

@@ -7,11 +7,11 @@ of other protocols (share and streams groups).
 from collections.abc import Iterator, Mapping
 from typing import Final, NamedTuple, TypeAlias
 
-from oncelog.coordinator.shard import CoordinatorRecord, RecordContext, clock_shift_ms
+from oncelog.coordinator.shard import CoordinatorRecord, clock_shift_ms
 from oncelog.core.ids import TopicPartition
 from oncelog.group.classic_group import ClassicGroup, ClassicGroupMember
 from oncelog.group.events import ZERO_TOPIC_ID, JoinProtocol
-from oncelog.group.offset_values import CommittedOffset
+from oncelog.group.offset_values import NO_TIMESTAMP, CommittedOffset
 from oncelog.group.states import GroupState
 from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.records import consumer_group_log, group_log
@@ -60,14 +60,14 @@ class BatchBudget:
         return fits
 
 
-def decode(record: CoordinatorRecord, context: RecordContext) -> AnyRecord | None:
+def decode(record: CoordinatorRecord) -> AnyRecord | None:
     """Decode one record; None for an unknown key type."""
     key = group_log.decode_key(record.key)
     if isinstance(key, group_log.OffsetCommitKey):
         partition = TopicPartition(key.topic, key.partition)
         value = None
         if record.value is not None:
-            value = _committed(group_log.decode_offset_commit_value(record.value), context)
+            value = _committed(group_log.decode_offset_commit_value(record.value))
         return OffsetRecord(key.group, partition, value)
     if isinstance(key, group_log.GroupMetadataKey):
         metadata = None
@@ -83,7 +83,7 @@ def decode(record: CoordinatorRecord, context: RecordContext) -> AnyRecord | Non
     return ConsumerGroupRecord(consumer_key, value_of_kind)
 
 
-def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> CommittedOffset:
+def _committed(value: group_log.OffsetCommitValue) -> CommittedOffset:
     return CommittedOffset(
         value.offset,
         value.leader_epoch,
@@ -91,14 +91,17 @@ def _committed(value: group_log.OffsetCommitValue, context: RecordContext) -> Co
         value.commit_timestamp_ms,
         value.expire_timestamp_ms,
         value.topic_id or ZERO_TOPIC_ID,
-        context.offset,
     )
 
 
 def offset_record(
     group_id: str, partition: TopicPartition, value: CommittedOffset
 ) -> CoordinatorRecord:
-    """Return the record of an offset commit."""
+    """Return the record of an offset commit.
+
+    One that expires is written in a version without leader epoch and topic id, so it has to be
+    decoded.
+    """
     record = group_log.OffsetCommitValue(
         offset=value.offset,
         leader_epoch=value.leader_epoch,
@@ -108,13 +111,18 @@ def offset_record(
         topic_id=None if value.topic_id == ZERO_TOPIC_ID else value.topic_id,
     )
     return CoordinatorRecord(
-        _offset_key(group_id, partition), group_log.encode_offset_commit_value(record)
+        _offset_key(group_id, partition),
+        group_log.encode_offset_commit_value(record),
+        OffsetRecord(group_id, partition, value)
+        if value.expire_timestamp_ms == NO_TIMESTAMP
+        else None,
     )
 
 
 def offset_tombstone(group_id: str, partition: TopicPartition) -> CoordinatorRecord:
     """Return the record that deletes an offset."""
-    return CoordinatorRecord(_offset_key(group_id, partition), None)
+    decoded = OffsetRecord(group_id, partition, None)
+    return CoordinatorRecord(_offset_key(group_id, partition), None, decoded)
 
 
 def _offset_key(group_id: str, partition: TopicPartition) -> bytes:
@@ -146,13 +154,15 @@ def group_record(group: ClassicGroup, assignments: Mapping[str, bytes]) -> Coord
         members=members,
     )
     return CoordinatorRecord(
-        _group_key(group.group_id), group_log.encode_group_metadata_value(value)
+        _group_key(group.group_id),
+        group_log.encode_group_metadata_value(value),
+        GroupRecord(group.group_id, value),
     )
 
 
 def group_tombstone(group_id: str) -> CoordinatorRecord:
     """Return the record that deletes a group."""
-    return CoordinatorRecord(_group_key(group_id), None)
+    return CoordinatorRecord(_group_key(group_id), None, GroupRecord(group_id, None))
 
 
 def _group_key(group_id: str) -> bytes:

@@ -176,7 +176,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
         if isinstance(step, EndTransactionMarker):
             self.store.offsets.end_transaction(step.producer_id, step.commit)
             return
-        decoded = records.decode(step, context)
+        decoded = step.decoded or records.decode(step)
         if isinstance(decoded, records.OffsetRecord):
             self._replay_offset(decoded, context)
         elif isinstance(decoded, records.GroupRecord):
@@ -196,7 +196,7 @@ class GroupCoordinatorShard(CoordinatorShard[GroupEvent, GroupReply, Never]):
         if not is_known and record.group_id not in self.store.consumer_groups:
             # Offsets without members: a simple group.
             self.store.groups[record.group_id] = ClassicGroup(record.group_id)
-        value = record.value.as_written(context.timestamp_ms)
+        value = record.value.as_written(context.offset, context.timestamp_ms)
         if context.transactional:
             producer_id = context.producer_id
             store.pending.put(producer_id, record.group_id, record.partition, value)

@@ -17,8 +17,10 @@ _PARTITION_SETS_CACHED_COUNT = 256
 _STATE_BY_STATUS = {state.value: state for state in TransactionState if state not in _NEVER_WRITTEN}
 
 
-def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> CoordinatorRecord:
-    """Encode `metadata` as a record. As in Kafka an empty state has no partition list.
+def encode(
+    metadata: TransactionMetadata, finalized_version: int = 2, decoded: object = None
+) -> CoordinatorRecord:
+    """Encode `metadata` as a record, as in Kafka an empty state without a partition list.
 
     At level 0 of `transaction.version` it has version 0, which older brokers read. Only of a
     transaction of TV2, whose producer did not ask for the level, it has version 1: version 0 has
@@ -40,7 +42,7 @@ def encode(metadata: TransactionMetadata, finalized_version: int = 2) -> Coordin
     key = transaction_log.encode_key(metadata.transactional_id)
     is_of_tv2 = metadata.client_transaction_version != 0
     version = 1 if finalized_version > 0 or is_of_tv2 else 0
-    return CoordinatorRecord(key, transaction_log.encode_value(value, version))
+    return CoordinatorRecord(key, transaction_log.encode_value(value, version), decoded)
 
 
 @lru_cache(maxsize=_PARTITION_SETS_CACHED_COUNT)

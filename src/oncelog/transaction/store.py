@@ -14,7 +14,6 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
 - `VolatileState.inits`, `cause`: the waiting InitProducerIds, the reason of the last fencing.
 - `VolatileState.markers_told_ms`, `unknown`, `is_warned`: what was logged already, `unknown` of
   partitions that the metadata does not show. `lives`: recent steps.
-- `_proposed`: the moves that produced records in flight.
 - `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
   for DescribeTransactions. `expiries_untold`: those that are not logged yet.
 """
@@ -124,8 +123,6 @@ class TransactionStore:
         self.volatile: defaultdict[str, VolatileState] = defaultdict(VolatileState)
         """The volatile state of each id that is written or about to be."""
         self.lives = Lives()
-        self._proposed: dict[bytes, tuple[tuple[CoordinatorRecord, Proposal], ...]] = {}
-        """By record key: the moves of the records that were last proposed for an id."""
         self._id_of_init: dict[Token, str] = {}
         self._next_ticket = 0
 
@@ -134,11 +131,10 @@ class TransactionStore:
     def propose(
         self, metadata: CoordinatorMetadata, *moves: Proposal
     ) -> tuple[CoordinatorRecord, ...]:
-        """Encode moves of one id as records; keep their volatile part until they are committed."""
+        """Encode moves of one id as records, which have their volatile part with them."""
         proposed: tuple[CoordinatorRecord, ...] = ()
         for move in moves:
-            proposed += (records.encode(move.after, metadata.transaction_version),)
-        self._proposed[proposed[0].key] = tuple(zip(proposed, moves, strict=True))
+            proposed += (records.encode(move.after, metadata.transaction_version, move),)
         return proposed
 
     def markers(
@@ -186,12 +182,10 @@ class TransactionStore:
 
     def replay(self, record: CoordinatorRecord, context: RecordContext) -> None:
         """Apply one committed record: the only writer of `transactions` (D2)."""
-        for proposed, proposal in self._proposed.get(record.key, ()):
-            if proposed is record:
-                # The record encodes this very proposal, and need not be decoded.
-                self._take(proposal.after, proposal)
-                return
-        self._proposed.pop(record.key, None)
+        proposal = record.decoded
+        if type(proposal) is Proposal:
+            self._take(proposal.after, proposal)
+            return
         transactional_id, metadata = records.decode(record)
         if metadata is not None:
             self._take(_as_written(metadata, context.timestamp_ms), None)

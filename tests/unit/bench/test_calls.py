@@ -5,7 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bench.calls import COUNTED, Calls, count, count_replicated
+from bench.calls import COUNTED, count, count_replicated
+from bench.counting import Calls
 
 BOUNDS = {
     "Produce": 33,
@@ -16,6 +17,7 @@ BOUNDS = {
     "EndTxn (TV1)": 145,
     "AddPartitionsToTxn": 76,
     "JoinGroup": 108,
+    "OffsetCommit": 84,
 }
 
 REPLICATED_BOUND = 547

@@ -3,8 +3,8 @@
 from pathlib import Path
 
 from bench import plot, report
-from bench.calls import Calls
 from bench.cluster.rows import CLUSTER_ROWS
+from bench.counting import Calls
 from bench.gauges import CpuTime
 from bench.results import Results, WarmUp
 from bench.rows import COSTS, FRESH, ROWS, TITLES, TLS_ROWS

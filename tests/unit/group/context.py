@@ -26,6 +26,7 @@ from oncelog.group.config import GroupConfig
 from oncelog.group.consumer.group import ConsumerGroup
 from oncelog.group.decision import GroupEvent
 from oncelog.group.meter import GroupMeter
+from oncelog.group.records import decode
 from oncelog.group.replies import (
     FetchedOffset,
     HeartbeatReply,
@@ -64,6 +65,13 @@ class Written:
     record: CoordinatorRecord
     timestamp_ms: int
     producer_id: int = -1
+
+
+def read_again(record: CoordinatorRecord) -> CoordinatorRecord:
+    """A record as a load has it, which has to say what the shard that made it applies (D2)."""
+    read = CoordinatorRecord(record.key, record.value)
+    assert record.decoded in (None, decode(read))
+    return read
 
 
 @dataclass
@@ -128,7 +136,7 @@ class Context:
                 self.processor.delayed(append.append_id, self.now_ms)
             producer_id = append.producer.producer_id if append.producer else -1
             for record in append.records:
-                self.log.append(Written(record, append.timestamp_ms, producer_id))
+                self.log.append(Written(read_again(record), append.timestamp_ms, producer_id))
         for reply in output.replies:
             assert isinstance(reply.token, int)
             assert reply.token not in self.replies, "a request is answered once"

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from oncelog.coordinator import Append, EventContext
-from oncelog.coordinator.shard import RecordContext
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, TopicPartition
 from oncelog.group import events as e
@@ -81,7 +80,7 @@ def expected(log: list[Written | Marker], partition: TopicPartition) -> Expected
             if item.commit and at > visible_at:
                 visible_at, outcome.offset = at, offset
             continue
-        record = decode(item.record, RecordContext(Offset(position), 0))
+        record = decode(item.record)
         if not isinstance(record, OffsetRecord) or record.partition != partition:
             continue
         if record.value is None:
@@ -188,10 +187,10 @@ class OffsetHistory(RuleBasedStateMachine):
         """INV-6."""
         log = self.committed_log()
         flying = {
-            decode(item.record, RecordContext(Offset(0), 0)).partition  # type: ignore[union-attr]
+            decode(item.record).partition  # type: ignore[union-attr]
             for item in self.c.log[len(log) :]
             if isinstance(item, Written)
-            and isinstance(decode(item.record, RecordContext(Offset(0), 0)), OffsetRecord)
+            and isinstance(decode(item.record), OffsetRecord)
             and item.record.value is not None
         }
         for partition in PARTITIONS:

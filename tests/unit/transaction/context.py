@@ -36,7 +36,7 @@ from oncelog.transaction.events import (
 from oncelog.transaction.life import Outcomes
 from oncelog.transaction.shard import TransactionCoordinatorShard
 from oncelog.transaction.states import TransactionMetadata, TransactionState
-from oncelog.transaction.store import TransactionConfig
+from oncelog.transaction.store import Proposal, TransactionConfig
 
 ID = "orders"
 P0 = TopicPartition("t", 0)
@@ -54,6 +54,14 @@ def initialised(producer_id: int, epoch: int) -> InitProducerIdReply:
 def ended(producer_id: int, epoch: int) -> EndTxnReply:
     """What a producer is answered that goes on under this id and epoch."""
     return EndTxnReply(ErrorCode.none, ProducerId(producer_id), ProducerEpoch(epoch))
+
+
+def read_again(record: CoordinatorRecord) -> CoordinatorRecord:
+    """A record as a load has it, which has to say what the shard that made it applies (D2)."""
+    read = CoordinatorRecord(record.key, record.value)
+    if isinstance(record.decoded, Proposal):
+        assert records.decode(read)[1] == record.decoded.after
+    return read
 
 
 @dataclass
@@ -136,7 +144,7 @@ class Context:
 
     def commit(self, append: Append) -> None:
         base = Offset(len(self.log))
-        self.log += [(record, append.timestamp_ms) for record in append.records]
+        self.log += [(read_again(record), append.timestamp_ms) for record in append.records]
         self.run(self.processor.committed(append.append_id, base, self.now_ms))
 
     def commit_held(self) -> None:

@@ -12,9 +12,9 @@ from typing import Final
 from uuid import UUID
 
 from oncelog.cli.records import iso_time
-from oncelog.coordinator import CoordinatorRecord, RecordContext
+from oncelog.coordinator import CoordinatorRecord
 from oncelog.core.errors import ProtocolError
-from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC, Offset
+from oncelog.core.ids import CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from oncelog.group import records as group_records
 from oncelog.protocol.record import Record, read_end_marker
 from oncelog.protocol.records import consumer_group_log, group_log, transaction_log
@@ -25,8 +25,8 @@ __all__ = ["Decoded", "decode_control", "decoder_for", "is_internal", "plain", "
 
 Values = dict[str, object]
 
-_READERS: Final[dict[str, Callable[[CoordinatorRecord, RecordContext], object]]] = {
-    TRANSACTION_STATE_TOPIC: lambda entry, _: transaction_records.decode(entry),
+_READERS: Final[dict[str, Callable[[CoordinatorRecord], object]]] = {
+    TRANSACTION_STATE_TOPIC: transaction_records.decode,
     CONSUMER_OFFSETS_TOPIC: group_records.decode,
 }
 """The decoders that the coordinators use."""
@@ -66,8 +66,7 @@ def why_unreadable(topic: str, record: Record) -> str | None:
     if record.key is None:
         return "it has no key"
     try:
-        context = RecordContext(Offset(record.offset), record.timestamp)
-        reader(CoordinatorRecord(record.key, record.value), context)
+        reader(CoordinatorRecord(record.key, record.value))
     except ProtocolError as error:
         return error.message
     return None

@@ -6,13 +6,13 @@ its key. Keys of other kinds (`consumer_group_log`) decode to None. The member s
 assignment are bytes that only clients understand.
 """
 
-from dataclasses import dataclass
 from struct import error as StructError  # noqa: N812 - it is an exception class
 from typing import Final
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.integers import integers
+from oncelog.core.values import value
 from oncelog.protocol import wire
 from oncelog.protocol.wire import INT16, INT32, INT64, Buffer, uvarint
 
@@ -31,7 +31,7 @@ _OFFSET_EPOCH: Final = integers(">hqi")
 _VERSION_OFFSET: Final = integers(">hq")
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommitKey:
     """Names a committed offset."""
 
@@ -40,14 +40,14 @@ class OffsetCommitKey:
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupMetadataKey:
     """Names a classic group."""
 
     group: str
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class OffsetCommitValue:
     """A committed offset. Times are milliseconds since the epoch; -1 for none."""
 
@@ -59,7 +59,7 @@ class OffsetCommitValue:
     topic_id: UUID | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MemberMetadata:
     """A member of a classic group as of its last completed rebalance."""
 
@@ -73,7 +73,7 @@ class MemberMetadata:
     assignment: bytes
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class GroupMetadataValue:
     """A classic group; an empty one has no members, protocol or leader."""
 

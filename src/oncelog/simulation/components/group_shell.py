@@ -112,5 +112,7 @@ class GroupShell:
                     todo.append(failed)
                     continue
                 base = Offset(len(self._log))
-                self._log += ((record, append.timestamp_ms) for record in append.records)
+                # A load has the bytes only.
+                read = (CoordinatorRecord(each.key, each.value) for each in append.records)
+                self._log += ((record, append.timestamp_ms) for record in read)
                 todo.append(self._processor.committed(append.append_id, base, self.now_ms))
