@@ -83,7 +83,7 @@ def decide_partitions(
             return TopicOutcome(name, ErrorCode.invalid_replica_assignment, text)
         grown = tuple(filter(None, added))
     else:
-        start = sum(len(one.partitions) for one in image.topics.values() if one.name != name)
+        start = image.partitions_count - len(topic.partitions)
         placed = place_partitions(image, start, range(len(topic.partitions), count), factor)
         if isinstance(placed, str):
             return TopicOutcome(name, ErrorCode.invalid_replication_factor, placed)

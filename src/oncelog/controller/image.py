@@ -29,6 +29,8 @@ __all__ = [
     "PartitionImage",
     "TopicDelta",
     "TopicImage",
+    "flat_names",
+    "partitions_of",
     "while_applying",
     "without_leader",
 ]
@@ -177,6 +179,7 @@ class MetadataImage:
     """All topics and brokers at one revision. Never changed in place."""
 
     __slots__ = (
+        "_flat_names",
         "_names",
         "acls",
         "broker_epochs",
@@ -192,6 +195,7 @@ class MetadataImage:
         "features",
         "group_configs",
         "leftovers",
+        "partitions_count",
         "revision",
         "scram_credentials",
         "scram_secret",
@@ -225,6 +229,9 @@ class MetadataImage:
         self._names: Mapping[TopicId, str] = {
             topic.topic_id: topic.name for topic in self.topics.values()
         }
+        self._flat_names = flat_names(self.topics)
+        self.partitions_count = partitions_of(self.topics.values())
+        """The count of partitions of all topics."""
         self.brokers: Mapping[int, BrokerImage] = {b.broker_id: b for b in brokers}
         """The brokers with a live registration."""
         self.broker_epochs = dict(broker_epochs)
@@ -262,6 +269,10 @@ class MetadataImage:
         name = None if topic_id is None else self._names.get(topic_id)
         return None if name is None else self.topics[name]
 
+    def colliding(self, name: str) -> str | None:
+        """Return the topic whose name differs from this one in dots and underscores only."""
+        return self._flat_names.get(_flat(name))
+
     def partition(self, name: str, index: int) -> PartitionImage | None:
         """One partition, if the topic and the partition exist."""
         topic = self.topics.get(name)
@@ -273,7 +284,7 @@ class MetadataImage:
         """Return this image after some changes of topics, and with other values of `fields`.
 
         It shares with this one what stays. A change of a partition costs its topic's tuple of
-        partitions, and a copy of the table of topics, which looks at none of them.
+        partitions, and a copy of the tables of topics, which looks at none of them.
         """
         image = object.__new__(MetadataImage)
         for name in MetadataImage.__slots__:
@@ -282,20 +293,39 @@ class MetadataImage:
             image.features = all_levels(image.chosen_features)
         if delta.deleted or delta.created or delta.changed:
             image.topics = topics = dict(self.topics)
-            for topic in delta.deleted:
-                topics.pop(topic.name, None)
-            topics.update((topic.name, topic) for topic in delta.created)
-            topics.update((change.topic.name, change.topic) for change in delta.changed)
+            come = [*delta.created, *(change.topic for change in delta.changed)]
+            left = [topics.pop(topic.name, None) for topic in delta.deleted]
+            left += [topics.get(topic.name) for topic in come]
+            image.partitions_count += partitions_of(come) - partitions_of(filter(None, left))
+            topics.update((topic.name, topic) for topic in come)
         if delta.deleted or delta.created:
             image._names = names = dict(self._names)
             for topic in delta.deleted:
                 names.pop(topic.topic_id, None)
             names.update((topic.topic_id, topic.name) for topic in delta.created)
+            image._flat_names = flat = dict(self._flat_names)
+            for topic in delta.deleted:
+                flat.pop(_flat(topic.name), None)
+            flat.update(flat_names(topic.name for topic in delta.created))
         return image
 
     def delta_from_nothing(self) -> ImageDelta:
         """Return the changes that bring all of this image's topics."""
         return ImageDelta(created=tuple(self.topics.values()))
+
+
+def partitions_of(topics: Iterable[TopicImage]) -> int:
+    """Return how many partitions these have in all."""
+    return sum([len(topic.partitions) for topic in topics])
+
+
+def flat_names(names: Iterable[str]) -> dict[str, str]:
+    """Return the names that could collide by how Kafka's metrics write them: "." as "_"."""
+    return {_flat(name): name for name in names if "." in name or "_" in name}
+
+
+def _flat(name: str) -> str:
+    return name.replace(".", "_")
 
 
 def while_applying(delta: ImageDelta, applied: MetadataImage, broker_id: int) -> MetadataImage:

@@ -9,12 +9,11 @@ gives the same placement.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Final
 
-from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
+from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage, flat_names
 from oncelog.controller.placement import (
     known_brokers,
     new_partition,
@@ -155,26 +154,42 @@ def name_problem(name: str) -> str | None:
     return None
 
 
+class Decided:
+    """The topics of one request that are to be created, and are not in the image yet."""
+
+    __slots__ = ("flat_names", "names", "partitions_count")
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.flat_names: dict[str, str] = {}
+        self.partitions_count = 0
+
+    def add(self, topic: TopicImage) -> None:
+        """Count one more."""
+        self.names.add(topic.name)
+        self.flat_names |= flat_names([topic.name])
+        self.partitions_count += len(topic.partitions)
+
+
 def decide_creation(
     image: MetadataImage,
     new: TopicToCreate,
     topic_id: TopicId,
     defaults: CreationDefaults,
-    decided: Mapping[str, TopicImage] = MappingProxyType({}),
+    decided: Decided | None = None,
 ) -> TopicOutcome:
-    """Return the topic to create, or Kafka's error.
-
-    `decided` are topics of the same request, by name, that are not in the image yet.
-    """
+    """Return the topic to create, or Kafka's error; `decided` are those of the same request."""
+    decided = decided or Decided()
     problem = name_problem(new.name)
     if problem is not None:
         return TopicOutcome(
             new.name, ErrorCode.invalid_topic_exception, f"Topic name is invalid: {problem}"
         )
-    if image.topic(new.name) is not None or new.name in decided:
+    if image.topic(new.name) is not None or new.name in decided.names:
         message = f"Topic '{new.name}' already exists."
         return TopicOutcome(new.name, ErrorCode.topic_already_exists, message)
-    collision = _collision((*image.topics, *decided), new.name)
+    # Kafka's metrics write "." as "_", so names that differ only in these collide.
+    collision = image.colliding(new.name) or decided.flat_names.get(new.name.replace(".", "_"))
     if collision is not None:
         message = f"Topic '{new.name}' collides with existing topic: {collision}"
         return TopicOutcome(new.name, ErrorCode.invalid_topic_exception, message)
@@ -185,8 +200,8 @@ def decide_creation(
     if new.assignment:
         placed = _assigned(image, new)
     else:
-        others = (*image.topics.values(), *decided.values())
-        placed = _placed(image, new, defaults, sum(len(topic.partitions) for topic in others))
+        start = image.partitions_count + decided.partitions_count
+        placed = _placed(image, new, defaults, start)
     if isinstance(placed, TopicOutcome):
         return placed
     config = {name: value for name, value in new.config.items() if value is not None}
@@ -201,21 +216,13 @@ def decide_creations(
 ) -> list[TopicOutcome]:
     """Decide on the topics of one request in order, each as if those before it existed."""
     outcomes = []
-    decided: dict[str, TopicImage] = {}
+    decided = Decided()
     for new, topic_id in zip(topics, fresh_ids, strict=True):
         outcome = decide_creation(image, new, topic_id, defaults, decided)
         if outcome.topic is not None:
-            decided[new.name] = outcome.topic
+            decided.add(outcome.topic)
         outcomes.append(outcome)
     return outcomes
-
-
-def _collision(names: Iterable[str], name: str) -> str | None:
-    # Kafka's metrics write "." as "_", so names that differ only in these collide.
-    if "." not in name and "_" not in name:
-        return None
-    flat = name.replace(".", "_")
-    return next((other for other in names if other.replace(".", "_") == flat), None)
 
 
 def _placed(

@@ -21,8 +21,8 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.limits import CONFIG_VALUE_LENGTH_MAX, TOPIC_PARTITIONS_COUNT_MAX
 
 BROKERS = [BrokerImage(broker_id, "h", 1) for broker_id in (1, 2, 3)]
-IMAGE = MetadataImage(cluster_id="c", brokers=BROKERS)
 TOPIC = TopicImage("t", UUID(int=1), (PartitionImage(1, 4, (1, 2), (1, 2)),), {"retention.ms": "5"})
+IMAGE = MetadataImage(cluster_id="c", topics=[TOPIC], brokers=BROKERS)
 
 SET, DELETE = ConfigOperation.SET, ConfigOperation.DELETE
 APPEND, SUBTRACT = ConfigOperation.APPEND, ConfigOperation.SUBTRACT

@@ -44,6 +44,28 @@ def test_an_image_after_a_change_shares_what_stays() -> None:
     assert (list(moved.brokers), list(after.brokers)) == ([1], [])
 
 
+def test_an_image_counts_partitions_and_knows_names_that_collide_as_one_made_anew_does() -> None:
+    dotted = [topic("a.b", 1, 2), topic("c_d", 2, 3), topic("e", 3)]
+    before = MetadataImage(cluster_id="c", topics=dotted)
+    delta = ImageDelta(
+        deleted=(dotted[0], dotted[2]),
+        created=(topic("a_b", 4, 5), topic("f.g", 5)),
+        changed=(TopicDelta(topic("c_d", 2, 7), [3]),),
+    )
+    after = before.after(delta)
+    anew = MetadataImage(cluster_id="c", topics=after.topics.values())
+    for image, count, names in (
+        (before, 6, ["a.b", "c_d", None]),
+        (after, 13, ["a_b", "c_d", "f.g"]),
+        (anew, 13, ["a_b", "c_d", "f.g"]),
+        # What is shown while it is applied has nothing of what it brings.
+        (while_applying(delta, before, 1), 3, [None, "c_d", None]),
+    ):
+        assert image.partitions_count == count
+        assert [image.colliding(name) for name in ("a.b", "c.d", "f_g")] == names
+        assert image.colliding("e") is None
+
+
 def test_all_of_what_is_created_is_to_be_served_and_what_has_changed_of_the_rest() -> None:
     found = [(change.topic.name, list(change.partitions)) for change in DELTA.assigned()]
     assert found == [("new", [0]), ("deleted", [0]), ("grown", [1])]

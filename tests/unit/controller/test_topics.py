@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from uuid import UUID
 
 import pytest
@@ -67,6 +68,27 @@ def test_topics_of_one_request_are_decided_on_as_if_those_before_existed() -> No
     ]
     made = [outcome.topic for outcome in outcomes if outcome.topic is not None]
     assert [one.partitions[0].replicas for one in made] == [(1,), (2,)]
+
+
+def calls_of_a_creation(topics_count: int) -> int:
+    """How many functions start for one topic more."""
+    before = image(*(topic(f"t_{number}", UUID(int=number)) for number in range(topics_count)))
+    calls = 0
+
+    def count(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        decide(TopicToCreate("another.one"), before)
+    finally:
+        sys.setprofile(None)
+    return calls
+
+
+def test_a_topic_costs_the_same_however_many_there_are() -> None:
+    assert calls_of_a_creation(300) == calls_of_a_creation(3)
 
 
 def test_placement_goes_on_where_the_existing_partitions_end() -> None:

@@ -90,7 +90,7 @@ CLUSTER_METRICS: Final = (
         "partitions",
         "kafka.controller:type=KafkaController,name=GlobalPartitionCount",
         "Partitions of the cluster.",
-        lambda parts: one(sum(len(t.partitions) for t in parts.context.image.topics.values())),
+        lambda parts: one(parts.context.image.partitions_count),
     ),
     Metric(
         "kafka_controller_kafkacontroller_offlinepartitionscount",
