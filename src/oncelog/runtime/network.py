@@ -22,6 +22,7 @@ from typing import Protocol
 from oncelog.core.errors import OncelogError
 from oncelog.core.limits import LISTEN_BACKLOG_COUNT
 from oncelog.core.security_limits import TLS_HANDSHAKE_MS_MAX
+from oncelog.runtime.tls_alert import handshake_of
 
 __all__ = [
     "AddressUnavailable",
@@ -314,12 +315,13 @@ class _TlsListener:
     async def _shake_hands(self, accepted: socket.socket, host: str, port: int) -> None:
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._loop.connect_accepted_socket(
-                self._protocol_factory,
-                accepted,
-                ssl=self._tls.context,
-                ssl_handshake_timeout=TLS_HANDSHAKE_MS_MAX / 1000,
-            )
+            with handshake_of(accepted):
+                await self._loop.connect_accepted_socket(
+                    self._protocol_factory,
+                    accepted,
+                    ssl=self._tls.context,
+                    ssl_handshake_timeout=TLS_HANDSHAKE_MS_MAX / 1000,
+                )
         except OSError as error:
             accepted.close()
             self._tls.fail(host, port, error)

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from oncelog.core.errors import OncelogError
 from oncelog.core.secret import Secret
+from oncelog.runtime.tls_alert import ServerContext
 
 __all__ = ["CLIENT_AUTH", "PROTOCOLS", "ClientAuth", "Tls", "TlsError"]
 
@@ -63,7 +64,7 @@ class Tls:
 
     def server_context(self, client_auth: ClientAuth) -> ssl.SSLContext:
         """The context of a server. Raises `TlsError` in one sentence."""
-        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
         context.verify_mode = CLIENT_AUTH[client_auth]
         if client_auth != "none":
             self._trust(context, ssl.Purpose.CLIENT_AUTH)
