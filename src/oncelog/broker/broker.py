@@ -288,7 +288,8 @@ class Broker:
         if self.config.authorizer is not None:
             from oncelog.broker.access import Guard  # A plain broker does without it.
 
-            guard = Guard(self.clock, lambda: self.image.acls, self.config.authorizer)
+            acls, counts = (lambda: self.image.acls), self.server.decisions
+            guard = Guard(self.clock, acls, self.config.authorizer, counts)
             self.dispatcher.wrap(Layer.ACCESS, guard.asking)
         self._quotas = QuotaFollower(self.config, self.clock, self.dispatcher)
         self._quotas.follow(self.image)

@@ -90,10 +90,13 @@ class Asked(Generic[Body]):
         """
         allowed = self._decisions[need.operation, need.resource_type, name]
         if allowed:
+            self._audit.counts.allowed += 1
             if self._tells_allowed:
                 self._audit.tell(self._rules, self._subject, need, name, count, allowed=True)
-        elif not is_filter:
-            self._audit.tell(self._rules, self._subject, need, name, count, allowed=False)
+        else:
+            self._audit.counts.denied += 1
+            if not is_filter:
+                self._audit.tell(self._rules, self._subject, need, name, count, allowed=False)
         return allowed
 
     def may_any(self, need: Need) -> bool:

@@ -11,6 +11,7 @@ import logging
 from typing import Final, NamedTuple
 
 from oncelog.broker.apis.needs import Need
+from oncelog.broker.net.decisions import DecisionCounts
 from oncelog.core.security_limits import AUDIT_NAME_LENGTH_MAX, AUDIT_REFUSALS_PER_S_MAX
 from oncelog.protocol.api import ApiKey
 from oncelog.runtime.clock import Clock
@@ -32,9 +33,10 @@ class Subject(NamedTuple):
 
 
 class AuditLog:
-    """The lines about one broker's requests."""
+    """The lines about one broker's requests; `counts` has those that are not written, too."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, counts: DecisionCounts | None = None) -> None:
+        self.counts = counts or DecisionCounts()
         self._clock = clock
         self._second_ms = 0.0
         """When the second began in which refusals are counted."""

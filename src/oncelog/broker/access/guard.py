@@ -11,6 +11,7 @@ from oncelog.broker.access.asked import Asked
 from oncelog.broker.access.audit import AuditLog
 from oncelog.broker.apis import HANDLERS
 from oncelog.broker.apis.needs import Nothing, Whole
+from oncelog.broker.net.decisions import DecisionCounts
 from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Request
 from oncelog.core.acl import CLUSTER_NAME, Acl, AuthorizerConfig, ResourceType
@@ -39,8 +40,9 @@ class Guard:
         clock: Clock,
         acls: Callable[[], Mapping[str, Acl]],
         settings: AuthorizerConfig,
+        counts: DecisionCounts | None = None,
     ) -> None:
-        self._audit = AuditLog(clock)
+        self._audit = AuditLog(clock, counts)
         self._acls = acls
         self._settings = settings
         self._known: Mapping[str, Acl] | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog.broker.metrics.authentication import AUTHENTICATION_METRICS
+from oncelog.broker.metrics.authorization import AUTHORIZATION_METRICS
 from oncelog.broker.metrics.cluster import CLUSTER_METRICS
 from oncelog.broker.metrics.coordinators import COORDINATOR_METRICS
 from oncelog.broker.metrics.lag import LAG_METRICS
@@ -19,6 +20,7 @@ __all__ = ["METRICS"]
 METRICS: Final[tuple[Metric, ...]] = (
     *REQUEST_METRICS,
     *AUTHENTICATION_METRICS,
+    *AUTHORIZATION_METRICS,
     *PARTITION_METRICS,
     *COORDINATOR_METRICS,
     *LAG_METRICS,

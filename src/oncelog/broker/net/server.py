@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from oncelog.broker.net.connection import ServerConnection, Starter
+from oncelog.broker.net.decisions import DecisionCounts
 from oncelog.broker.net.frames import ReadBuffer
 from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError, as_int
@@ -191,6 +192,8 @@ class Server:
         self._starter: Starter | None = None
         self.gates: Mapping[str, SaslGate] = {}
         """Of the listeners with SASL, by name."""
+        self.decisions = DecisionCounts()
+        """Of the authorizer, where there is one."""
 
     @property
     def port(self) -> int:
