@@ -98,7 +98,9 @@ def run_outside(seed: int) -> bool:
 
     A suite that cannot be had here says so, and is no failure.
     """
-    suites = [[sys.executable, "-m", "tests.support.outside", name] for name in SUITES]
+    tool = [sys.executable, "-m", "tests.support.outside"]
+    kinds = ("none", "needed")
+    suites = [[*tool, name, "--security", kind] for name in SUITES for kind in kinds]
     codes = [subprocess.run(suite, cwd=ROOT, check=False).returncode for suite in suites]
     copies = [sys.executable, "-m", "tests.support.copy_soak", "--brokers", "3"]
     copies += ["--records", str(COPIED_RECORDS), "--seed", str(seed)]

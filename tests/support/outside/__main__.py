@@ -1,7 +1,7 @@
 """Runs a suite of others on three brokers of ours and on Apache Kafka's three, and compares.
 
     python -m tests.support.outside franz-go
-    LIBRDKAFKA_TESTS=.../librdkafka/tests python -m tests.support.outside librdkafka
+    LIBRDKAFKA_TESTS=.../librdkafka/tests python -m tests.support.outside librdkafka --security all
 
 The verdicts are kept for each peer (`.cache/evidence`), so that one peer or some tests can be run
 anew. It fails where a test's verdicts differ, unless `judge.py` says why.
@@ -25,6 +25,7 @@ from tests.support.outside.suites import (
     SUITES,
     UNAVAILABLE,
     Peer,
+    Security,
     Suite,
     SuiteUnavailable,
     Verdicts,
@@ -37,9 +38,9 @@ RECORDS: Final = 20_000
 """Of each of franz-go's chains. Its default, 500,000, is for a machine that does nothing else."""
 
 
-def made(name: str, records: int) -> Suite:
+def made(name: str, records: int, security: Security) -> Suite:
     """The suite of that name. Raises `SuiteUnavailable`."""
-    return Franz(records) if name == "franz-go" else Librdkafka()
+    return Franz(records, security) if name == "franz-go" else Librdkafka(security)
 
 
 def run_on(peer: Peer, suite: Suite, only: Sequence[str], console: Console) -> None:
@@ -48,10 +49,11 @@ def run_on(peer: Peer, suite: Suite, only: Sequence[str], console: Console) -> N
     console.print(f"{suite.name} {suite.version} on three brokers of {peer}; logs in {folder}")
     found: Verdicts = {}
     for scenario in suite.scenarios(only):
-        with three_brokers(peer, folder / f"brokers-{scenario.name}", scenario.settings) as cluster:
+        with three_brokers(peer, folder / f"brokers-{scenario.name}", scenario) as running:
             begun_s = time.monotonic()
-            for verdicts in suite.run(scenario, cluster, folder):
+            for verdicts in suite.run(scenario, running, folder):
                 took_s, begun_s = time.monotonic() - begun_s, time.monotonic()
+                verdicts = {scenario.prefix + test: each for test, each in verdicts.items()}
                 for test, verdict in verdicts.items():
                     # A test of another scenario is skipped in this one.
                     if verdict != "skipped" or test not in found:
@@ -75,7 +77,8 @@ def kept(suite: Suite, peer: Peer) -> dict[str, Verdicts]:
 
 
 def _name(suite: Suite, peer: Peer) -> str:
-    return f"outside-{suite.name}-{peer}"
+    secured = "" if suite.security == "none" else "-secured"
+    return f"outside-{suite.name}-{peer}{secured}"
 
 
 def compare(suite: Suite, console: Console) -> bool:
@@ -98,7 +101,11 @@ def compare(suite: Suite, console: Console) -> bool:
     if alone_count:
         count += f"; {alone_count} run on one of them alone"
     how = f"python -m tests.support.outside {suite.name}"
-    evidence.note(f"outside, three brokers, {suite.name}", verdict, count, how)
+    kind = "three brokers"
+    if suite.security != "none":
+        how += f" --security {suite.security}"
+        kind = "secured brokers"
+    evidence.note(f"outside, {kind}, {suite.name}", verdict, count, how)
     return not unexplained
 
 
@@ -109,10 +116,16 @@ def main() -> int:
     parser.add_argument("--peer", choices=PEERS)
     parser.add_argument("--only", nargs="+", default=[], help="tests by name, or by number")
     parser.add_argument("--records", type=int, default=RECORDS, help="of each chain of franz-go")
+    parser.add_argument(
+        "--security",
+        choices=get_args(Security),
+        default="none",
+        help="on brokers with an authorizer, TLS and SASL: no tests, those that need it, or all",
+    )
     arguments = parser.parse_args()
     console = Console()
     try:
-        suite = made(arguments.suite, arguments.records)
+        suite = made(arguments.suite, arguments.records, arguments.security)
         for peer in (arguments.peer,) if arguments.peer else PEERS:
             run_on(peer, suite, arguments.only, console)
     except (SuiteUnavailable, PeerUnavailable) as reason:

@@ -1,6 +1,8 @@
 """franz-go's tests of its client (`pkg/kgo`), from the Go module that `tests/interop/franz` names.
 
-What its CI bounds by the size of its machine is bounded here by `records`.
+What its CI bounds by the size of its machine is bounded here by `records`. Its tests of SCRAM and
+OAUTHBEARER have a listener of their own, as in its CI. All others know no login, and can use TLS
+with a client's certificate.
 """
 
 import json
@@ -10,19 +12,21 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from tests.support.go_program import USUAL_PLACE
+from tests.support.outside.secured import PASSWORD, USER
 from tests.support.outside.suites import (
     BROKERS_COUNT,
+    Running,
     Scenario,
+    Security,
     Suite,
     SuiteUnavailable,
     Verdict,
     Verdicts,
     run_bounded,
 )
-from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import ROOT
 
 MODULE: Final = ROOT / "tests" / "interop" / "franz"
@@ -31,6 +35,7 @@ PROGRAM: Final = ROOT / ".cache" / "go" / "franz"
 BUILD_S_MAX: Final = 1200
 RUN_S_MAX: Final = 1800
 """Of all tests that one process runs; which of them ran then is told, and the others run anew."""
+LOGS_IN: Final = re.compile(r"scramSeeds|oauthSeeds")
 SPEAKS: Final = re.compile(r"adm\(\)|newTestClient|testClientOpts|getSeedBrokers|tmpTopic")
 """What a test calls that speaks to a cluster; the others speak to nobody, or to a fake."""
 ENDED: Final = re.compile(r"^\s*--- (PASS|FAIL|SKIP): (\S+)", re.MULTILINE)
@@ -43,7 +48,8 @@ class Franz(Suite):
 
     name: ClassVar[str] = "franz-go"
 
-    def __init__(self, records: int) -> None:
+    def __init__(self, records: int, security: Security = "none") -> None:
+        super().__init__(security)
         self._records = records
         self._go = shutil.which("go") or USUAL_PLACE
         try:
@@ -65,19 +71,30 @@ class Franz(Suite):
 
     def scenarios(self, only: Sequence[str]) -> list[Scenario]:
         package = Path(self._folder) / "pkg" / "kgo"
-        tests = speaking(path.read_text() for path in sorted(package.glob("*_test.go")))
-        wanted = tuple(test for test in tests if not only or test in only)
-        return [Scenario("default", wanted)] if wanted else []
+        sources = [path.read_text() for path in sorted(package.glob("*_test.go"))]
+        found = [Scenario("default", _wanted(sources, SPEAKS, only))]
+        if self.security != "none":
+            found = [Scenario("logins", _wanted(sources, LOGS_IN, only), is_secured=True)]
+        if self.security == "all":
+            found.append(Scenario("tls", _wanted(sources, SPEAKS, only), is_secured=True))
+        return [each for each in found if each.tests]
 
-    def run(
-        self, scenario: Scenario, cluster: BrokerCluster[Any], folder: Path
-    ) -> Iterator[Verdicts]:
+    def run(self, scenario: Scenario, running: Running, folder: Path) -> Iterator[Verdicts]:
         variables = {
-            "KGO_SEEDS": cluster.bootstrap_servers,
+            "KGO_SEEDS": running.cluster.bootstrap_servers,
             "KGO_TEST_RF": str(BROKERS_COUNT),
             "KGO_TEST_RECORDS": str(self._records),
             "KGO_LOG_LEVEL": "none",
         }
+        if running.ways is not None:
+            seeds, files = running.ways.servers("SASL"), running.ways.files
+            variables |= {"KGO_TEST_SCRAM_SEEDS": seeds, "KGO_TEST_OAUTH_SEEDS": seeds}
+            variables["KGO_TEST_SCRAM"] = f"{USER}:{PASSWORD}"
+            if scenario.name == "tls":
+                variables["KGO_SEEDS"] = running.ways.servers("TLS")
+                shown = {"ca": "ca_pem", "cert": "pub_pem", "key": "priv_plain"}
+                parts = (f"{name}:{files[which]}" for name, which in shown.items())
+                variables["KGO_TEST_TLS"] = ",".join(parts)
         left = list(scenario.tests)
         while left:
             log = folder / f"franz-{len(left)}.log"
@@ -102,15 +119,19 @@ class Franz(Suite):
         return done.stdout
 
 
-def speaking(sources: Iterable[str]) -> list[str]:
-    """The tests in Go files that speak to a cluster."""
+def calling(sources: Iterable[str], kind: re.Pattern[str]) -> list[str]:
+    """The tests in Go files that call, or use, one of these."""
     found = []
     for source in sources:
         for part in source.split("\nfunc ")[1:]:
             name = part.partition("(")[0]
-            if name.startswith("Test") and SPEAKS.search(part):
+            if name.startswith("Test") and kind.search(part):
                 found.append(name)
     return found
+
+
+def _wanted(sources: Iterable[str], kind: re.Pattern[str], only: Sequence[str]) -> tuple[str, ...]:
+    return tuple(test for test in calling(sources, kind) if not only or test in only)
 
 
 def verdicts_of(said: str, asked: Sequence[str]) -> Verdicts:

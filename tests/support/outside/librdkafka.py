@@ -3,7 +3,12 @@
 `LIBRDKAFKA_TESTS` names the folder ``tests`` of a tree of librdkafka whose tests are built
 (``test-runner``). Its tests of a mock cluster (`-L`) are left out: they speak to nobody else.
 A build by CMake has to name its sources as one by make, since ``0077`` names a topic by its own:
-``-fmacro-prefix-map=$PWD/tests/=``. Those of the statistics need ``-DWITH_RAPIDJSON=1``.
+``-fmacro-prefix-map=$PWD/tests/=``. Those of the statistics need ``-DWITH_RAPIDJSON=1``, and those
+that log in or use TLS OpenSSL (``./configure --disable-gssapi --disable-curl && make -j2 libs &&
+make -j2 -C tests build`` has it).
+
+Tests of ACLs run in plain text, as they call Apache's tools without a login. What logs in does so
+by SASL_SSL and SCRAM-SHA-512, and again every 10 s.
 """
 
 import json
@@ -11,25 +16,31 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
+from tests.support.outside.secured import KEY_PASSWORD, PASSWORD, USER, Ways
 from tests.support.outside.suites import (
+    Running,
     Scenario,
+    Security,
     Suite,
     SuiteUnavailable,
     Verdict,
     Verdicts,
     run_bounded,
 )
-from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import CACHE, jars, java, release
 
 VARIABLE: Final = "LIBRDKAFKA_TESTS"
 WITHOUT_TOPICS: Final = ("0045", "0107", "0111")
 """These have tests of librdkafka's scenario ``noautocreate``."""
-APART: Final = "0081"
-"""Its file ends with the first part that fails, which a broker without an authorizer has."""
-PART: Final = re.compile(r"^(?:static void )?(do_test_(?!apis)\w+)\(", re.MULTILINE)
+OF_ACLS: Final = ("0081", "0109", "0115", "0119")
+OF_LOGINS: Final = ("0081", "0135", "0142")
+OF_TLS: Final = ("0097",)
+OF_TOKENS: Final = ("0142",)
+APART: Final = ("0081", "0135", "0142")
+"""These files end with the first part that fails; each has parts that need what not all have."""
+PART: Final = re.compile(r"^(?:static )?(?:void )?(do_test(?!_apis)\w*)\(", re.MULTILINE)
 TEST_S_MAX: Final = 1200
 """Of a file's tests. Those of ``0113`` take 11 minutes on any broker, most of it in sleeps."""
 TIMEOUT_MULTIPLIER: Final = 2
@@ -48,12 +59,40 @@ TOOLS: Final = {
 }
 
 
+class Way(NamedTuple):
+    """A listener, and what clients are told beside its addresses."""
+
+    listener: str
+    lines: tuple[str, ...] = ()
+
+
+_LOGIN: Final = (f"sasl.username={USER}", f"sasl.password={PASSWORD}")
+WAYS: Final = {
+    "sasl_ssl": Way(
+        "SASLTLS", ("security.protocol=sasl_ssl", "sasl.mechanism=SCRAM-SHA-512", *_LOGIN)
+    ),
+    "oauthbearer": Way(
+        "SASL",
+        (
+            "security.protocol=sasl_plaintext",
+            "sasl.mechanism=OAUTHBEARER",
+            "sasl.oauthbearer.config=principal=admin scope=requiredScope",
+            "enable.sasl.oauthbearer.unsecure.jwt=true",
+        ),
+    ),
+    "ssl": Way("TLS", ("security.protocol=ssl",)),
+}
+"""By the name of the scenario; clients of the others reach the plain listener."""
+PLAIN: Final = Way("PLAINTEXT")
+
+
 class Librdkafka(Suite):
     """Raises `SuiteUnavailable` where no built tests are named."""
 
     name: ClassVar[str] = "librdkafka"
 
-    def __init__(self) -> None:
+    def __init__(self, security: Security = "none") -> None:
+        super().__init__(security)
         named = os.environ.get(VARIABLE)
         if named is None:
             raise SuiteUnavailable(f"{VARIABLE} does not name the folder of its built tests")
@@ -72,26 +111,44 @@ class Librdkafka(Suite):
         sources = [*self.folder.glob("0*.c"), *self.folder.glob("0*.cpp")]
         numbers = sorted({path.name[:4] for path in sources})
         wanted = tuple(number for number in numbers if not only or number in only)
-        created = Scenario("default", tuple(each for one in wanted for each in self._parts(one)))
-        tests = tuple(number for number in WITHOUT_TOPICS if number in wanted)
-        others = Scenario("noautocreate", tests, {"auto.create.topics.enable": "false"})
-        return [each for each in (created, others) if each.tests]
+        never = {"auto.create.topics.enable": "false"}
+        found = [
+            Scenario("default", self._of(wanted, numbers)),
+            Scenario("noautocreate", self._of(wanted, WITHOUT_TOPICS), never),
+        ]
+        if self.security != "none":
+            by_login = OF_LOGINS if self.security == "needed" else numbers
+            found = [
+                Scenario(name, self._of(wanted, each), is_secured=True, prefix=f"{name} ")
+                for name, each in (
+                    ("acls", OF_ACLS),
+                    ("ssl", OF_TLS),
+                    ("oauthbearer", OF_TOKENS),
+                    ("sasl_ssl", by_login),
+                )
+            ]
+        return [each for each in found if each.tests]
 
-    def run(
-        self, scenario: Scenario, cluster: BrokerCluster[Any], folder: Path
-    ) -> Iterator[Verdicts]:
+    def run(self, scenario: Scenario, running: Running, folder: Path) -> Iterator[Verdicts]:
+        cluster, ways = running.cluster, running.ways
+        way = WAYS.get(scenario.name, PLAIN)
+        servers = cluster.bootstrap_servers if ways is None else ways.servers(way.listener)
         libraries = (self.folder.parent / name for name in ("src", "src-cpp"))
         variables = {
             "LD_LIBRARY_PATH": ":".join(map(str, libraries)),
-            "RDKAFKA_TEST_CONF": str(configuration(folder, cluster.bootstrap_servers)),
-            "TEST_SCENARIO": scenario.name,
+            "RDKAFKA_TEST_CONF": str(configuration(folder, scenario.name, servers, ways)),
+            "TEST_SCENARIO": "noautocreate" if scenario.name == "noautocreate" else "default",
             "TEST_KAFKA_VERSION": release(),
             "KAFKA_PATH": str(tools(folder)),
             "KAFKA_JARS": str(CACHE),
             "BROKERS": cluster.bootstrap_servers,
         }
+        if ways is not None:
+            variables |= {f"SSL_{name}": path for name, path in ways.files.items()}
+            variables["SSL_password"] = KEY_PASSWORD
+        addresses = servers.split(",")
         for broker_id, broker in cluster.brokers.items():
-            variables[f"BROKER_ADDRESS_{broker_id}"] = broker.bootstrap_servers
+            variables[f"BROKER_ADDRESS_{broker_id}"] = addresses[broker_id - 1]
             variables[f"BROKER_PID_{broker_id}"] = str(broker.pid)
         for test in scenario.tests:
             number, _, part = test.partition("/")
@@ -106,11 +163,15 @@ class Librdkafka(Suite):
             verdicts = verdicts_of(report, number)
             yield {f"{name}/{part}" if part else name: each for name, each in verdicts.items()}
 
+    def _of(self, wanted: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
+        """The tests of files that are wanted and among these."""
+        return tuple(each for one in wanted if one in numbers for each in self._parts(one))
+
     def _parts(self, number: str) -> list[str]:
         """How the tests of a file are named here: its number, or that and each part's name."""
-        if number != APART:
+        if number not in APART:
             return [number]
-        (source,) = self.folder.glob(f"{number}-*.c")
+        (source,) = self.folder.glob(f"{number}-*.c*")
         return [f"{number}/{part}" for part in dict.fromkeys(PART.findall(source.read_text()))]
 
 
@@ -123,14 +184,22 @@ def verdicts_of(report: Path, number: str) -> Verdicts:
     return {name: verdict for name, verdict in found.items() if name.startswith(number)}
 
 
-def configuration(folder: Path, servers: str) -> Path:
-    """The file that tells the tests where the brokers are."""
-    path = folder / "test.conf"
-    lines = (
+def configuration(folder: Path, scenario: str, servers: str, ways: Ways | None) -> Path:
+    """The file that tells the tests where the brokers are, and how they get in."""
+    path = folder / f"{scenario}.conf"
+    lines = [
         f"bootstrap.servers={servers}",
         "broker.address.family=v4",
         f"test.timeout.multiplier={TIMEOUT_MULTIPLIER}",
-    )
+    ]
+    if ways is not None and scenario in WAYS:
+        lines += [
+            *WAYS[scenario].lines,
+            f"ssl.ca.location={ways.files['ca_pem']}",
+            f"ssl.certificate.location={ways.files['pub_pem']}",
+            f"ssl.key.location={ways.files['priv_pem']}",
+            f"ssl.key.password={KEY_PASSWORD}",
+        ]
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Final, Literal
 
 from tests.support.broker import broker_processes
+from tests.support.outside.secured import Ways, add_user, secure
 from tests.support.peer.cluster import BrokerCluster
 from tests.support.peer.kafka import KafkaPeer, kafka_peers
 
@@ -19,6 +20,10 @@ Verdict = Literal["passed", "failed", "skipped", "unfinished"]
 """`unfinished`: its process, or its own limit, ended it."""
 Verdicts = dict[str, Verdict]
 Peer = Literal["oncelog", "kafka"]
+Security = Literal["none", "needed", "all"]
+"""Which tests run on brokers with an authorizer, TLS and SASL: those that need it, or all of them.
+
+With "none" there is no such broker, and those that need one fail or skip themselves."""
 
 SUITES: Final = ("librdkafka", "franz-go")
 UNAVAILABLE: Final = 2
@@ -48,12 +53,28 @@ class Scenario:
     name: str
     tests: tuple[str, ...]
     settings: Mapping[str, str] = field(default_factory=dict)
+    is_secured: bool = False
+    """Whether its brokers have an authorizer, and listeners with TLS and SASL."""
+    prefix: str = ""
+    """Of its tests' names, where another scenario has tests of the same names."""
+
+
+@dataclass(frozen=True)
+class Running:
+    """Three brokers that run."""
+
+    cluster: BrokerCluster[Any]
+    ways: Ways | None
+    """Into brokers that are secured."""
 
 
 class Suite(ABC):
     """Somebody else's tests."""
 
     name: ClassVar[str]
+
+    def __init__(self, security: Security) -> None:
+        self.security = security
 
     @property
     @abstractmethod
@@ -65,9 +86,7 @@ class Suite(ABC):
         """What is to be run; of these tests alone if any is named."""
 
     @abstractmethod
-    def run(
-        self, scenario: Scenario, cluster: BrokerCluster[Any], folder: Path
-    ) -> Iterator[Verdicts]:
+    def run(self, scenario: Scenario, running: Running, folder: Path) -> Iterator[Verdicts]:
         """Run them; what they say goes to files in the folder."""
 
 
@@ -95,14 +114,12 @@ def run_bounded(
 
 
 @contextmanager
-def three_brokers(
-    peer: Peer, folder: Path, settings: Mapping[str, str]
-) -> Iterator[BrokerCluster[Any]]:
+def three_brokers(peer: Peer, folder: Path, scenario: Scenario) -> Iterator[Running]:
     """A cluster on folders below one, all internal topics with three replicas.
 
     Raises `PeerUnavailable`.
     """
-    given = {**SETTINGS, **settings}
+    given = {**SETTINGS, **scenario.settings}
     brokers: list[Any]
     if peer == "kafka":
         brokers = [*kafka_peers(folder, BROKERS_COUNT, given)]
@@ -113,13 +130,20 @@ def three_brokers(
     for number, broker in enumerate(brokers, 1):
         broker.ready_timeout_s = START_S_MAX
         broker.settings = {**broker.settings, "broker.rack": f"RACK{number}"}
+    ways = None
+    if scenario.is_secured:
+        ways = secure(brokers, folder / "certificates")
+        for broker, own in zip(brokers, ways.settings, strict=True):
+            broker.settings |= own
     if peer == "kafka":
         with ThreadPoolExecutor(len(brokers)) as pool:
             list(pool.map(KafkaPeer.prepare, brokers))
     cluster = BrokerCluster(brokers)
     try:
         cluster.start()
-        yield cluster
+        if ways is not None:
+            add_user(ways)
+        yield Running(cluster, ways)
     finally:
         # Stopped in order Apache Kafka's last one waits long for a quorum that goes.
         for broker in brokers:

@@ -5,11 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from oncelog.core.config import BrokerConfig
+from tests.support.broker import BrokerProcess
 from tests.support.outside import franz
-from tests.support.outside.franz import speaking
+from tests.support.outside.franz import SPEAKS, calling
 from tests.support.outside.franz import verdicts_of as franz_verdicts
 from tests.support.outside.judge import Difference, counted, differences
+from tests.support.outside.librdkafka import Librdkafka
 from tests.support.outside.librdkafka import verdicts_of as librdkafka_verdicts
+from tests.support.outside.secured import secure
+from tests.support.outside.suites import Security
 
 
 def test_verdicts_of_go_tests_and_of_their_parts_are_read() -> None:
@@ -34,7 +39,7 @@ def test_a_go_process_that_died_at_once_died_in_its_first_test() -> None:
 
 def test_only_go_tests_that_speak_to_a_cluster_are_run() -> None:
     source = "package kgo\nfunc TestA(t *testing.T) {\n\tadm()\n}\nfunc TestB(t *testing.T) {\n}\n"
-    assert speaking([source]) == ["TestA"]
+    assert calling([source], SPEAKS) == ["TestA"]
 
 
 def test_verdicts_of_a_file_of_librdkafka_are_read(tmp_path: Path) -> None:
@@ -64,6 +69,52 @@ def test_only_differences_are_told_with_the_reason_for_those_expected() -> None:
 def test_a_test_that_only_one_peer_ran_is_a_difference() -> None:
     (found,) = differences("franz-go", {}, {"TestA": "passed"})
     assert (found.ours, found.kafkas) == ("not run", "passed")
+
+
+def test_a_difference_is_explained_in_each_scenario() -> None:
+    name = "sasl_ssl 0135_sasl_credentials/do_test_share_consumer"
+    (found,) = differences("librdkafka", {name: "failed"}, {name: "passed"})
+    assert found.reason == "no share groups (KIP-932)"
+
+
+def test_tests_that_need_an_authorizer_or_a_login_have_brokers_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("0001-a.c", "0097-ssl.cpp", "0109-acl.cpp"):
+        (tmp_path / name).touch()
+    (tmp_path / "0135-sasl.cpp").write_text("static void do_test(bool b) {\n  do_test(b);\n")
+    (tmp_path / "test-runner").touch()
+    monkeypatch.setenv("LIBRDKAFKA_TESTS", str(tmp_path))
+    found: dict[Security, dict[str, tuple[str, ...]]] = {
+        security: {each.name: each.tests for each in Librdkafka(security).scenarios([])}
+        for security in ("none", "needed", "all")
+    }
+    every = ("0001", "0097", "0109", "0135/do_test")
+    needed = {"acls": ("0109",), "ssl": ("0097",), "sasl_ssl": ("0135/do_test",)}
+    assert found == {
+        "none": {"default": every},
+        "needed": needed,
+        "all": {**needed, "sasl_ssl": every},
+    }
+    assert all(each.is_secured for each in Librdkafka("all").scenarios([]))
+
+
+def test_brokers_with_an_authorizer_take_the_settings_that_they_get(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "broker")
+    ways = secure([broker], tmp_path / "certificates")
+    (settings,) = ways.settings
+    config = BrokerConfig(settings)
+    assert config.warnings == []
+    assert {each.name: each.protocol for each in config.listeners} == {
+        "PLAINTEXT": "PLAINTEXT",
+        "BROKERS": "SASL_PLAINTEXT",
+        "SASL": "SASL_PLAINTEXT",
+        "SASLTLS": "SASL_SSL",
+        "TLS": "SSL",
+    }
+    assert config.authorizer is not None
+    assert ways.servers("PLAINTEXT") == broker.bootstrap_servers
+    assert all(Path(path).exists() for path in ways.files.values())
 
 
 def test_verdicts_are_counted() -> None:
