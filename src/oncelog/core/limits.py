@@ -69,6 +69,9 @@ LOG_FILES_OPEN_COUNT_MIN = 64
 OPEN_FILES_LOOKED_AT_COUNT_MAX = 4096
 """Open files looked at for one that can be closed, before one is synced for it, in 1 ms."""
 
+OPEN_FILES_LOOKED_AT_TOGETHER_COUNT_MAX = 256
+"""The same in the background, while a thread that opens a file waits for the search."""
+
 SIMULATED_OPEN_FILES_COUNT_MAX = 16
 """Log files that a simulated process keeps open: few, so that they are closed and opened again."""
 

@@ -323,8 +323,11 @@ class SystemDisk:
 
     def __init__(self, files_count_max: int | None = None, *, syncs: bool = True) -> None:
         self.syncs = syncs
-        self.files = OpenFiles(files_count_max or log_files_count_max())
         self._executors: dict[Lane, ThreadPoolExecutor] = {}
+        if files_count_max is None:
+            self.files = OpenFiles(log_files_count_max(), self._close_files)
+        else:
+            self.files = OpenFiles(files_count_max)
 
     def open(self, path: str, *, create: bool = False) -> DiskFile:
         """Open for reading and writing; descriptors are not inherited by child processes."""
@@ -453,11 +456,17 @@ class SystemDisk:
 
     async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         """Run blocking work in this disk's threads."""
+        return await asyncio.get_running_loop().run_in_executor(self._executor(lane), work)
+
+    def _executor(self, lane: Lane) -> ThreadPoolExecutor:
         executor = self._executors.get(lane)
         if executor is None:
             name = f"oncelog-{lane.value}"
             executor = self._executors[lane] = ThreadPoolExecutor(DISK_EXECUTOR_THREAD_COUNT, name)
-        return await asyncio.get_running_loop().run_in_executor(executor, work)
+        return executor
+
+    def _close_files(self, work: Callable[[], None]) -> None:
+        self._executor(Lane.UPKEEP).submit(work)
 
     def close(self) -> None:
         """Wait for the work in the executor and end its threads."""

@@ -3,8 +3,11 @@
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 
-from oncelog.runtime.open_files import OpenFiles, log_files_count_max
+import pytest
+
+from oncelog.runtime.open_files import CLOSERS_COUNT_MAX, OpenFiles, log_files_count_max
 
 RAISE = """
 import resource
@@ -95,6 +98,73 @@ def test_a_file_that_closed_by_itself_counts_no_more() -> None:
     open_files.closed(files[0])
     files.append(File(open_files))
     assert open_ones(files) == [1, 2]
+
+
+def test_in_the_background_files_are_closed_until_there_is_room_for_some() -> None:
+    work: list[Callable[[], None]] = []
+    open_files = OpenFiles(16, work.append)
+    files = [File(open_files, unsynced=number % 2 == 0) for number in range(17)]
+    assert open_ones(files) == list(range(17))
+    assert len(work) == 1
+    work.pop()()
+    assert open_ones(files) == [0, 2, *range(4, 17)]
+    assert [file.syncs_count for file in files] == [0] * 17
+    for file in files:
+        file.unsynced = file.is_open
+    files += [File(open_files, unsynced=True) for _ in range(2)]
+    assert len(work) == 1
+    work.pop()()
+    # Those that were looked at before stand behind.
+    assert open_ones(files) == [0, 2, *range(6, 19)]
+    assert [number for number, file in enumerate(files) if file.syncs_count] == [4, 5]
+
+
+def test_that_there_are_too_many_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    open_files = OpenFiles(2, lambda work: work())
+    assert [len(caplog.records) for _ in range(4) if File(open_files)] == [0, 0, 1, 1]
+    assert "twice as many as it has partitions" in caplog.text
+
+
+def test_whoever_opens_a_file_waits_only_where_the_background_falls_behind() -> None:
+    work: list[Callable[[], None]] = []
+    open_files = OpenFiles(16, work.append)
+    files = [File(open_files, unsynced=True) for _ in range(20)]
+    assert len(work) == CLOSERS_COUNT_MAX
+    assert len(open_ones(files)) == 20
+    files.append(File(open_files, unsynced=True))
+    assert open_ones(files) == list(range(1, 21))
+    while work:
+        work.pop()()
+    assert len(open_ones(files)) == len(open_files) == 15
+    files += [File(open_files) for _ in range(2)]
+    assert len(work) == 1
+
+
+def test_the_background_gives_up_where_nothing_can_be_closed() -> None:
+    work: list[Callable[[], None]] = []
+    open_files = OpenFiles(4, work.append)
+    files = [File(open_files, unsynced=True, fails=True) for _ in range(5)]
+    work.pop()()
+    assert len(open_ones(files)) == len(open_files) == 5
+
+
+def test_a_file_that_is_opened_again_while_it_is_synced_counts() -> None:
+    work: list[Callable[[], None]] = []
+    open_files = OpenFiles(2, work.append)
+
+    class OpenedAgain(File):
+        def let_go(self, *, sync: bool = False) -> bool:
+            is_closed = super().let_go(sync=sync)
+            if sync:
+                self.open()
+            return is_closed
+
+    again = OpenedAgain(open_files, unsynced=True)
+    File(open_files, unsynced=True)
+    File(open_files, unsynced=True)
+    work.pop()()
+    assert again.is_open
+    assert again in open_files._holders
 
 
 def test_half_of_the_files_are_closed_for_something_else() -> None:
