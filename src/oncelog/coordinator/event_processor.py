@@ -33,7 +33,7 @@ order in which they were appended.
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from enum import Enum, auto
 from typing import Generic
 
@@ -156,6 +156,14 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
             self.state is CoordinatorState.LOADING and self._held.add(event, token, now_ms)
         ):
             self._refuse(event, token, self._unavailable(), now_ms, output)
+        return output
+
+    def submit_all(self, events: Iterable[EventT], now_ms: int) -> Output[ReplyT, EffectT]:
+        """Accept events without a request, in this order, as `submit` accepts one."""
+        output: Output[ReplyT, EffectT] = Output([], [], [], [])
+        if self.state is CoordinatorState.ACTIVE:
+            for event in events:
+                self._take(event, None, now_ms, output)
         return output
 
     def look(self, event: EventT, now_ms: int) -> ReplyT:

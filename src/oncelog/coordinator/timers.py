@@ -10,6 +10,8 @@ from heapq import heappop, heappush
 from itertools import count
 from typing import Generic, TypeVar
 
+from oncelog.core.limits import INT32_MAX
+
 KeyT = TypeVar("KeyT", bound=Hashable)
 
 
@@ -48,10 +50,13 @@ class Timers(Generic[KeyT]):
         """Remove `key`, if it is planned."""
         self.deadlines.pop(key, None)
 
-    def due(self, now_ms: int) -> list[KeyT]:
-        """Remove and return the keys that are due, earliest first."""
+    def due(self, now_ms: int, count_max: int = INT32_MAX) -> list[KeyT]:
+        """Remove and return the keys that are due, earliest first; at most so many."""
         due: list[KeyT] = []
-        while (next_ms := self.next_deadline_ms()) is not None and next_ms <= now_ms:
+        while len(due) < count_max:
+            next_ms = self.next_deadline_ms()
+            if next_ms is None or next_ms > now_ms:
+                break
             key = heappop(self._heap)[2]
             del self._lines[key]
             del self.deadlines[key]

@@ -286,7 +286,7 @@ _BROKER: Final = (
     Definition("transaction.version", _SHORT, None, "Level of the feature transaction.version: 0 and 1 keep clients to the older protocol (TV1), 2 offers that of KIP-890. Set, it is finalized at each start; unset, the level stays as UpdateFeatures left it, 2 in a new cluster. Kafka sets it with its storage tool.", _between(0, 2)),
     Definition("transactional.id.expiration.ms", _INT, 7 * _DAY_MS, "Idle time after which a transactional id is forgotten.", _at_least(1)),
     Definition("transaction.max.timeout.ms", _INT, 15 * _MINUTE_MS, "Longest transaction timeout that a producer may ask for.", _at_least(1)),
-    Definition("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000, "Pause between two looks for transactions that timed out.", _at_least(1)),
+    Definition("transaction.abort.timed.out.transaction.cleanup.interval.ms", _INT, 10_000, "Pause before an abort by timeout that failed is tried again, and after a load before the first: a transaction is aborted when its timeout is over.", _at_least(1)),
     Definition("transaction.remove.expired.transaction.cleanup.interval.ms", _INT, _HOUR_MS, "Pause between two looks for transactional ids to forget.", _at_least(1)),
     Definition("transaction.partition.verification.enable", _BOOLEAN, True, "Whether a partition asks the coordinator before the first records of a transaction of the older protocol (TV1). Without it a late write can leave a transaction open for ever. Offsets, and the newer protocol, are asked for always."),
     Definition("transaction.state.log.num.partitions", _INT, 50, "Partitions of __transaction_state; fixed once it exists.", _at_least(1)),

@@ -210,12 +210,19 @@ CLIENT_ID_TOLD_LENGTH_MAX = 100
 """Characters of a client id that histories and lines of the log repeat."""
 
 TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX = 100
-"""Transactional ids that one tick of a coordinator checks for timeouts, or for expiry: about 10 ms
-if each has to be aborted or forgotten. The next tick checks the others.
+"""Transactional ids that one tick of a coordinator checks for expiry. The next tick checks the
+others.
 """
 
 TRANSACTION_SWEEP_CONTINUE_MS = 50
-"""Pause before a sweep continues that reached the limit above."""
+"""Pause before a sweep continues that reached the limit above, and after a shard has aborted
+transactions that timed out: those that time out meanwhile are aborted together.
+"""
+
+TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX = 50
+"""Transactions that timed out, or that lack COMPLETE, which one tick of a coordinator ends; also
+the markers that are written per turn of the loop. All three together take about 8 ms.
+"""
 
 PRODUCERS_SWEPT_PER_TURN_COUNT_MAX = 1_000
 """Producers (and partitions) checked for idleness before other work runs; 0.4 us each."""

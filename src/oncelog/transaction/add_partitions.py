@@ -39,7 +39,9 @@ def decide(
             return refuse(store, event, ErrorCode.concurrent_transactions, context)
         resume = park(store, event) if event.parked is None else event
         return Decision(id=event.transactional_id, wait=True, resume=resume)
-    error = _identity_error(metadata, event) or _late_error(store, metadata, event.parked)
+    error = _identity_error(metadata, event)
+    if error is None and event.parked is not None:
+        error = _late_error(store, metadata, event.parked)
     if error is not None:
         return refuse(store, event, error, context)
     is_ongoing = metadata.state is TransactionState.ONGOING
@@ -88,7 +90,10 @@ def _add(
         context.now_ms,
         partitions=partitions,
         start_timestamp_ms=context.now_ms if begins else metadata.start_timestamp_ms,
-        client_transaction_version=_logged_version(event.transaction_version),
+        # Like Kafka TV1 is logged as 0, as only TV2 bumps the epoch.
+        client_transaction_version=EPOCH_BUMP_VERSION
+        if event.transaction_version >= EPOCH_BUMP_VERSION
+        else 0,
     )
     last = store.volatile[metadata.transactional_id].last_producer_epoch
     return Decision(
@@ -134,20 +139,15 @@ def _identity_error(metadata: TransactionMetadata, event: AddPartitions) -> Erro
 
 
 def _late_error(
-    store: TransactionStore, metadata: TransactionMetadata, parked: Parked | None
+    store: TransactionStore, metadata: TransactionMetadata, parked: Parked
 ) -> ErrorCode | None:
     """Refuse an add that waited while the open transaction it found was ended (D7).
 
     It must not begin or join another transaction: the producer decides whether to ask again. Under
     TV2 the epoch, checked before, shows the same.
     """
-    if parked is None or not parked.met_open:
+    if not parked.met_open:
         return None
     ordinal = store.volatile[metadata.transactional_id].ordinal
     is_same = ordinal == parked.ordinal and metadata.state is TransactionState.ONGOING
     return None if is_same else ErrorCode.concurrent_transactions
-
-
-def _logged_version(transaction_version: int) -> int:
-    """Return the version to log; like Kafka TV1 is logged as 0, as only TV2 bumps the epoch."""
-    return EPOCH_BUMP_VERSION if transaction_version >= EPOCH_BUMP_VERSION else 0

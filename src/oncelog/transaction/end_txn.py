@@ -202,5 +202,5 @@ def abort_timed_out(
     if prepared is None:
         return needs_producer_id(event)
     begun = ending(store, prepared, context)
-    told = notices.aborted(metadata, prepared.after, cause)
+    told = notices.timed_out(metadata, prepared.after, cause)
     return begun._replace(effects=(*begun.effects, told))

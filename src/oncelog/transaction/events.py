@@ -331,11 +331,13 @@ class SendMarkers:
 class Notice:
     """Write a line about a transaction to the broker's log.
 
-    The coordinator has no logger itself.
+    The coordinator has no logger itself. Notices with a `subject` are of one kind: if there are
+    several in one turn of the event loop, one line names their subjects.
     """
 
     text: str
     is_warning: bool = False
+    subject: str = ""
 
 
 TransactionEvent: TypeAlias = (

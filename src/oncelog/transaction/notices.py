@@ -6,6 +6,7 @@ line is written once its step is committed. `oncelog transactions show` shows th
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from oncelog.core.errors import ErrorCode
@@ -26,6 +27,8 @@ __all__ = [
     "resumed",
     "stuck",
     "takeover",
+    "timed_out",
+    "timed_out_together",
     "unknown",
 ]
 
@@ -49,6 +52,24 @@ def aborted(before: TransactionMetadata, after: TransactionMetadata, cause: str)
     """The coordinator aborts an open transaction and fences its producer."""
     text = f"{_who(before)}: aborted and fenced, the epoch is now {after.producer_epoch}"
     return Notice(f"{text}; partitions: {_named(before.partitions)}; cause: {cause}")
+
+
+def timed_out(before: TransactionMetadata, after: TransactionMetadata, cause: str) -> Notice:
+    """The same for a transaction that is open beyond its timeout."""
+    return replace(aborted(before, after, cause), subject=before.transactional_id)
+
+
+def timed_out_together(told: Sequence[Notice]) -> str:
+    """Return one line for transactions that were aborted in one turn, with the names of some."""
+    if len(told) == 1:
+        return told[0].text
+    named = ", ".join(each.subject for each in told[:PARTITIONS_NAMED_COUNT_MAX])
+    more = len(told) - PARTITIONS_NAMED_COUNT_MAX
+    rest = f" and {more} more" if more > 0 else ""
+    return (
+        f"{len(told)} transactions aborted and fenced; cause: their transaction timeouts;"
+        f" transactional ids: {named}{rest}"
+    )
 
 
 def fenced(before: TransactionMetadata, after: TransactionMetadata, cause: str) -> Notice:

@@ -14,8 +14,9 @@ Volatile (D2; a fail-over that loses it costs a retry, never safety):
 - `VolatileState.inits`, `cause`: the waiting InitProducerIds, the reason of the last fencing.
 - `VolatileState.markers_told_ms`, `unknown`, `is_warned`: what was logged already, `unknown` of
   partitions that the metadata does not show. `lives`: recent steps.
-- `to_complete`: the times at which COMPLETE records are due. `expired`: the ids that expired last,
-  for DescribeTransactions. `expiries_untold`: those that are not logged yet.
+- `timeouts`: when open transactions are overdue. `to_complete`: when COMPLETE records are due.
+  `expired`: the ids that expired last, for DescribeTransactions. `expiries_untold`: those that are
+  not logged yet.
 """
 
 from collections import defaultdict
@@ -43,7 +44,11 @@ from oncelog.core.values import value
 from oncelog.transaction import records
 from oncelog.transaction.events import SendMarkers
 from oncelog.transaction.life import OWN_ABORT, Cause, Lives, wide_move
-from oncelog.transaction.states import TransactionMetadata, TransactionState
+from oncelog.transaction.states import (
+    TWO_PHASE_COMMIT_TIMEOUT_MS,
+    TransactionMetadata,
+    TransactionState,
+)
 
 
 @value
@@ -116,7 +121,8 @@ class TransactionStore:
         self.coordinator_epoch = coordinator_epoch
         self.config = config
         self.transactions: dict[str, TransactionMetadata] = {}
-        self.ongoing: dict[str, None] = {}
+        self.timeouts: Timers[str] = Timers()
+        """The open transactions that time out, with the first moment at which they are overdue."""
         self.to_complete: Timers[str] = Timers()
         self.expired: dict[str, Expiry] = {}
         self.expiries_untold = ExpiriesUntold()
@@ -207,7 +213,7 @@ class TransactionStore:
                 del self.expired[next(iter(self.expired))]
         self.volatile.pop(transactional_id, None)
         self.lives.by_id.pop(transactional_id, None)
-        self.ongoing.pop(transactional_id, None)
+        self.timeouts.cancel(transactional_id)
 
     def _take(self, after: TransactionMetadata, proposal: Proposal | None) -> None:
         """Apply a committed move, and update the volatile state.
@@ -232,9 +238,10 @@ class TransactionStore:
         if after.state is TransactionState.ONGOING:
             if before is None or before.state is not TransactionState.ONGOING:
                 volatile.ordinal += 1
-            self.ongoing[id_] = None
-        else:
-            self.ongoing.pop(id_, None)
+            if after.timeout_ms != TWO_PHASE_COMMIT_TIMEOUT_MS:
+                self.timeouts.set(id_, after.start_timestamp_ms + after.timeout_ms + 1)
+        elif before is not None and before.state is TransactionState.ONGOING:
+            self.timeouts.cancel(id_)
         is_wide = len(after.partitions) > LIFE_PARTITIONS_PER_STEP_COUNT_MAX
         life.append(wide_move(after, before) if is_wide else after)
         if self.to_complete.deadlines:

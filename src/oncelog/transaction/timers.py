@@ -1,11 +1,16 @@
-"""Runs the sweeps for overdue transactions and idle ids, and submits the COMPLETEs that are due.
+"""Finds overdue transactions, idle ids, and the COMPLETEs that are due.
 
-A sweep only finds; each finding becomes an event, decided by the state at that time. It looks at
-each id once, a slice per tick, so that neither many ids nor many findings delay other requests.
+What is found becomes an event, decided by the state at that time. A transaction is found when it is
+overdue, the earliest first; Kafka looks for them once per interval. Here that is the pause before
+one is found again whose abort was not written, and after a load: so long a producer may take to
+find its next coordinator.
+
+Idle ids are found by a sweep, which looks at each id once per interval. A tick finds a bounded
+number, so that neither many ids nor many findings delay other requests.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import ceil
 
 from oncelog.coordinator.shard import NOTHING, Decision, EventContext
@@ -15,6 +20,7 @@ from oncelog.core.limits import (
     TRANSACTION_SWEEP_CONTINUE_MS,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
 )
+from oncelog.core.limits import TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX as COUNT_MAX
 from oncelog.transaction import notices, records
 from oncelog.transaction.events import (
     AbortTimedOut,
@@ -40,23 +46,29 @@ class Sweeps:
     def __init__(self, store: TransactionStore, share: float = 1.0) -> None:
         self._store = store
         config = store.config
-        self._timeouts = _Pass(store.ongoing, config.abort_interval_ms, share)
+        self._resting_until_ms = 0
         self._expiry = _Pass(store.transactions, config.expire_interval_ms, share)
         self._tell_ms = 0
 
     def start(self, now_ms: int) -> None:
         """Plan the first sweeps. What expired in the loaded log was told by others."""
         self._store.expiries_untold = ExpiriesUntold()
-        for sweep in (self._timeouts, self._expiry):
-            sweep.start(now_ms)
+        self._expiry.start(now_ms)
+        timeouts, first_ms = self._store.timeouts, now_ms + self._store.config.abort_interval_ms
+        for id_, deadline_ms in tuple(timeouts.deadlines.items()):
+            timeouts.set(id_, max(deadline_ms, first_ms))
 
     def next_deadline_ms(self) -> int | None:
         """Return when `due` may have something to return, in ms of the shard's clock."""
         store = self._store
         to_complete = store.to_complete
         earliest_ms = to_complete.next_deadline_ms() if to_complete.deadlines else None
+        if store.timeouts.deadlines:
+            due_ms = store.timeouts.next_deadline_ms()
+            if due_ms is not None:
+                due_ms = max(due_ms, self._resting_until_ms)
+                earliest_ms = due_ms if earliest_ms is None else min(due_ms, earliest_ms)
         for is_planned, next_ms in (
-            (store.ongoing, self._timeouts.next_ms),
             (store.transactions, self._expiry.next_ms),
             (store.expiries_untold.count, self._tell_ms),
         ):
@@ -67,21 +79,30 @@ class Sweeps:
     def due(self, now_ms: int) -> list[TransactionEvent]:
         """Return the events that are due, and plan the next sweeps."""
         found: list[TransactionEvent] = [
-            *map(CompletePrepared, self._store.to_complete.due(now_ms)),
-            *self._overdue(self._timeouts.next_ids(now_ms), now_ms),
+            *map(CompletePrepared, self._store.to_complete.due(now_ms, COUNT_MAX)),
+            *self._overdue(now_ms),
         ]
         if self._store.expiries_untold.count and now_ms >= self._tell_ms:
             found.append(TellOfExpiry())
         found += self._idle(self._expiry.next_ids(now_ms), now_ms)
         return found
 
-    def _overdue(self, ids: Sequence[str], now_ms: int) -> list[TransactionEvent]:
-        found: list[TransactionEvent] = []
+    def _overdue(self, now_ms: int) -> Iterator[TransactionEvent]:
+        """Find the overdue transactions, and plan their next attempt in case that this one fails.
+
+        Those that fall due in the pause after it are found together, for one append.
+        """
+        if now_ms < self._resting_until_ms:
+            return
+        store = self._store
+        ids = store.timeouts.due(now_ms, COUNT_MAX)
+        if 0 < len(ids) < COUNT_MAX:
+            self._resting_until_ms = now_ms + TRANSACTION_SWEEP_CONTINUE_MS
         for id_ in ids:
-            metadata = self._store.transactions.get(id_)
-            if metadata is not None and metadata.is_overdue(now_ms):
-                found.append(AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch))
-        return found
+            store.timeouts.set(id_, now_ms + store.config.abort_interval_ms)
+            metadata = store.transactions[id_]
+            if metadata.is_overdue(now_ms):
+                yield AbortTimedOut(id_, metadata.producer_id, metadata.producer_epoch)
 
     def _idle(self, ids: Sequence[str], now_ms: int) -> list[TransactionEvent]:
         """Find the ids that expire, and those that do soon."""

@@ -153,7 +153,7 @@ def groups_of(shard: GroupCoordinatorShard) -> object:
 def transactions_of(shard: TransactionCoordinatorShard) -> object:
     store = shard._store
     epochs = {id_: store.volatile[id_].last_producer_epoch for id_ in store.transactions}
-    return store.transactions, store.ongoing, epochs
+    return store.transactions, store.timeouts.deadlines, epochs
 
 
 def groups() -> GroupCoordinatorShard:

@@ -11,6 +11,7 @@ from oncelog.core.limits import (
     EXPIRED_IDS_REMEMBERED_COUNT_MAX,
     EXPIRY_TOLD_AFTER_MS,
     TRANSACTION_SWEEP_CONTINUE_MS,
+    TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX,
     TRANSACTIONS_SWEPT_PER_TICK_COUNT_MAX,
 )
 from oncelog.transaction import timers
@@ -29,6 +30,7 @@ from tests.unit.transaction.context import (
 S = TransactionState
 E = ErrorCode
 SWEEP_MS = TransactionConfig().abort_interval_ms
+EXPIRY_SWEEP_MS = TransactionConfig().expire_interval_ms
 DAY_MS = 86_400_000
 
 
@@ -154,7 +156,7 @@ def test_nothing_is_kept_in_memory_of_an_id_that_expired_but_why() -> None:
     assert ID in context.shard._store.volatile
     context.tick(8 * DAY_MS)
     store = context.shard._store
-    for kept in (store.transactions, store.volatile, store.lives.by_id, store.ongoing):
+    for kept in (store.transactions, store.volatile, store.lives.by_id, store.timeouts):
         assert ID not in kept
     assert ID in store.expired
 
@@ -204,44 +206,143 @@ def test_a_sweep_takes_on_a_bounded_number_and_goes_on_soon() -> None:
 def test_sweeps_of_two_shards_stay_apart_also_when_they_get_their_ids_at_once() -> None:
     halves = []
     for share in (0.5, 1.0):
-        store = Context().shard._store
+        context = Context()
+        context.now_ms = 0
+        store = context.shard._store
         sweeps = timers.Sweeps(store, share)
         sweeps.start(0)
         # Nothing to sweep for a while; the first id finds a sweep that is overdue.
-        store.ongoing[ID] = None
-        assert sweeps.due(3 * SWEEP_MS + 1) == []
+        context.now_ms = 3 * EXPIRY_SWEEP_MS + 1
+        context.init()
+        assert sweeps.due(context.now_ms) == []
         halves.append(sweeps.next_deadline_ms())
-    assert halves == [3 * SWEEP_MS + SWEEP_MS // 2, 4 * SWEEP_MS]
+    assert halves == [3 * EXPIRY_SWEEP_MS + EXPIRY_SWEEP_MS // 2, 4 * EXPIRY_SWEEP_MS]
 
 
-@pytest.mark.parametrize("is_open", [True, False])
+def open_transaction(context: Context, id_: str, timeout_ms: int) -> None:
+    granted = context.init(id_=id_, timeout_ms=timeout_ms)
+    context.send(AddPartitions(id_, granted.producer_id, granted.producer_epoch, (P0,)))
+
+
+def aborted(context: Context) -> list[str]:
+    """The ids whose abort has begun, in its order."""
+    return [sent.transactional_id for sent in context.markers]
+
+
+def test_a_transaction_is_aborted_when_it_is_overdue_and_the_earliest_first() -> None:
+    context = Context()
+    for id_, timeout_ms in (("c", 3_000), ("a", 1_000), ("b", 2_000)):
+        open_transaction(context, id_, timeout_ms)
+    deadline_ms = context.processor.next_deadline_ms()
+    assert deadline_ms == context.now_ms + 1_001
+    context.tick(1_000)
+    assert aborted(context) == []
+    context.tick(1)
+    assert aborted(context) == ["a"]
+    context.tick(2_000)
+    assert aborted(context) == ["a", "b", "c"]
+
+
+def test_those_that_time_out_in_a_pause_are_aborted_together() -> None:
+    context = Context()
+    for number in range(4):
+        open_transaction(context, f"id-{number}", 1_000 + number)
+    context.tick(1_001)
+    again_ms = context.now_ms + TRANSACTION_SWEEP_CONTINUE_MS
+    assert aborted(context) == ["id-0"]
+    assert context.processor.next_deadline_ms() == again_ms
+    context.tick(10)
+    assert aborted(context) == ["id-0"]
+    context.tick(again_ms - context.now_ms)
+    assert aborted(context) == [f"id-{number}" for number in range(4)]
+
+
+def test_what_was_overdue_at_a_load_is_aborted_an_interval_later() -> None:
+    """Its producer may have been looking for a coordinator all the time."""
+    context = Context()
+    open_transaction(context, ID, 1_000)
+    context.now_ms += DAY_MS
+    context.fail_over()
+    assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS
+    context.tick(SWEEP_MS - 1)
+    assert aborted(context) == []
+    context.tick(1)
+    assert aborted(context) == [ID]
+
+
+def test_a_timeout_that_ends_after_the_interval_counts_after_a_load() -> None:
+    context = Context()
+    open_transaction(context, ID, 3 * SWEEP_MS)
+    context.fail_over()
+    context.tick(3 * SWEEP_MS)
+    assert aborted(context) == []
+    context.tick(1)
+    assert aborted(context) == [ID]
+
+
+def test_an_abort_that_the_leaders_replicas_hold_up_is_begun_once() -> None:
+    context = Context()
+    open_transaction(context, ID, 1_000)
+    context.holds = True
+    for _ in range(3):
+        context.tick(SWEEP_MS)
+    assert len(context.held) == 1
+    context.commit_held()
+    assert aborted(context) == [ID]
+
+
+def test_a_tick_aborts_a_bounded_number_and_the_next_follows_at_once() -> None:
+    context = Context()
+    count = 2 * TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX + 7
+    for number in range(count):
+        open_transaction(context, f"id-{number}", 1_000)
+    context.now_ms += 1_001
+    found = []
+    while len(aborted(context)) < count:
+        assert context.processor.next_deadline_ms() == context.now_ms
+        before = len(aborted(context))
+        context.tick(0)
+        found.append(len(aborted(context)) - before)
+    most = TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX
+    assert found == [most, most, 7]
+    assert len(set(aborted(context))) == count
+
+
+def test_transactions_that_end_in_time_leave_no_timeout_behind() -> None:
+    context = Context(version=1)
+    context.init(timeout_ms=1_000)
+    for _ in range(50):
+        context.add(P0)
+        context.tick(900)
+        context.end(True)
+        context.answer_markers()
+    timeouts = context.shard._store.timeouts
+    assert (len(timeouts), len(timeouts._heap)) == (0, 1)
+    assert context.state is S.COMPLETE_COMMIT
+
+
 def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
-    is_open: bool, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     count = 10_000
     context = Context()
     context.init()
-    if is_open:
-        context.add(P0)
     store = context.shard._store
     (metadata,) = store.transactions.values()
     for number in range(count):
         id_ = f"id-{number}"
         store.transactions[id_] = replace(metadata, transactional_id=id_)
         store.volatile[id_] = copy(store.volatile[ID])
-        if is_open:
-            store.ongoing[id_] = None
     looks: list[int] = []
-    judge = "_overdue" if is_open else "_idle"
-    found_by = getattr(timers.Sweeps, judge)
+    found_by = timers.Sweeps._idle
 
     def counted(sweeps: timers.Sweeps, ids: list[str], now_ms: int) -> object:
         looks.append(len(ids))
         return found_by(sweeps, ids, now_ms)
 
-    monkeypatch.setattr(timers.Sweeps, judge, counted)
+    monkeypatch.setattr(timers.Sweeps, "_idle", counted)
     sweeps = timers.Sweeps(store)
-    now_ms, interval_ms = context.now_ms, TransactionConfig().abort_interval_ms
+    now_ms, interval_ms = context.now_ms, EXPIRY_SWEEP_MS
     sweeps.start(now_ms)
     end_ms = sweeps.next_deadline_ms() or 0
     while sum(looks) < count + 1:
@@ -316,7 +417,7 @@ def test_nothing_to_sweep_plans_nothing() -> None:
     hour_ms = TransactionConfig().expire_interval_ms
     assert context.processor.next_deadline_ms() == context.now_ms + hour_ms
     context.add(P0)
-    assert context.processor.next_deadline_ms() == context.now_ms + SWEEP_MS
+    assert context.processor.next_deadline_ms() == context.now_ms + 60_001
     context.end(True)
     context.answer_markers()
     assert context.processor.next_deadline_ms() == context.now_ms + hour_ms

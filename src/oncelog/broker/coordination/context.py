@@ -1,8 +1,9 @@
 """Runs one coordinator shard on the partition that it writes to.
 
-The outputs of the shard's processor are executed in this order: appends, replies, effects. An
-append is one batch; the processor's `committed` is called when the high watermark has passed it,
-which with a single replica is within the same call stack. So a request of a transaction usually
+The outputs of the shard's processor are executed in this order: appends, replies, effects. The
+appends of one output are written as one batch, as far as they fit into it; the processor's
+`committed` is called for each when the high watermark has passed it, which with a single replica is
+within the same call stack. So a request of a transaction usually
 ends in the turn of the event loop in which it arrived, without a task.
 
 Where another broker may lead, a reply without an append of its own is sent once this one is known
@@ -14,9 +15,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
 
 from oncelog.broker.coordination.producer_ids import ProducerIds
 from oncelog.broker.partitions.partition import Partition
@@ -35,11 +36,12 @@ from oncelog.coordinator.shard import (
 from oncelog.core.cluster_limits import AFTER_STALL_MS, COORDINATOR_STALL_MS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
+from oncelog.core.limits import COORDINATOR_APPEND_BYTES_MAX
 from oncelog.core.pending import Pending
 from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.records.scan import DamagedRecord
 from oncelog.runtime.clock import Clock, SteadyClock
-from oncelog.storage import Origin, Verification
+from oncelog.storage import LogConfig, Origin, Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.confirmations import Confirmations
@@ -50,6 +52,9 @@ log = logging.getLogger(__name__)
 
 ResponseT = TypeVar("ResponseT")
 
+_RECORD_BYTES: Final = 32
+"""An upper bound of what a record takes in a batch beside its key and its value."""
+
 
 class Host(Protocol[EventT, ReplyT, EffectT]):
     """What the shards of one coordinator have in common: its `CoordinatorRuntime`."""
@@ -58,12 +63,17 @@ class Host(Protocol[EventT, ReplyT, EffectT]):
     wall_clock: Clock
     loop: asyncio.AbstractEventLoop
     append_wait_ms_max: int | None
+    takes_turns: bool
     metadata: CoordinatorMetadata
     producer_ids: ProducerIds
     effect_handler: Callable[[CoordinatorContext[EventT, ReplyT, EffectT], EffectT], None]
 
     def report(self, error: Exception) -> None:
         """End the broker: a shard cannot continue."""
+        ...
+
+    def take_turn(self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT]) -> None:
+        """Call `tick` in one of the next turns of the event loop, of one shard in each."""
         ...
 
     def damaged(
@@ -115,8 +125,12 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
 
         That happens at once unless a run is under way.
         """
+        self.submit_all((event,))
+
+    def submit_all(self, events: Iterable[EventT]) -> None:
+        """Submit events in this order; what they append is written together."""
         now_ms = self._host.clock.now_ms()
-        self._run(self.processor.submit(event, None, now_ms), now_ms)
+        self._run(self.processor.submit_all(events, now_ms), now_ms)
 
     def ask(self, event: EventT, pending: Pending[ResponseT]) -> Pending[ResponseT]:
         """Submit a request to the shard; dropping its promise drops the request (D7)."""
@@ -150,8 +164,11 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         try:
             while self._outputs:
                 output = self._outputs.popleft()
-                for append in output.appends:
-                    self._write(append)
+                if len(output.appends) == 1:
+                    self._write(output.appends)
+                elif output.appends:
+                    for appends in _batches_of(output.appends, self.partition.log.config):
+                        self._write(appends)
                 if output.unconfirmed and not self.partition.state.is_lone:
                     self._hold(output)
                 for reply in output.replies:
@@ -204,9 +221,11 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         except DamagedRecord as damage:
             self._host.damaged(self, damage)
 
-    def _write(self, append: Append) -> None:
-        if not append.records:
-            self._take_producer_id(append)
+    def _write(self, appends: Sequence[Append]) -> None:
+        """Write appends as one batch. One without records, or with a producer, comes alone."""
+        first = appends[0]
+        if not first.records:
+            self._take_producer_id(first)
             return
         partition = self.partition
         state = partition.state
@@ -216,32 +235,36 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
             error = ErrorCode.not_enough_replicas
         else:
             error = ErrorCode.none
-        producer = append.producer
+        producer = first.producer
         if error is ErrorCode.none and producer is not None:
             error = _error_of_late(partition, producer)
         if error is ErrorCode.none:
             now_ms = self._host.wall_clock.now_ms()
-            batch = _encode(append, now_ms)
+            batch = _encode(appends, now_ms)
             result = partition.append(batch, now_ms=now_ms, origin=Origin.COORDINATOR)
             error = result.error
             if error is ErrorCode.none:
-                base_offset = Offset(result.base_offset)
                 end = result.last_offset + 1
                 if state.high_watermark >= end:
                     # Committed with the append itself, as without other replicas.
+                    base_offset = Offset(result.base_offset)
                     try:
-                        done = self.processor.committed(append.append_id, base_offset, self._now_ms)
+                        for append in appends:
+                            id_, count = append.append_id, len(append.records)
+                            done = self.processor.committed(id_, base_offset, self._now_ms)
+                            self._outputs.append(done)
+                            base_offset = Offset(base_offset + count)
                     except DamagedRecord as damage:
                         self._host.damaged(self, damage)
-                    else:
-                        self._outputs.append(done)
                     return
-                partition.on_committed(end, partial(self._settled, append.append_id, base_offset))
-                self.processor.delayed(append.append_id, self._now_ms)
+                partition.on_committed(end, partial(self._settled, appends, result.base_offset))
+                for append in appends:
+                    self.processor.delayed(append.append_id, self._now_ms)
                 return
         log.warning("append to %s failed: %s", partition.topic_partition, error.name.upper())
         now_ms = self._host.clock.now_ms()
-        self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
+        for append in appends:
+            self._run(self.processor.append_failed(append.append_id, error, now_ms), now_ms)
 
     def _take_producer_id(self, append: Append) -> None:
         """Give a fresh producer id to the decision that needs one (INV-11)."""
@@ -254,16 +277,17 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
             again = self.processor.producer_id_taken(append.append_id, fresh, now_ms)
             self._outputs.append(again)
 
-    def _settled(self, append_id: int, base_offset: Offset, outcome: ErrorCode) -> None:
-        """Complete an append below the high watermark; after lost leadership `resign` does."""
+    def _settled(self, appends: Sequence[Append], base_offset: int, outcome: ErrorCode) -> None:
+        """Complete appends below the high watermark; after lost leadership `resign` does."""
         if outcome is ErrorCode.none:
             now_ms = self._now_ms if self._running else self._host.clock.now_ms()
             try:
-                output = self.processor.committed(append_id, base_offset, now_ms)
+                for append in appends:
+                    offset = Offset(base_offset)
+                    self._run(self.processor.committed(append.append_id, offset, now_ms), now_ms)
+                    base_offset += len(append.records)
             except DamagedRecord as damage:
                 self._host.damaged(self, damage)
-            else:
-                self._run(output, now_ms)
 
     def _arm(self, deadline_ms: int) -> None:
         """Schedule `_tick` for the shard's next deadline; replaces a later timer."""
@@ -272,27 +296,31 @@ class CoordinatorContext(Generic[EventT, ReplyT, EffectT]):
         self._deadline_ms = deadline_ms
         delay_ms = max(0, deadline_ms - self._now_ms)
         self._due_ms = self._now_ms + delay_ms
-        self._timer = self._host.loop.call_later(delay_ms / 1000, self._tick)
+        self._timer = self._host.loop.call_later(delay_ms / 1000, self.tick)
 
     def clock_moved(self) -> None:
         """Run what is due after the wall clock has jumped."""
         if self._timer is not None:
-            self._timer.cancel()
             self._due_ms = self._host.clock.now_ms()
-            self._tick()
+            self.tick(is_its_turn=True)
 
-    def _tick(self) -> None:
+    def tick(self, *, is_its_turn: bool = False) -> None:
         """Submit what is due, unless this process stood still.
 
         Then heartbeats and commits may be in its sockets, of members and producers that would be
         expired for want of them. They are read first.
         """
-        self._timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         try:
-            now_ms = self._host.clock.now_ms()
+            host, now_ms = self._host, self._host.clock.now_ms()
             if now_ms - self._due_ms > COORDINATOR_STALL_MS:
                 self._due_ms = now_ms + AFTER_STALL_MS
-                self._timer = self._host.loop.call_later(AFTER_STALL_MS / 1000, self._tick)
+                self._timer = host.loop.call_later(AFTER_STALL_MS / 1000, self.tick)
+            elif host.takes_turns and not is_its_turn:
+                self._due_ms = now_ms
+                host.take_turn(self)
             else:
                 self._run(self.processor.tick(now_ms), now_ms)
         except Exception as error:  # noqa: BLE001 - a timer is a task boundary: the owner decides
@@ -308,15 +336,34 @@ def _error_of_late(partition: Partition, producer: AppendProducer) -> ErrorCode:
     return known.error_of_late(producer.producer_id, producer.producer_epoch)
 
 
-def _encode(append: Append, now_ms: int) -> bytearray:
-    """Encode the records as one batch, with wall time.
+def _batches_of(appends: Sequence[Append], config: LogConfig) -> Iterator[list[Append]]:
+    """Cut the appends of one output into those that share a batch, in their order."""
+    bytes_max = min(COORDINATOR_APPEND_BYTES_MAX, config.max_message_bytes, config.segment_bytes)
+    found: list[Append] = []
+    free = bytes_max
+    for append in appends:
+        is_alone = append.producer is not None or not append.records
+        size = sum(
+            len(each.key) + len(each.value or b"") + _RECORD_BYTES for each in append.records
+        )
+        if found and (is_alone or size > free):
+            yield found
+            found, free = [], bytes_max
+        found.append(append)
+        free = -1 if is_alone else free - size
+    yield found
+
+
+def _encode(appends: Sequence[Append], now_ms: int) -> bytearray:
+    """Encode the records of appends as one batch, with wall time.
 
     Offsets of a transaction are that producer's transactional batch, with sequence 0 as in Kafka.
     """
-    records = []
-    for offset, record in enumerate(append.records):
-        records.append(Record(offset, now_ms, record.key, record.value, ()))
-    producer = append.producer
+    records: list[Record] = []
+    for append in appends:
+        for record in append.records:
+            records.append(Record(len(records), now_ms, record.key, record.value, ()))
+    producer = appends[0].producer
     if producer is None:
         return build_batch(records)
     return build_batch(

@@ -118,6 +118,7 @@ def transaction_coordinator(
         make_shard=make_shard,
         effect_handler=effect_handler,
         producer_ids=producer_ids,
+        takes_turns=True,
     )
     producer_ids.largest_seen = partial(_largest_producer_id, partitions, runtime)
     return runtime

@@ -21,7 +21,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -30,12 +32,18 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import MetadataImage
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX
 
 if TYPE_CHECKING:
     from oncelog.broker.coordination.coordinators import TransactionContext
 
     # Not imported at the start: the shard that makes the effect has imported it.
-    from oncelog.transaction.events import SendMarkers, TransactionEffect
+    from oncelog.transaction.events import (
+        MarkersWritten,
+        Notice,
+        SendMarkers,
+        TransactionEffect,
+    )
 
 __all__ = ["LocalLeaders", "MarkerWriter", "PartitionLeaders", "RemoteLeaders", "Settled"]
 
@@ -161,6 +169,10 @@ class MarkerWriter:
         self._image = MetadataImage(cluster_id="")
         self._stop_because = stop_because
         self._loop = asyncio.get_running_loop()
+        self._owed: deque[tuple[TransactionContext, SendMarkers]] = deque()
+        self._told: list[Notice] = []
+        self.reports: dict[TransactionContext, list[MarkersWritten]] | None = None
+        """While markers are sent: the reports that go to each shard together afterwards."""
 
     def apply(self, image: MetadataImage) -> None:
         """Follow the metadata image."""
@@ -183,16 +195,41 @@ class MarkerWriter:
         from oncelog.transaction.events import Notice
 
         if isinstance(effect, Notice):
-            log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
-            return
-        if effect.delay_ms > 0:
-            self._loop.call_later(effect.delay_ms / 1000, self._send_or_stop, coordinator, effect)
+            if not effect.subject:
+                log.log(logging.WARNING if effect.is_warning else logging.INFO, "%s", effect.text)
+                return
+            if not self._told:
+                self._loop.call_soon(self._tell)
+            self._told.append(effect)
+        elif effect.delay_ms > 0:
+            at_once = replace(effect, delay_ms=0)
+            self._loop.call_later(effect.delay_ms / 1000, self.handle, coordinator, at_once)
         else:
-            self._loop.call_soon(self._send_or_stop, coordinator, effect)
+            if not self._owed:
+                self._loop.call_soon(self._send_or_stop)
+            self._owed.append((coordinator, effect))
 
-    def _send_or_stop(self, coordinator: TransactionContext, markers: SendMarkers) -> None:
+    def _tell(self) -> None:
+        from oncelog.transaction.notices import timed_out_together
+
+        told, self._told = self._told, []
+        log.info("%s", timed_out_together(told))
+
+    def _send_or_stop(self) -> None:
+        """Send what is owed, as much as a turn of the loop may take."""
         try:
-            self._send(coordinator, markers)
+            reports: dict[TransactionContext, list[MarkersWritten]] = {}
+            self.reports = reports
+            left = TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX
+            while self._owed and left > 0:
+                coordinator, markers = self._owed.popleft()
+                left -= len(markers.partitions)
+                self._send(coordinator, markers)
+            self.reports = None
+            if self._owed:
+                self._loop.call_soon(self._send_or_stop)
+            for coordinator, together in reports.items():
+                coordinator.submit_all(together)
         except Exception as error:  # noqa: BLE001 - a callback is a task boundary: a bug stops us
             self._stop_because(error)
 
@@ -208,7 +245,7 @@ class MarkerWriter:
                 deleted.append(topic_partition)
             else:
                 unknown.append(topic_partition)
-        MarkerBatch(self._leaders, coordinator, markers, tuple(deleted)).write(shown, unknown)
+        MarkerBatch(self, self._leaders, coordinator, markers, tuple(deleted)).write(shown, unknown)
 
 
 class MarkerBatch:
@@ -227,15 +264,18 @@ class MarkerBatch:
         "_markers",
         "_outcomes",
         "_waiting_count",
+        "_writer",
     )
 
     def __init__(
         self,
+        writer: MarkerWriter,
         leaders: PartitionLeaders,
         coordinator: TransactionContext,
         markers: SendMarkers,
         deleted: tuple[TopicPartition, ...],
     ) -> None:
+        self._writer = writer
         self._leaders = leaders
         self._coordinator = coordinator
         self._markers = markers
@@ -300,4 +340,8 @@ class MarkerBatch:
             tuple(self._closed),
         )
         self._outcomes, self._closed, self._deleted, self._has_failed = [], [], (), False
-        self._coordinator.submit(report)
+        together = self._writer.reports
+        if together is None:
+            self._coordinator.submit(report)
+        else:
+            together.setdefault(self._coordinator, []).append(report)

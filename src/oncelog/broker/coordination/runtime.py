@@ -60,7 +60,8 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
     effect)` executes the shard's effects. `topics_deleted` makes the event that all shards get of
     deletions that the metadata names, and a shard after its load, from the image and the ids by
     name. A request waits at most `append_wait_ms_max` for its append to be committed (None: without
-    a limit).
+    a limit). With `takes_turns` one shard in each turn of the event loop does what is due: what a
+    tick does at most bounds how long other requests wait.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         producer_ids: ProducerIds,
         topics_deleted: Callable[[MetadataImage, Deletions], EventT] | None = None,
         append_wait_ms_max: int | None = None,
+        takes_turns: bool = False,
     ) -> None:
         self.topic = topic
         self.wall_clock = partitions.clock
@@ -91,7 +93,9 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         self.make_shard = make_shard
         self.producer_ids = producer_ids
         self.append_wait_ms_max = append_wait_ms_max
+        self.takes_turns = takes_turns
         self._coordinators: dict[int, CoordinatorContext[EventT, ReplyT, EffectT]] = {}
+        self._turns: dict[CoordinatorContext[EventT, ReplyT, EffectT], None] = {}
         self._loads: dict[int, asyncio.Task[None]] = {}
         # One load at a time: concurrent loads would take longer turns, and none would finish
         # sooner.
@@ -270,6 +274,19 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         for coordinator in list(self._coordinators.values()):
             self._resigned(coordinator)
         self._failure.cancel()
+
+    def take_turn(self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT]) -> None:
+        """Call `tick` of this shard in one of the next turns of the event loop."""
+        if not self._turns:
+            self.loop.call_soon(self._next_turn)
+        self._turns[coordinator] = None
+
+    def _next_turn(self) -> None:
+        coordinator = next(iter(self._turns))
+        del self._turns[coordinator]
+        if self._turns:
+            self.loop.call_soon(self._next_turn)
+        coordinator.tick(is_its_turn=True)
 
     def report(self, error: Exception) -> None:
         """End `run`, and with it the broker: a shard cannot continue."""

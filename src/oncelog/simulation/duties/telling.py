@@ -209,10 +209,14 @@ def unpunctual(
     """
     since_ms = max(awake_since_ms, duties.loaded_ms)
     deadline_ms = shard.next_deadline_ms()
-    ongoing = [known for known in duties.known.values() if known.now.raw.state == ONGOING]
-    longest_ms = periods.sweep_ms if ongoing else periods.expiry_sweep_ms
-    if duties.known and (deadline_ms is None or deadline_ms > now_ms + longest_ms):
-        yield "a timer", f"{len(ongoing)} transactions, and it wakes at {deadline_ms}"
+    overdue_ms = [
+        max(known.now.started_ms + known.now.raw.timeout_ms, now_ms) + periods.sweep_ms
+        for known in duties.known.values()
+        if known.now.raw.state == ONGOING and known.now.raw.timeout_ms != _NO_TIMEOUT_MS
+    ]
+    latest_ms = min(overdue_ms, default=now_ms + periods.expiry_sweep_ms)
+    if duties.known and (deadline_ms is None or deadline_ms > latest_ms):
+        yield "a timer", f"{len(overdue_ms)} transactions, and it wakes at {deadline_ms}"
     if not duties.known and not duties.untold_count and deadline_ms is not None:
         yield "a timer", f"no id is known, and it wakes at {deadline_ms}"
     for id_, known in duties.known.items():

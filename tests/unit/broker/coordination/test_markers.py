@@ -61,6 +61,9 @@ class Bench:
     def stop_because(self, error: BaseException) -> None:
         raise error
 
+    def submit_all(self, events: list[MarkersWritten]) -> None:
+        self.reports += events
+
     def submit(self, event: MarkersWritten) -> None:
         self.reports.append(event)
 

@@ -451,7 +451,7 @@ async def test_a_timer_that_fails_is_told_to_the_owner(tmp_path: Path) -> None:
     bench.runtime.make_shard = lambda _partition: Broken()
     bench.follow()
     coordinator = next(iter(bench.runtime._coordinators.values()))
-    coordinator._tick()
+    coordinator.tick()
     with pytest.raises(RuntimeError, match="a bug of ours"):
         await asyncio.wait_for(bench.runtime.run(), 5)
 
