@@ -102,6 +102,9 @@ class LocalLog:
         """
         sealed = self.segments.active
         sealed.end_offset = base_offset
+        if self.state.epochs.changed:
+            # Without them a start would not trust the snapshot.
+            self.write_epochs()
         self.files.seal(self.state, sealed)
         self.snapshots.write(self.state.producers, base_offset, sync=False)
         segment = Segment(self.disk, self.directory, base_offset)
@@ -125,6 +128,10 @@ class LocalLog:
             active = self.segments.active
             # One that ends right there may have been sealed, unsynced, after the last sync.
             dirty = [s for s in self.segments if s.end_offset >= from_offset]
+            if self.state.epochs.changed:
+                # Not at the append that began one: until now a start reads it from the batches.
+                with self.failing():
+                    self.write_epochs()
             names_changed, self._names_changed = self._names_changed, False
             syncs = [(segment, segment.kept.sync_plan()) for segment in dirty]
         with self.failing():

@@ -191,7 +191,7 @@ class PartitionLog:
             local.write(batches, placed, config, now_ms)
             self.log_end_offset = placed[-1].last_offset + 1
             state.note_appended(batches, headers, placed, leader_epoch, origin, now_ms)
-        if state.epochs.changed or (
+        if (
             self.flushes_on_append
             and self.log_end_offset - self.recovery_point >= config.flush_messages
         ):
@@ -236,16 +236,14 @@ class PartitionLog:
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
             state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
-        if state.epochs.changed or self.flushes_on_append:
+        if self.flushes_on_append:
             self._make_durable()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
 
     def _make_durable(self) -> None:
-        """After an append: write the epoch that it began, and flush if that is due."""
+        """After an append: flush if that is due."""
         with self._local.failing():
-            if self._local.state.epochs.changed:
-                self._local.write_epochs()
-            if self.flushes_on_append and self.flush_is_due:
+            if self.flush_is_due:
                 self.flush()
 
     def roll(self, base_offset: int) -> None:

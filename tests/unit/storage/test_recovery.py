@@ -241,6 +241,7 @@ def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> 
     for epoch in (0, 0, 2, 5):
         ctx.leader_epoch = epoch
         ctx.append_well(batch(2))
+    ctx.log.flush()
     entries = ctx.log._local.state.epochs.entries()
     checkpoint = ctx.folder / "leader-epoch-checkpoint"
     assert checkpoint.read_text() == "0\n3\n0 0\n2 4\n5 6\n"
@@ -249,6 +250,33 @@ def test_the_epoch_checkpoint_is_rebuilt_from_the_batches(make_log: MakeLog) -> 
         if content is not None:
             checkpoint.write_text(content)
         assert ctx.kill()._local.state.epochs.entries() == entries
+
+
+def test_an_epoch_makes_no_file_before_a_flush_and_is_read_from_the_batches(
+    make_log: MakeLog,
+) -> None:
+    """Nobody waits for a file to be made, and a start after a kill knows the epoch all the same."""
+    ctx = make_log()
+    checkpoint = ctx.folder / "leader-epoch-checkpoint"
+    ctx.leader_epoch = 3
+    ctx.append_well(batch(2))
+    assert not checkpoint.exists()
+    ctx.log.flush()
+    assert checkpoint.read_text() == "0\n1\n3 0\n"
+    ctx.leader_epoch = 4
+    ctx.append_well(batch(2))
+    assert checkpoint.read_text() == "0\n1\n3 0\n"
+    assert ctx.kill()._local.state.epochs.entries() == [(3, 0), (4, 2)]
+    assert checkpoint.read_text() == "0\n2\n3 0\n4 2\n"
+
+
+def test_a_sealed_segment_has_its_epochs_noted(make_log: MakeLog) -> None:
+    """A start would not trust the producer snapshot at its end without them."""
+    ctx = make_log()
+    ctx.leader_epoch = 3
+    ctx.append_well(batch(2))
+    ctx.log.roll(2)
+    assert (ctx.folder / "leader-epoch-checkpoint").read_text() == "0\n1\n3 0\n"
 
 
 def test_epochs_of_segments_that_a_loss_of_power_brought_back_are_found_again(

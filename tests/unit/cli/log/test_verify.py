@@ -66,6 +66,15 @@ def test_what_a_killed_broker_left_is_sound_with_a_note(log: Oncelog, killed: Pa
     assert (row["severity"], row["file"]) == ("note", ".kafka_cleanshutdown")
 
 
+def test_a_killed_broker_need_not_have_noted_an_epoch_of_an_active_segment(killed: Path) -> None:
+    """The next start reads it from the batches."""
+    for path in killed.glob("*/leader-epoch-checkpoint"):
+        path.unlink()
+    sealed = [path for path in killed.glob("*-*/") if len([*path.glob("*.log")]) > 1]
+    assert sealed
+    assert errors(killed) == ["leader-epoch-checkpoint  missing"] * len(sealed)
+
+
 @pytest.mark.parametrize("topic", ["__transaction_state", "__consumer_offsets", "plain"])
 def test_a_record_that_its_coordinator_cannot_read_is_found(tmp_path: Path, topic: str) -> None:
     """Its checksum is right: it keeps the coordinator from loading all the same."""
