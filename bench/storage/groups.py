@@ -71,7 +71,7 @@ def form(groups: list[str], topic: str, connections: list[Connection]) -> None:
     """Bring each group to its first commit, all of them side by side."""
     used = connections[: len(groups)]
     joined = [
-        _joined(answer)
+        joined(answer)
         for answer in ask(used, JOIN_GROUP, [join_request(group) for group in groups], 4)
     ]
     named = list(zip(groups, joined, strict=True))
@@ -79,14 +79,14 @@ def form(groups: list[str], topic: str, connections: list[Connection]) -> None:
     ask(used, OFFSET_COMMIT, [commit_request(group, *who, topic) for group, who in named], -2)
 
 
-def join_request(group: str) -> bytes:
-    """JoinGroup 2 of a new member."""
+def join_request(group: str, member: str = "") -> bytes:
+    """JoinGroup 2, of a new member where it has no id."""
     protocols = struct.pack(">i", 1) + string("range") + blob(SUBSCRIPTION)
     timeouts = struct.pack(">ii", SESSION_MS, SESSION_MS)
-    return string(group) + timeouts + string("") + string("consumer") + protocols
+    return string(group) + timeouts + string(member) + string("consumer") + protocols
 
 
-def _joined(answer: bytes) -> tuple[int, str]:
+def joined(answer: bytes) -> tuple[int, str]:
     """The generation and the member id of a JoinGroup answer."""
     (generation,) = struct.unpack_from(">i", answer, 6)
     at, text = 10, ""
