@@ -11,7 +11,7 @@ from types import FrameType
 
 import oncelog
 
-__all__ = ["Calls", "Client", "CountingClient", "compact", "string", "uvarint"]
+__all__ = ["Calls", "Client", "CountingClient", "TurningClient", "compact", "string", "uvarint"]
 
 QUIET_TURNS = 12
 """The broker is at rest when so many turns of the loop called nothing."""
@@ -91,24 +91,15 @@ class Client:
         return bytes(4) + self._socket.recv(size, socket.MSG_WAITALL)
 
 
-class CountingClient(Client):
-    """Counts what a request costs the broker, which shares its thread, until that is at rest."""
+class TurningClient(Client):
+    """Gives the broker, which shares its thread, the turns of the loop in which it answers."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         super().__init__(bootstrap_servers)
         self._socket.setblocking(False)
-        self._counter = _Counter()
 
     async def _answer(self, frame: bytes) -> bytes:
-        with self._counter:
-            self._socket.sendall(frame)
-            reply = await self._reply()
-            until_reply = self._counter.own
-            await self._rest()
-        self.calls = Calls(until_reply, self._counter.own, self._counter.everywhere)
-        return reply
-
-    async def _reply(self) -> bytes:
+        self._socket.sendall(frame)
         reply = b""
         deadline_s = time.monotonic() + REPLY_WAIT_S_MAX
         while time.monotonic() < deadline_s:
@@ -123,6 +114,22 @@ class CountingClient(Client):
             if len(reply) >= 4 and len(reply) == int.from_bytes(reply[:4], "big") + 4:
                 return reply
         raise TimeoutError("the broker does not answer")
+
+
+class CountingClient(TurningClient):
+    """Counts what a request costs the broker, until that is at rest."""
+
+    def __init__(self, bootstrap_servers: str) -> None:
+        super().__init__(bootstrap_servers)
+        self._counter = _Counter()
+
+    async def _answer(self, frame: bytes) -> bytes:
+        with self._counter:
+            reply = await super()._answer(frame)
+            until_reply = self._counter.own
+            await self._rest()
+        self.calls = Calls(until_reply, self._counter.own, self._counter.everywhere)
+        return reply
 
     async def _rest(self) -> None:
         quiet, before = 0, self._counter.everywhere

@@ -10,7 +10,6 @@ says that clients can connect; systemd is told so too, and when a stop begins.
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -27,7 +26,7 @@ from oncelog.cli.tool import ToolCommand
 from oncelog.core.config import BrokerConfig, parse_listener
 from oncelog.core.config_definition import ConfigError
 from oncelog.runtime.loop import new_event_loop
-from oncelog.runtime.memory import keep_freed_memory
+from oncelog.runtime.memory import collect_in_small_steps, keep_freed_memory
 from oncelog.runtime.open_files import raise_limit
 from oncelog.runtime.service_manager import notify
 
@@ -139,8 +138,7 @@ async def _serve(config: BrokerConfig, network: Network | None) -> int:
         await broker.start()
     except OncelogError as error:
         return _refuse(str(error))
-    # Objects made so far live as long as the process: the collector need not look at them again.
-    gc.freeze()
+    collect_in_small_steps()
     _announce(broker)
     notify("READY=1")
     keep_freed_memory()

@@ -74,12 +74,15 @@ class Pending(Generic[ResponseT_co]):
             raise InvariantViolation("D13: a request was answered twice")
         self.done = True
         self.result = result
-        self.on_drop = None
-        if self._waiter is not None:
-            self._waiter()
+        # Both may refer to this promise: what is done leaves no circle for the collector.
+        waiter, self._waiter, self.on_drop = self._waiter, None, None
+        if waiter is not None:
+            waiter()
 
     def fail(self, error: ErrorCode) -> None:
         """Complete it with an error, of which `refuse` makes the response."""
+        if self.dropped:
+            return
         if self._refuse is None:
             raise InvariantViolation("a promise that can fail is made with its refusal")
         self.convert = self._refuse
@@ -103,8 +106,10 @@ class Pending(Generic[ResponseT_co]):
         if self.done or self.dropped:
             return
         self.dropped = True
-        if self.on_drop is not None:
-            self.on_drop()
+        on_drop, self.on_drop, self._waiter = self.on_drop, None, None
+        self.convert, self._refuse = unchanged, None
+        if on_drop is not None:
+            on_drop()
 
 
 def unchanged(result: ResultT) -> ResultT:

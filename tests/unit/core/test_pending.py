@@ -1,8 +1,12 @@
 """The promise of an answer: kept once, converted when it is taken up, dropped by the connection."""
 
+import gc
+import weakref
+from functools import partial
+
 import pytest
 
-from oncelog.core.errors import InvariantViolation
+from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.pending import Pending, gather, unchanged
 
 
@@ -110,3 +114,36 @@ def test_dropping_the_whole_drops_the_parts_that_are_missing() -> None:
     gather([kept, missing], listed, holds_back=True).drop()
     assert missing.dropped
     assert not kept.dropped
+
+
+@pytest.mark.parametrize("is_dropped", [False, True])
+def test_a_promise_that_is_over_is_freed_without_the_collector(is_dropped: bool) -> None:
+    """`oncelog serve` has the collector run rarely."""
+
+    class Held:
+        def told(self, _: object) -> None:
+            pass
+
+    gc.disable()
+    try:
+        held, pending = Held(), promise()
+        is_there = weakref.ref(held)
+        if is_dropped:
+            pending.convert = partial(held.told, pending)
+        pending.wait(partial(held.told, pending))
+        pending.on_drop = partial(held.told, pending)
+        if is_dropped:
+            pending.drop()
+        else:
+            pending.complete(1)
+        del held, pending
+        assert is_there() is None
+    finally:
+        gc.enable()
+
+
+def test_a_dropped_promise_ignores_an_error_too() -> None:
+    pending = Pending(unchanged, holds_back=True, refuse=unchanged)
+    pending.drop()
+    pending.fail(ErrorCode.not_coordinator)
+    assert not pending.done

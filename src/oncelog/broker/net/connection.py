@@ -313,7 +313,7 @@ class ServerConnection(asyncio.BufferedProtocol):
         if self.closed:
             return
         request.reply = () if buffers is None else buffers
-        request.body = None
+        request.body = request.pending = None  # The promise's functions refer to the request.
         if self._held_by is request:
             self._let_go()
         waiting = self._waiting
