@@ -119,8 +119,8 @@ class Broker:
         self._own_disk = SystemDisk(syncs=syncs) if disk is None else None
         self.disk: Disk = disk or self._own_disk or SystemDisk()
         self.network: Network = network or SystemNetwork()
-        self.peers = PeerNetwork.of(config, self.network)
         self.rng = rng or random.SystemRandom()
+        self.peers = PeerNetwork.of(config, self.network, self.rng)
         self.broker_id = config.get_int("node.id")
         self.stopped_because: BaseException | None = None
         self.stopping = ""  # What a stop that has begun does now.
@@ -246,7 +246,7 @@ class Broker:
             self.clock,
         )
         self.mover = PartitionMover(self.partitions, self.logs, self.disk, self.feed.tell_again)
-        self.server = Server(config, self.network, self.clock)
+        self.server = Server(config, self.network, self.clock, self.rng)
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         """Register, lead, and open the socket; from here on requests come."""

@@ -5,6 +5,7 @@ The first users are added before the broker runs, by its log directory; later on
 
 from __future__ import annotations
 
+import random
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -142,7 +143,7 @@ def _alter_stopped(alterations: Sequence[Alteration], directories: tuple[str, ..
     from oncelog.cli.stopped import on_stopped
     from oncelog.client.user_admin import alteration_request
 
-    event = event_of(alteration_request(alterations))
+    event = event_of(alteration_request(alterations), random.SystemRandom())
     outcomes = on_stopped(directories, lambda store, known: decide_stopped(store, known, event))
     for outcome in outcomes:
         if outcome.error:

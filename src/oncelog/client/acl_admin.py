@@ -22,7 +22,7 @@ from oncelog.protocol.messages.delete_acls import (
 )
 from oncelog.protocol.messages.describe_acls import DescribeAclsRequest
 
-__all__ = ["AclAdmin"]
+__all__ = ["AclAdmin", "creation_request", "deletion_request"]
 
 
 class AclAdmin(AdminBase):
@@ -37,7 +37,7 @@ class AclAdmin(AdminBase):
         Source: KIP-140.
         """
         chosen = tuple(acls)
-        request = CreateAclsRequest(creations=tuple(map(_creation, chosen)))
+        request = creation_request(chosen)
 
         async def call() -> None:
             response = await self._ask_controller(ApiKey.CREATE_ACLS, request)
@@ -79,8 +79,7 @@ class AclAdmin(AdminBase):
         ``AclFilter(*acl)`` selects one ACL. Raises `FatalError` as `create_acls` does, for the
         first filter that is refused, while the others delete. Source: KIP-140.
         """
-        asked = tuple(DeleteAclsFilter(**_fields(chosen)) for chosen in filters)
-        request = DeleteAclsRequest(filters=asked)
+        request = deletion_request(filters)
 
         async def call() -> tuple[tuple[Acl, ...], ...]:
             response = await self._ask_controller(ApiKey.DELETE_ACLS, request)
@@ -94,6 +93,17 @@ class AclAdmin(AdminBase):
             )
 
         return await self._retrying(call)
+
+
+def creation_request(acls: Iterable[Acl]) -> CreateAclsRequest:
+    """Return the request that sets ACLs."""
+    return CreateAclsRequest(creations=tuple(map(_creation, acls)))
+
+
+def deletion_request(filters: Iterable[AclFilter]) -> DeleteAclsRequest:
+    """Return the request that deletes the ACLs that filters select."""
+    asked = tuple(DeleteAclsFilter(**_fields(chosen)) for chosen in filters)
+    return DeleteAclsRequest(filters=asked)
 
 
 def _creation(acl: Acl) -> AclCreation:

@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from math import inf
 from typing import Final, TypeVar
 
@@ -97,6 +98,8 @@ class Cluster:
         self.backoff = Backoff(retry_backoff_ms, retry_backoff_max_ms, uniform)
         self._bootstrap = parse_bootstrap_servers(bootstrap_servers)
         security = security or Security()
+        if rng is not None and security.sasl is not None:
+            security = replace(security, sasl=replace(security.sasl, rng=rng))
         if network is not None and security.tls is not None:
             raise ConfigError("TLS is for the real network, and another one was given")
         self._first_contact_ms = first_contact_ms

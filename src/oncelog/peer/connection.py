@@ -14,10 +14,9 @@ This module knows headers, order and versions. It must not know what a request m
 """
 
 import asyncio
-import random
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.limits import RESPONSE_SIZE_MAX
@@ -107,7 +106,7 @@ class Connection:
         sasl: Sasl | None = None,
         with_tls: bool = False,
         explains: bool = True,
-    ) -> "Connection":
+    ) -> Self:
         """Connect, agree on versions, and authenticate if there is a `sasl`.
 
         `with_tls`: the network speaks TLS; only error messages depend on it. `explains`: they may
@@ -273,7 +272,7 @@ class Connection:
     async def _authenticate(self, sasl: Sasl) -> None:
         lifetime_ms = await authenticate(self._ask_now, sasl, self.peer)
         if lifetime_ms > 0:
-            used_ms = lifetime_ms * random.uniform(*REAUTHENTICATION_SHARE)
+            used_ms = lifetime_ms * sasl.draws.uniform(*REAUTHENTICATION_SHARE)
             self._reauthenticate_at_s = self._loop.time() + used_ms / 1000
 
     async def _ask_now(self, api: ApiKey, request: RequestFor[ResponseT]) -> ResponseT:

@@ -7,7 +7,7 @@ import base64
 import random
 from uuid import UUID
 
-__all__ = ["fresh_kafka_uuid", "fresh_uuid"]
+__all__ = ["fresh_kafka_uuid", "fresh_nonce", "fresh_uuid"]
 
 
 def fresh_uuid(rng: random.Random) -> UUID:
@@ -18,3 +18,8 @@ def fresh_uuid(rng: random.Random) -> UUID:
 def fresh_kafka_uuid(rng: random.Random) -> str:
     """A random id in Kafka's spelling: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(fresh_uuid(rng).bytes).rstrip(b"=").decode()
+
+
+def fresh_nonce(rng: random.Random) -> str:
+    """A random text of 192 bits that SCRAM may send: 32 characters of URL-safe base64."""
+    return base64.urlsafe_b64encode(rng.randbytes(24)).decode()

@@ -50,7 +50,7 @@ class _ControlledGate(SaslGate):
         mechanisms = {
             name: partial(_Refusable, make, faults) for name, make in rules.mechanisms.items()
         }
-        super().__init__(replace(rules, mechanisms=mechanisms), gate.clock)
+        super().__init__(replace(rules, mechanisms=mechanisms), gate.clock, gate.rng)
         self.faults = faults
 
     def connection(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -58,7 +59,9 @@ async def three(config: Mapping[str, object]) -> AsyncIterator[Cluster]:
             cluster[broker_id].config |= config
         info = ScramCredentialInfo("SCRAM-SHA-256", 4096)
         alterations = [UserScramCredentialUpsertion("broker", info, "geheim")]
-        await decide_stopped(cluster.store, None, event_of(alteration_request(alterations)))
+        await decide_stopped(
+            cluster.store, None, event_of(alteration_request(alterations), random.Random(1))
+        )
         yield cluster
 
 

@@ -7,7 +7,7 @@ password. Gap: none known.
 
 from __future__ import annotations
 
-import secrets
+import random
 from base64 import b64encode
 from typing import TYPE_CHECKING, Final
 
@@ -35,7 +35,7 @@ async def handle(
     context: Context, request: Request[AlterUserScramCredentialsRequest]
 ) -> AlterUserScramCredentialsResponse:
     """Change the credentials; return what became of each user's."""
-    outcomes = await context.controller.submit(event_of(request.body))
+    outcomes = await context.controller.submit(event_of(request.body, context.rng))
     return AlterUserScramCredentialsResponse(
         results=tuple(
             AlterUserScramCredentialsResult(
@@ -46,12 +46,14 @@ async def handle(
     )
 
 
-def event_of(request: AlterUserScramCredentialsRequest) -> AlterScramCredentials:
+def event_of(
+    request: AlterUserScramCredentialsRequest, rng: random.Random
+) -> AlterScramCredentials:
     """Return the event that a request asks for."""
     return AlterScramCredentials(
         tuple(ScramDeletion(one.name, one.mechanism) for one in request.deletions),
         tuple(map(_upsertion, request.upsertions)),
-        Secret(secrets.token_hex(32)),
+        Secret(rng.randbytes(32).hex()),
     )
 
 

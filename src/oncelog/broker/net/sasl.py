@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
+import random
 from typing import cast
 
 from oncelog.broker.net.connection import Acceptor, ServerConnection, Starter
 from oncelog.broker.net.frames import ReadBuffer, size_problem
 from oncelog.broker.net.request import Buffers, Request
 from oncelog.runtime.clock import Clock
+from oncelog.runtime.ids import fresh_nonce
 from oncelog.security.authentication import (
     Authentication,
     SaslMoment,
@@ -31,9 +32,10 @@ log = logging.getLogger(__name__)
 class SaslGate:
     """What the connections of one listener share: its rules, and counts by Kafka's names."""
 
-    def __init__(self, rules: SaslRules, clock: Clock) -> None:
+    def __init__(self, rules: SaslRules, clock: Clock, rng: random.Random) -> None:
         self.rules = rules
         self.clock = clock
+        self.rng = rng
         self.successes_count = 0
         self.failures_count = 0
         self.successes_again_count = 0
@@ -51,7 +53,7 @@ class SaslGate:
 
     def moment(self) -> SaslMoment:
         """Return what a step of an authentication needs."""
-        return SaslMoment(self.clock.now_ms(), self.clock.monotonic_ms(), secrets.token_urlsafe(24))
+        return SaslMoment(self.clock.now_ms(), self.clock.monotonic_ms(), fresh_nonce(self.rng))
 
 
 class _Answer:

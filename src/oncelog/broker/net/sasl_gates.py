@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-import secrets
+import random
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -31,13 +31,15 @@ log = logging.getLogger(__name__)
 Image = Callable[[], MetadataImage]
 
 
-def sasl_gates(config: BrokerConfig, image: Image, clock: Clock) -> dict[str, SaslGate]:
+def sasl_gates(
+    config: BrokerConfig, image: Image, clock: Clock, rng: random.Random
+) -> dict[str, SaslGate]:
     """Return the gates of the listeners that have SASL, by name.
 
     Raises `ConfigError` for a JWKS file that cannot be read, `ExtraMissing` without PyJWT.
     """
     found = {}
-    users = _Users(image)
+    users = _Users(image, rng)
     for name, listener in config.sasl_listeners.items():
         own = config.within(name)
         rules = SaslRules(
@@ -46,16 +48,16 @@ def sasl_gates(config: BrokerConfig, image: Image, clock: Clock) -> dict[str, Sa
             own.get_int("connection.failed.authentication.delay.ms"),
             own.get_int("sasl.server.max.receive.size"),
         )
-        found[name] = SaslGate(rules, clock)
+        found[name] = SaslGate(rules, clock, rng)
     return found
 
 
 class _Users:
     """The users in the metadata, and what is shown to those that are not there."""
 
-    def __init__(self, image: Image) -> None:
+    def __init__(self, image: Image, rng: random.Random) -> None:
         self._image = image
-        self._own_secret = secrets.token_bytes(32)
+        self._own_secret = rng.randbytes(32)
         """Of decoys while the cluster has no user, and so no secret."""
         self._seen: Mapping[str, Mapping[str, ScramCredential]] | None = None
         self._models: dict[str, Sequence[ScramCredential]] = {}

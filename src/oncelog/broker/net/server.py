@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import socket
 import ssl
 from collections import Counter
@@ -171,7 +172,9 @@ class BoundListener:
 class Server:
     """Accepts connections for one broker: `bind` finds its addresses, `open` begins to serve."""
 
-    def __init__(self, config: BrokerConfig, network: Network, clock: Clock) -> None:
+    def __init__(
+        self, config: BrokerConfig, network: Network, clock: Clock, rng: random.Random
+    ) -> None:
         self.loop = asyncio.get_running_loop()
         # In the order of acceptance.
         self.connections: dict[ServerConnection, None] = {}
@@ -183,6 +186,7 @@ class Server:
         self._config = config
         self._network = network
         self._clock = clock
+        self._rng = rng
         self.read_buffer = ReadBuffer()
         self._connections_max = config.get_int("max.connections")
         self._per_ip_max = config.get_int("max.connections.per.ip")
@@ -228,7 +232,7 @@ class Server:
             # Imported here because most brokers have no listener with SASL.
             from oncelog.broker.net.sasl_gates import sasl_gates
 
-            self.gates = sasl_gates(self._config, image, self._clock)
+            self.gates = sasl_gates(self._config, image, self._clock, self._rng)
         for listener in self.listeners:
             assert listener.socket is not None
             await listener.socket.accept()

@@ -57,12 +57,12 @@ class PeerNetwork(NamedTuple):
     sasl: Sasl | None = None
 
     @classmethod
-    def of(cls, config: BrokerConfig, network: Network) -> PeerNetwork:
+    def of(cls, config: BrokerConfig, network: Network, rng: random.Random) -> PeerNetwork:
         """Return that of a broker; with TLS it is usable once the broker's certificate is read."""
         login = config.broker_login
         sasl = None
         if login is not None:
-            sasl = Sasl(login.mechanism, login.username, login.password)
+            sasl = Sasl(login.mechanism, login.username, login.password, rng=rng)
         return cls(network, config.inter_broker_listener, sasl)
 
     async def open(self, address: tuple[str, int], client_id: str, timeout_ms: float) -> Connection:

@@ -1,7 +1,6 @@
 """SaslHandshake and SaslAuthenticate over a connection (KIP-43, KIP-152, KIP-368)."""
 
 import asyncio
-import secrets
 from collections.abc import Callable
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -41,7 +40,7 @@ async def authenticate(ask: Ask, sasl: Sasl, peer: str) -> int:
 
 async def _exchange(ask: Ask, sasl: Sasl) -> int:
     await _shake_hands(ask, sasl)
-    exchange = sasl.exchange(secrets.token_urlsafe(24))
+    exchange = sasl.exchange()
     out: bytes | None = await _in_executor(exchange.first)
     lifetime_ms = 0
     while out is not None:

@@ -158,7 +158,7 @@ class _Peer:
 async def test_bytes_of_all_kinds_before_a_login_reach_no_handler(count: int) -> None:
     draw = random.Random(count)
     frames = login_frames(count)
-    gate = SaslGate(RULES, SystemClock())
+    gate = SaslGate(RULES, SystemClock(), random.Random(1))
     shared = ReadBuffer()
     for _ in range(count):
         peer = _Peer(gate, shared)
