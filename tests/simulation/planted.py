@@ -6,7 +6,8 @@ A planted bug is a TOML file: `file` (from the repository's root), `before` and 
 in the file exactly once), any number of further `[[edit]]` tables with the same three keys, `why`
 (one sentence: what a user would suffer), `caught_by` (names of checkers, any of which may find it)
 and `profile` (the schedule of faults that finds it soonest; "" lets each seed draw its own). With
-`strict` only the checkers that it names count; `brokers` asks for runs of so many brokers.
+`strict` only the checkers that it names count; `brokers` asks for runs of so many brokers, `secure`
+for runs with users whose rights change.
 
 Nothing in the checkout is changed: each bug gets a copy of the sources. From each of a few start
 seeds on, seeds are run one after another until one has a finding that the code does not have
@@ -77,6 +78,7 @@ class Bug:
     profile: str
     strict: bool = False
     brokers: int | None = None
+    secure: bool = False
 
 
 @dataclass(slots=True)
@@ -125,6 +127,7 @@ def load(name: str, root: Path = ROOT) -> Bug:
     tables = content.pop("edit", [])
     strict = bool(content.pop("strict", False))
     brokers = content.pop("brokers", None)
+    secure = bool(content.pop("secure", False))
     check_keys(name, content, KEYS)
     for table in tables:
         check_keys(name, table, EDIT_KEYS)
@@ -134,7 +137,7 @@ def load(name: str, root: Path = ROOT) -> Bug:
     edits = tuple(edit_of(name, table) for table in (content, *tables))
     why = why_of(name, content)
     patched(name, edits, root)
-    return Bug(name, edits, why, tuple(caught_by), content["profile"], strict, brokers)
+    return Bug(name, edits, why, tuple(caught_by), content["profile"], strict, brokers, secure)
 
 
 def plant(bug: Bug, tree: Path) -> None:
@@ -152,12 +155,12 @@ class Unplanted:
     def __init__(self) -> None:
         self.seen: set[tuple[str, str]] = set()
         """What any of them found."""
-        self._known: dict[tuple[int, str, int | None], Findings] = {}
+        self._known: dict[tuple[int, str, int | None, bool], Findings] = {}
         self._lock = threading.Lock()
 
     def findings(self, seed: int, bug: Bug) -> Findings:
         """Run the seed on the checkout's own sources, unless that was done before."""
-        key = seed, bug.profile, bug.brokers
+        key = seed, bug.profile, bug.brokers, bug.secure
         with self._lock:
             known = self._known.get(key)
         if known is None:
@@ -182,6 +185,7 @@ def _task(
     return {
         "profile": bug.profile,
         "brokers": bug.brokers,
+        "secure": bug.secure,
         "starts": list(starts),
         "runs_max": runs_max,
         "seconds_max": seconds_max,

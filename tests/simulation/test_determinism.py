@@ -13,17 +13,19 @@ from oncelog.simulation.run import execute
 DURATION_S = 4
 
 
-def digest(seed: int, profile: str, brokers: int = 1) -> str:
+def digest(seed: int, profile: str, brokers: int = 1, *, secure: bool = False) -> str:
     """The hash over all events of a run."""
-    return execute(draw_plan(seed, profile, DURATION_S, brokers), ROLES).digest
+    plan = draw_plan(seed, profile, DURATION_S, brokers, secure=secure)
+    return execute(plan, ROLES).digest
 
 
-def digest_elsewhere(seed: int, profile: str, brokers: int, hash_seed: str) -> str:
+def digest_elsewhere(seed: int, profile: str, brokers: int, hash_seed: str, *, secure: bool) -> str:
     """The same in a process of its own, which orders its sets in another way."""
     done = subprocess.run(
         [
             *(sys.executable, "-m", "oncelog", "simulate", "--seed", str(seed)),
             *("--profile", profile, "--duration", str(DURATION_S), "--brokers", str(brokers)),
+            *(["--secure"] * secure),
         ],
         env={**os.environ, "PYTHONHASHSEED": hash_seed},
         capture_output=True,
@@ -36,11 +38,20 @@ def digest_elsewhere(seed: int, profile: str, brokers: int, hash_seed: str) -> s
 
 
 @pytest.mark.parametrize(
-    ("profile", "brokers"), [("everything", 1), ("power-flushed", 1), ("processes", 3)]
+    ("profile", "brokers", "secure"),
+    [
+        ("everything", 1, False),
+        ("power-flushed", 1, False),
+        ("processes", 3, False),
+        ("processes", 3, True),
+    ],
 )
-def test_the_same_seed_gives_the_same_events_in_any_process(profile: str, brokers: int) -> None:
+def test_the_same_seed_gives_the_same_events_in_any_process(
+    profile: str, brokers: int, secure: bool
+) -> None:
     # This process draws a hash seed of its own at its start.
-    assert digest(7, profile, brokers) == digest_elsewhere(7, profile, brokers, "1")
+    here = digest(7, profile, brokers, secure=secure)
+    assert here == digest_elsewhere(7, profile, brokers, "1", secure=secure)
 
 
 def test_another_seed_gives_other_events() -> None:

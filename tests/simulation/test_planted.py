@@ -39,7 +39,11 @@ before = "y = 1"
 after = "y = 2"
 """
 STARTS = [1, 2]
-SOON = {"recovery_cuts_the_last_batch": 1_000_000, "fetch_reads_past_the_stable_offset": 5}
+SOON = {
+    "recovery_cuts_the_last_batch": 1_000_000,
+    "fetch_reads_past_the_stable_offset": 5,
+    "decisions_outlive_their_rights": 1_000_000,
+}
 """Bugs, and a start whose first run finds them with one broker."""
 
 

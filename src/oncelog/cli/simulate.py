@@ -57,6 +57,7 @@ __all__ = ["command"]
 @click.option(
     "--brokers", type=click.IntRange(1, 5), metavar="N", help="One to five; drawn if not given."
 )
+@click.option("--secure", is_flag=True, help="Have users whose rights change; else drawn.")
 @click.option("--duration", type=float, metavar="SECONDS", help="Virtual time with faults.")
 @click.option("--without", default="", metavar="IDS", help="Leave out parts, such as c1,f3,r0.")
 @click.option("--jobs", default=2, show_default=True, help="Processes for --runs.")
@@ -80,6 +81,7 @@ def command(
     corpus: str | None,
     profile: str | None,
     brokers: int | None,
+    secure: bool,
     duration: float | None,
     without: str,
     jobs: int,
@@ -102,21 +104,20 @@ def command(
         sys.exit(_search(wanted, runs, jobs, minimise, keep or ".", evidence))
     if runs is not None:
         seeds = range(first_seed, first_seed + runs)
-        campaign = run_campaign(seeds, profile, duration, jobs, _warn, brokers)
+        campaign = run_campaign(seeds, profile, duration, jobs, _warn, brokers, secure=secure)
         _print_campaign(campaign)
         if evidence:
             Path(evidence).write_text(json.dumps(_facts(campaign), indent=2) + "\n")
         for signature, (found_at, finding) in campaign.unknown.items():
-            plan = _report(
-                signature, finding, draw_plan(found_at, profile, duration, brokers), minimise
-            )
+            found = draw_plan(found_at, profile, duration, brokers, secure=secure)
+            plan = _report(signature, finding, found, minimise)
             if keep:
                 Path(keep, _file_name(signature)).write_text(to_json(plan) + "\n")
         sys.exit(1 if campaign.unknown else 0)
     if plan_file is not None:
         plan = _read_plan(plan_file)
     elif seed is not None:
-        plan = draw_plan(seed, profile, duration, brokers)
+        plan = draw_plan(seed, profile, duration, brokers, secure=secure)
     else:
         raise click.UsageError("give --seed, --plan or --runs")
     plan = plan.without([part for part in without.split(",") if part])
@@ -136,6 +137,8 @@ def replay_command(plan: Plan, left_out: Sequence[str] = ()) -> str:
     """The command that carries out that run again."""
     words = ["oncelog simulate", f"--seed {plan.seed}", f"--profile {plan.profile}"]
     words += [f"--duration {plan.duration_s:g}", f"--brokers {plan.brokers}"]
+    if plan.security:
+        words.append("--secure")
     if left_out:
         words.append(f"--without {','.join(left_out)}")
     return " ".join(words)

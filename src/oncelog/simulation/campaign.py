@@ -79,6 +79,7 @@ class RunRequest:
     profile: str | None
     duration_s: float | None
     brokers: int | None = None
+    secure: bool = False
 
 
 def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
@@ -103,7 +104,15 @@ def judge_run(result: RunResult) -> tuple[RunFinding, ...]:
 
 def run_seed(request: RunRequest) -> Summary:
     """Simulate one seed."""
-    return run_plan(draw_plan(request.seed, request.profile, request.duration_s, request.brokers))
+    return run_plan(
+        draw_plan(
+            request.seed,
+            request.profile,
+            request.duration_s,
+            request.brokers,
+            secure=request.secure,
+        )
+    )
 
 
 def run_plan(plan: Plan) -> Summary:
@@ -130,9 +139,11 @@ def run_seeds(
     duration_s: float | None,
     jobs: int,
     brokers: int | None = None,
+    *,
+    secure: bool = False,
 ) -> Iterator[Summary]:
     """Simulate many seeds in several processes; yield each summary when its run ends."""
-    requests = (RunRequest(seed, profile, duration_s, brokers) for seed in seeds)
+    requests = (RunRequest(seed, profile, duration_s, brokers, secure) for seed in seeds)
     if jobs == 1:
         yield from map(run_seed, requests)
         return
@@ -208,11 +219,13 @@ def run_campaign(
     jobs: int,
     tell: Callable[[Summary, RunFinding], None],
     brokers: int | None = None,
+    *,
+    secure: bool = False,
 ) -> Campaign:
     """Run a campaign and show its progress; `tell` is called with each finding that is new."""
     campaign = Campaign()
     with Display(len(seeds)) as display:
-        for summary in run_seeds(seeds, profile, duration_s, jobs, brokers):
+        for summary in run_seeds(seeds, profile, duration_s, jobs, brokers, secure=secure):
             for finding in campaign.add(summary):
                 tell(summary, finding)
             display.update(summary)

@@ -11,9 +11,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeVar
 
+from oncelog.core.errors import ErrorCode
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.network import Network
 from oncelog.simulation.history import Event, History, Progress
+from oncelog.simulation.needs import REFUSALS
+from oncelog.simulation.users import ClientLogin
 
 T = TypeVar("T")
 
@@ -42,6 +45,8 @@ class ClientContext:
     stopping: Callable[[], bool]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
+    login: ClientLogin | None = None
+    """Who it is, where brokers ask for it."""
 
     def record(self, event: Callable[..., Event], *values: object) -> None:
         """Record an event of this client at the current time."""
@@ -71,6 +76,18 @@ class ClientContext:
     def chance(self, probability: float) -> bool:
         """Return True with this probability."""
         return self.rng.random() < probability
+
+    def may_lack(self, code: ErrorCode | None) -> bool:
+        """Whether an error says that it lacks a right, which it may: its rights change.
+
+        A scripted client asks again then, until it has the right back.
+        """
+        return self.login is not None and self.login.is_ruled and code in REFUSALS
+
+    @property
+    def client_options(self) -> Mapping[str, Any]:
+        """The options by which our own clients log in."""
+        return {} if self.login is None else self.login.options
 
     async def pause(self, low_ms: float, high_ms: float) -> None:
         """Wait for a time between the two."""

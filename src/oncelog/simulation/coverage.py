@@ -98,6 +98,7 @@ FAULT_KINDS: dict[str, tuple[str, ...]] = {
         *("store-away", "store-slow", "store-answer-lost", "store-lags", "cut-from-store"),
         "expire-session",
     ),
+    "rights": ("take-right", "take-password"),
     "clock": ("wall-jump-forward", "wall-jump-back", "client-wall-jump", "drift"),
 }
 """The names of faults, by target. `Fault.kind` in a history is one of them.

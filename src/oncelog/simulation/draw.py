@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from oncelog.simulation.components import COMPONENTS
+from oncelog.simulation.draw_access import secured, with_access
 from oncelog.simulation.draw_brokers import drawn_brokers, several_brokers
 from oncelog.simulation.draw_groups import consumer_members, group_settings, own_members
 from oncelog.simulation.draw_swarm import swarm
@@ -49,10 +50,13 @@ def draw_plan(
     profile: str | None = None,
     duration_s: float | None = None,
     brokers: int | None = None,
+    *,
+    secure: bool = False,
 ) -> Plan:
     """The plan of a seed. The profile and the number of brokers are drawn unless they are given.
 
-    A plan shorter than `DURATION_S` is the beginning of the one of that length.
+    `secure` asks for users and rights, which are drawn for some runs. A plan shorter than
+    `DURATION_S` is the beginning of the one of that length.
     """
     rng = part_rng(seed, "plan")
     drawn = rng.choices(list(PROFILES), [weight for weight, _ in PROFILES.values()])[0]
@@ -80,6 +84,7 @@ def draw_plan(
     count = drawn_brokers(seed) if brokers is None else brokers
     if count > 1:
         plan = several_brokers(plan, count)
+    plan = with_access(plan) if secure else secured(plan)
     if duration_s is None:
         return plan
     earlier = tuple(fault for fault in plan.faults if fault.at_s < duration_s)

@@ -66,6 +66,8 @@ class Injector(ClusterFaults):
             if not node.is_gone:
                 node.start()
         self._give_up_lost_disks()
+        if world.access is not None:
+            world.access.restore()
 
     def restart(self, kind: str, broker: int) -> None:
         """Restart a broker at the end of a run, by a "stop", "kill" or "power"."""
@@ -324,6 +326,49 @@ class Injector(ClusterFaults):
 
     def _later(self, parameters: Parameters, call: Callable[..., None], *values: object) -> None:
         self._world.scheduler.call_after(float(parameters["for_s"]), None, call, *values)
+
+    # --- rights
+
+    def _take_right(self, parameters: Parameters) -> str | None:
+        """Take a right of a client away and give it back later: now, or behind an event of it."""
+        event = str(parameters.get("event", ""))
+        if not event:
+            return self._take_right_now(parameters)
+
+        def strike(process: Process, _: Event) -> None:
+            if self._healed:
+                return
+            if process.name.partition(".")[0] != parameters["client"]:
+                self._world.watch(event, strike)
+                return
+            target = self._take_right_now(parameters)
+            if target is not None:
+                self._note("take-right", target, parameters)
+
+        self._world.watch(event, strike)
+        return None
+
+    def _take_right_now(self, parameters: Parameters) -> str | None:
+        access, client = self._world.access, self._clients.get(str(parameters["client"]))
+        if access is None or client is None:
+            return None
+        self._give_later(parameters, lambda given: access.take_right(given, client.host))
+        return access.take_right(parameters, client.host)
+
+    def _take_password(self, parameters: Parameters) -> str | None:
+        """Give a user another password than its client has, or none, and later the client's."""
+        access = self._world.access
+        if access is None:
+            return None
+        self._give_later(parameters, access.take_password)
+        return access.take_password(parameters)
+
+    def _give_later(self, parameters: Parameters, give: Callable[[Parameters], object]) -> None:
+        def back() -> None:
+            if not self._healed:
+                give({**parameters, "gives": True})
+
+        self._later(parameters, back)
 
     # --- clocks
 

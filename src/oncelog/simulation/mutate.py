@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from oncelog.simulation.draw_access import ACCESS_FAULTS
 from oncelog.simulation.draw_swarm import FEATURES, apply_features
 from oncelog.simulation.plan import Plan, PlannedClient, PlannedFault
 
@@ -70,7 +71,11 @@ def _seed_of_a_client(rng: random.Random, plan: Plan, _: Plan) -> Plan:
         else f
         for f in plan.faults
     )
-    return replace(plan, clients=clients, faults=faults)
+    security = dict(plan.security)
+    if security:
+        ruled = security["ruled"].items()
+        security["ruled"] = {name if key == one.id else key: each for key, each in ruled}
+    return replace(plan, clients=clients, faults=faults, security=security)
 
 
 def _settings(rng: random.Random, plan: Plan, donor: Plan) -> Plan:
@@ -100,12 +105,17 @@ def _add_faults(rng: random.Random, plan: Plan, donor: Plan) -> Plan:
 def _with_fault(
     rng: random.Random, plan: Plan, fault: PlannedFault, at_s: float | None = None
 ) -> Plan:
-    """Add a fault like that one, which meets a client of this plan."""
+    """Add a fault like that one, which meets a client of this plan that it can meet."""
     if len(plan.faults) >= FAULTS_MAX:
         return plan
     parameters = dict(fault.parameters)
-    if "client" in parameters and plan.clients:
-        parameters["client"] = rng.choice(plan.clients).id
+    clients = [each.id for each in plan.clients]
+    if fault.kind in ACCESS_FAULTS:
+        clients = [each for each in clients if each in plan.security.get("ruled", ())]
+        if not clients:
+            return plan
+    if "client" in parameters and clients:
+        parameters["client"] = rng.choice(clients)
     at_s = _any_time(rng, plan) if at_s is None else at_s
     added = PlannedFault(_free_id(plan, "f"), fault.kind, at_s, parameters)
     return replace(plan, faults=(*plan.faults, added))
@@ -174,7 +184,9 @@ def _splice(rng: random.Random, plan: Plan, donor: Plan) -> Plan:
     # A broker that comes later is not there yet when the topics are made.
     most = plan.brokers - len(plan.late)
     topics = tuple(replace(one, replicas=min(one.replicas, most)) for one in donor.topics)
-    spliced = replace(plan, topics=topics, clients=donor.clients, faults=())
+    spliced = replace(
+        plan, topics=topics, clients=donor.clients, security=donor.security, faults=()
+    )
     for fault in plan.faults:
         spliced = _with_fault(rng, spliced, fault, fault.at_s)
     return _add_faults(rng, spliced, donor) if rng.random() < 0.5 else spliced

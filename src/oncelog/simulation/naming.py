@@ -33,7 +33,7 @@ from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.protocol.produce import parse_produce_request
 from oncelog.simulation.checkers.named import REFUSED
 
-__all__ = ["warn_of_unserved", "watched"]
+__all__ = ["looked_at", "warn_of_unserved", "watched"]
 
 log = logging.getLogger(__name__)
 
@@ -97,7 +97,7 @@ def _ask_coordinator(api: Api, kind: int, context: Context, request: Request[Any
         if id_ and _names(context, kind, id_):
             log.warning("%s%s of %s is answered with NOT_COORDINATOR", REFUSED, api.key.name, id_)
 
-    return _looked_at(api.handle(context, request), look)
+    return looked_at(api.handle(context, request), look)
 
 
 def _ask_leader(api: Api, context: Context, request: Request[memoryview]) -> object:
@@ -114,11 +114,11 @@ def _ask_leader(api: Api, context: Context, request: Request[memoryview]) -> obj
     return answer
 
 
-def _looked_at(value: object, look: Callable[[object], None]) -> object:
+def looked_at(value: object, look: Callable[[object], None]) -> object:
     """Call `look` with the response, at once or when there is one."""
     if type(value) is Pending:
         convert = value.convert
-        value.convert = lambda result: _looked_at(convert(result), look)
+        value.convert = lambda result: looked_at(convert(result), look)
         return value
     if type(value) is CoroutineType:
         return _looked_at_later(value, look)
@@ -129,7 +129,7 @@ def _looked_at(value: object, look: Callable[[object], None]) -> object:
 async def _looked_at_later(
     value: Coroutine[object, object, object], look: Callable[[object], None]
 ) -> object:
-    return _looked_at(await value, look)
+    return looked_at(await value, look)
 
 
 def _is_of_follower(key: ApiKey, version: int, body: memoryview) -> bool:

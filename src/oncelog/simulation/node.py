@@ -13,6 +13,7 @@ from oncelog.broker.broker import Broker
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
+from oncelog.simulation.access.watch import AccessWatch
 from oncelog.simulation.agreement.accounts import accounts
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.audit import Audit, Disagreeing
@@ -26,6 +27,7 @@ from oncelog.simulation.observe import ObservedBroker
 from oncelog.simulation.oracle.history import RawLog
 from oncelog.simulation.process import Process
 from oncelog.simulation.replaced import ReplacedCoordinators
+from oncelog.simulation.users import broker_settings
 from oncelog.storage.checkpoints import parse_partition_metadata
 from oncelog.storage.files import PARTITION_METADATA_NAME
 
@@ -65,10 +67,12 @@ class BrokerNode:
         """Whether the cluster has it: it was started, and is not gone for good."""
         self._is_leaving = False
         self._after_stop: Callable[[], None] | None = None
+        self.watch_access: Callable[[], AccessWatch] | None = None
+        """Returns what looks at the rights of those who ask it, in a secure run."""
         self.before_start: list[Callable[[Process], None]] = []
         self.settings = {
-            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
             "log.dirs": DATA_DIR,
+            **broker_settings(world.plan, f"{host}:{BROKER_PORT}"),
             **settings,
         }
         self._clock_rate = 1.0 + world.plan.rng(f"drift of {name}").uniform(-2e-4, 2e-4)
@@ -198,6 +202,8 @@ class BrokerNode:
             rng=process.rng,
             archive=self.archive,
         )
+        if self.watch_access is not None:
+            broker.access = self.watch_access()
         broker.watch.replaced = ReplacedCoordinators(world.coordinator_epochs, self._told_late)
         try:
             await broker.start()

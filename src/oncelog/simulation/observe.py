@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Never
 
 from oncelog.broker.broker import Broker
 from oncelog.broker.membership.feed import FolderTask
-from oncelog.broker.net.dispatch import Layer
+from oncelog.broker.net.dispatch import Find, Layer
 from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import ImageDelta
@@ -46,6 +46,7 @@ from oncelog.protocol.records import group_log, transaction_log
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, StorageFailure, SystemDisk
 from oncelog.runtime.network import Network
+from oncelog.simulation.access.watch import AccessWatch
 from oncelog.simulation.archive import Archive
 from oncelog.simulation.coverage import DOWNGRADED, UPGRADED, Coverage
 from oncelog.simulation.duties.telling import Periods, told, unpunctual, woken
@@ -443,6 +444,8 @@ class ObservedBroker(Broker):
         archive: Archive | None = None,
     ) -> None:
         self.coverage = coverage
+        self.access: AccessWatch | None = None
+        """Looks at the rights of those who ask, where they have not all of them."""
         self._is_open = False
         self.watch = BrokerWatch(archive)
         watched = WatchedDisk(disk or SystemDisk(), self.watch)
@@ -460,8 +463,11 @@ class ObservedBroker(Broker):
 
     async def _start_serving(self, exits: AsyncExitStack) -> None:
         await super()._start_serving(exits)
-        self.dispatcher.wrap(Layer.WATCH, watched)
+        self.dispatcher.wrap(Layer.WATCH, self._watched)
         self._is_open = True
+
+    def _watched(self, find: Find) -> Find:
+        return watched(find) if self.access is None else self.access.watched(watched(find))
 
     async def _follow(self, delta: ImageDelta) -> FolderTask | None:
         # Before it accepts connections, no client is answered.

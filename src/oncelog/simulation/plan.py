@@ -81,6 +81,8 @@ class Plan:
     """The rack of each broker, if they have one."""
     late: tuple[int, ...] = ()
     """Brokers that are not started with the others: a fault "add-broker" starts them, if any."""
+    security: Mapping[str, Any] = field(default_factory=dict)
+    """Whose rights change, and how long sessions last (`draw_access`); empty: all may do all."""
 
     @property
     def flush_every_message(self) -> bool:

@@ -97,6 +97,7 @@ class _Reading:
             "network": context.network,
             "clock": context.clock,
             "rng": context.rng,
+            **context.client_options,
             "first_contact_ms": None,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
         }

@@ -23,7 +23,7 @@ LEADERLESS_S_MAX: Final = 0.2
 HARMLESS: Final = frozenset(
     {"delay", "throttle", "partition", "one-way-partition", "drop", "drop-at-byte", "half-open"}
     | {"zombie-client", "kill-client", "kill-client-at-event", "client-wall-jump"}
-    | {"rolling-restart", "elect-leaders", "add-broker"}
+    | {"rolling-restart", "elect-leaders", "add-broker", "take-right", "take-password"}
 )
 """Faults that no broker notices but in its clients."""
 ROLLED: Final = "rolled-to-the-end"

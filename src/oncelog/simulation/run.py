@@ -212,6 +212,9 @@ class SimulationRun:
         home = self.cluster.controller() or 0
         work = _make_topics(self._context("setup", home), plan.topics, internal=plan.brokers > 1)
         self._ask(work, "setup")
+        if world.access is not None:
+            world.access.begin(world.context)
+            world.run_until(world.access.is_settled, START_BOUND_S)
         world.start_probing()
         world.start_auditing(world.now_s + plan.duration_s)
         start_s = self.started_s = world.now_s
@@ -387,6 +390,8 @@ class SimulationRun:
         topics = sorted({t.name for t in self.plan.topics} | self._topics_made())
         groups = sorted({str(c.parameters.get("group_id", "")) for c in self.plan.clients} - {""})
         context = self._context("stock")
+        if self.world.access is not None:
+            self.world.access.look_at_end()
         archives = [node.archive for node in self.world.nodes]
         for node in self.world.nodes:
             node.audit_all(with_files=True)
@@ -450,6 +455,7 @@ async def _make_topics(
         clock=context.clock,
         rng=context.rng,
         first_contact_ms=None,
+        **context.client_options,
     ) as admin:
         for topic in topics:
             new = NewTopic(topic.name, topic.partitions, topic.replicas, topic.configs)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation import history as h
+from oncelog.simulation import history_access as a
 from oncelog.simulation.history import Event, Value
 
 __all__ = ["KINDS", "EventLook", "details", "kind_of", "places_of", "transaction_of", "values_of"]
@@ -150,6 +151,9 @@ KINDS: dict[type[Event], EventLook] = dict(
         _row(h.BrokerStarted, "triangle", "life", lambda e: f"start {e.incarnation}"),
         _row(h.BrokerDied, "cross", "bad", lambda e: f"dies: {e.cause}"),
         _row(h.Logged, "bang", "fault", lambda e: f"{e.level.lower()}: {e.message}"),
+        _row(a.AccessAsked, "plus", "quiet", lambda e: f"{e.change}?"),
+        _row(a.AccessAnswered, "plus", "ack", lambda e: e.change),
+        _row(a.AccessWrong, "bang", "bad", lambda e: f"{e.what}: {e.particulars}"),
         _row(h.Disagreement, "bang", "bad", lambda e: f"{e.topic_partition}: {e.what}"),
         _row(h.ComponentFailed, "bang", "bad", lambda e: f"{e.component}: {e.particulars}"),
         _row(h.Progress, "flag", "quiet", lambda e: e.state),

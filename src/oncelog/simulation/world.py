@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any, Final
 
+from oncelog.simulation.access.world import WorldAccess
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, Event, Logged, Sent
 from oncelog.simulation.machines import Machines
@@ -35,6 +37,10 @@ class World(Machines):
         self.replicas = ReplicaAudit(self.store.replica_of)
         self.folders = FolderAudit(self.store)
         self.nodes = [BrokerNode(self, index, settings) for index, settings in _settings(plan)]
+        self.access = WorldAccess(self, self.nodes) if plan.security else None
+        if self.access is not None:
+            for node in self.nodes:
+                node.watch_access = partial(self.access.watch_of, node)
         self.store.read_log = lambda label, broker: self.nodes[broker].log_on_disk(label)
 
     @property
@@ -70,6 +76,7 @@ class World(Machines):
             stopping=stopping,
             parameters=parameters,
             settings=self.broker.settings,
+            login=None if self.access is None else self.access.login_of(process),
         )
 
     def _happened(self, event: Event) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oncelog.core.config import BrokerConfig
 from oncelog.simulation.draw import draw_plan
+from oncelog.simulation.draw_access import ACCESS_FAULTS
 from oncelog.simulation.faults import LOST_TAILS, PROFILES
 from oncelog.simulation.faults_cluster import CLUSTER_FAULTS
 from oncelog.simulation.mutate import CHANGES, CLIENTS_MAX, FAULTS_MAX, SHORTEST_S, mutate
@@ -39,6 +40,8 @@ def check_mutated(plan: Plan, origin: Plan) -> None:
         of_the_profile.add("power-loss-at-read")
     if plan.brokers > 1:
         of_the_profile |= {*CLUSTER_FAULTS, *OPERATED}
+    if plan.security:
+        of_the_profile |= ACCESS_FAULTS
     assert {fault.kind for fault in plan.faults} <= of_the_profile
     assert plan.profile == origin.profile
     BrokerConfig(dict(plan.broker))

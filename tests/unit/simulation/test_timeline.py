@@ -15,6 +15,7 @@ import pytest
 
 from oncelog.core.ids import TopicPartition
 from oncelog.simulation import history as h
+from oncelog.simulation import history_access as a
 from oncelog.simulation.history import Event, History, Value, Watermarks
 from oncelog.simulation.timeline import write_timeline
 from oncelog.simulation.timeline_events import KINDS
@@ -172,7 +173,8 @@ def test_a_run_without_events_has_a_page() -> None:
 def test_each_class_of_event_is_drawn(sample: Sample) -> None:
     events = {
         cls
-        for cls in vars(h).values()
+        for module in (h, a)
+        for cls in vars(module).values()
         if isinstance(cls, type) and issubclass(cls, Event) and cls not in (Event, Watermarks)
     }
     assert events == set(KINDS)

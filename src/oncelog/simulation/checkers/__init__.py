@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
+from oncelog.simulation.checkers.access import access
 from oncelog.simulation.checkers.anomaly import Anomaly, Promise
 from oncelog.simulation.checkers.compaction import compactions
 from oncelog.simulation.checkers.components import components
@@ -99,6 +100,7 @@ CHECKERS: dict[str, Callable[[Evidence], Iterable[Anomaly]]] = {
     "named": refused_names,
     "answers": differing_answers,
     "stale-answers": stale_answers,
+    "access": access,
     "progress": progress,
     "oracle": disagreements,
     "components": components,

@@ -401,6 +401,8 @@ class Fetcher:
                 elif code in _MOVED:
                     has_moved = True
                     self.wire.topics.pop(name, None)
+                elif self.context.may_lack(code):
+                    has_moved = True
                 elif code not in _RETRY:
                     self.context.stuck(f"Fetch of {at} answered {code.name}")
         if has_moved:

@@ -18,7 +18,7 @@ from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import ProducerInitialized
 from oncelog.simulation.peers.sending import PeerSender
-from oncelog.simulation.peers.wire import LostError, PeerWire
+from oncelog.simulation.peers.wire import LostError, PeerWire, RefusedError
 
 __all__ = ["CallOutcome", "IdempotentIdentity", "call_coordinator"]
 
@@ -64,6 +64,12 @@ async def call_coordinator(
             continue
         try:
             answer = await wire.ask(api, request, to=address, lane=lane, at_most=at_most)
+        except RefusedError as refused:
+            if context.login is not None and context.login.heeds:
+                return CallOutcome(refused.code, None, perhaps)
+            await context.back_off(attempt)
+            attempt += 1
+            continue
         except LostError:
             perhaps = True
             wire.forget_coordinator(kind, key)

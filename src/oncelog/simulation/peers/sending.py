@@ -19,7 +19,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from oncelog.core.errors import ErrorCode, ProtocolError
@@ -36,7 +36,7 @@ from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, SendFailed, Sent
 from oncelog.simulation.peers.batches import Batch
-from oncelog.simulation.peers.wire import Address, LostError, PeerWire
+from oncelog.simulation.peers.wire import Address, LostError, PeerWire, look
 
 __all__ = ["IN_FLIGHT_COUNT_MAX", "PeerSender"]
 
@@ -309,7 +309,7 @@ class PeerSender:
             connection.submit_without_answer(buffers)
             return None
         answer = connection.submit(ApiKey.PRODUCE, version, buffers)
-        answer.add_done_callback(_look)
+        answer.add_done_callback(look)
         return answer
 
     def _number(self, batch: Batch) -> None:
@@ -385,9 +385,10 @@ class PeerSender:
             self.context.stuck(f"Produce to {batch.at} answered {code.name}")
         if code in _UNDECIDED:
             batch.perhaps_written = True
+        is_passing = code.retriable or self.context.may_lack(code)
         if self.producer_id < 0:
             self._fail(batch, code.name)
-        elif code.retriable or (code in _GAP and self._is_behind(batch)):
+        elif is_passing or (code in _GAP and self._is_behind(batch)):
             if code is not ErrorCode.concurrent_transactions:
                 self.wire.topics.pop(batch.at.topic, None)
             self._put_back(batch)
@@ -493,8 +494,3 @@ class PeerSender:
             batch.sequence = -1
         if self._renew is not None:
             await self._renew()
-
-
-def _look(answer: asyncio.Future[Any]) -> None:
-    if not answer.cancelled():
-        answer.exception()

@@ -61,6 +61,7 @@ _ABORTABLE_CALL: Final = _NEEDS_BUMP | {
     ErrorCode.stale_member_epoch,
     ErrorCode.group_id_not_found,
 }
+_ANY_START: Final = frozenset({None, ErrorCode.unknown_server_error}) | _FENCED
 _FATAL_CALL: Final = _FENCED | {ErrorCode.invalid_txn_state}
 _FATAL_PRODUCE: Final = frozenset(
     {ErrorCode.producer_fenced, ErrorCode.invalid_producer_id_mapping}
@@ -102,7 +103,7 @@ class Transactional:
         outcome = await self._init(-1, -1, time_s=max(60.0, self._call_s))
         if outcome.code is ErrorCode.none:
             return True
-        if outcome.code not in (None, ErrorCode.unknown_server_error, *_FENCED):
+        if outcome.code not in _ANY_START and not self.context.may_lack(outcome.code):
             self.context.stuck(f"InitProducerId answered {_name(outcome.code)}")
         self._ruin(outcome.code)
         return False
@@ -382,13 +383,14 @@ class Transactional:
             self._bump = not self.is_v2
         if code is None or code in _ABORTABLE_CALL:
             return
-        if code not in _FATAL_CALL and code is not ErrorCode.unknown_server_error:
+        is_known = code is ErrorCode.unknown_server_error or self.context.may_lack(code)
+        if code not in _FATAL_CALL and not is_known:
             self.context.stuck(f"{api.name} answered {code.name}")
         self._ruin(code)
 
     def _ruin(self, code: ErrorCode | None) -> None:
         """Fail the instance for good."""
-        if not self.is_fatal and code is not None:
+        if not (self.is_fatal or code is None or self.context.may_lack(code)):
             self.context.record(ProducerFenced, self.transactional_id, code.name)
         self.is_fatal = True
         self.error = self.error or code or ErrorCode.request_timed_out

@@ -20,15 +20,26 @@ from oncelog.client import requests
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.core.ids import TopicPartition
 from oncelog.peer.connection import Connection
+from oncelog.peer.sasl import SaslAuthenticationError
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.codec import parse_response
 from oncelog.protocol.fields import RequestFor, ResponseT
 from oncelog.runtime.framed import DisconnectedError
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import LateRequest
+from oncelog.simulation.needs import errors_of
 from oncelog.simulation.peers.flavors import Flavor
 
-__all__ = ["GROUP", "TRANSACTION", "Address", "LostError", "PeerWire", "TopicView", "look"]
+__all__ = [
+    "GROUP",
+    "TRANSACTION",
+    "Address",
+    "LostError",
+    "PeerWire",
+    "RefusedError",
+    "TopicView",
+    "look",
+]
 
 Address = tuple[str, int]
 
@@ -50,6 +61,14 @@ class LostError(OncelogError):
     """There was no response. The request may or may not have taken effect, now or later."""
 
 
+class RefusedError(LostError):
+    """The client lacks a right. The request has taken no effect, or only for some of its parts."""
+
+    def __init__(self, code: ErrorCode) -> None:
+        super().__init__(f"refused with {code.name}")
+        self.code = code
+
+
 @dataclass(slots=True)
 class TopicView:
     """A topic in a Metadata response: its id, the leaders of its partitions and their epochs."""
@@ -57,6 +76,15 @@ class TopicView:
     topic_id: UUID | None
     leaders: dict[int, int] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
+
+
+class SessionConnection(Connection):
+    """One that may let its session end: the broker closes it then (KIP-368)."""
+
+    forgets: Callable[[], bool] = staticmethod(lambda: False)
+
+    def _is_session_ending(self) -> bool:
+        return super()._is_session_ending() and not self.forgets()
 
 
 def _send(connection: Connection, api: ApiKey, version: int, request: object) -> None:
@@ -115,6 +143,9 @@ class PeerWire:
             response: ResponseT = parse_response(api, version, body, 0)
         except ProtocolError as error:
             raise self.broken(f"{api.name} v{version}: {error}") from error
+        if self.context.login is not None:
+            for code in filter(self.context.may_lack, errors_of(response)):
+                raise RefusedError(code)
         return response
 
     def write(
@@ -201,18 +232,33 @@ class PeerWire:
         if connection is not None and not connection.is_closed:
             return connection
         try:
-            opened = await Connection.open(
-                self.context.network,
-                *key[0],
-                client_id=self.context.name,
-                request_timeout_ms=_NEVER_MS,
-                connect_timeout_ms=float(self.context.get("connect_timeout_ms", 3_000)),
-            )
+            opened = await self._connection(key[0])
         except DisconnectedError as error:
             raise LostError(str(error)) from error
         except ProtocolError as error:
             raise self.broken(str(error)) from error
         self._connections[key] = opened
+        return opened
+
+    async def _connection(self, to: Address) -> Connection:
+        """Open a connection, and log in if brokers ask for it."""
+        context, login = self.context, self.context.login
+        began_s = context.now_s()
+        try:
+            opened = await SessionConnection.open(
+                context.network,
+                *to,
+                client_id=context.name,
+                request_timeout_ms=_NEVER_MS,
+                connect_timeout_ms=float(context.get("connect_timeout_ms", 3_000)),
+                sasl=None if login is None else login.sasl,
+            )
+        except SaslAuthenticationError as error:
+            if login is not None:
+                login.refused(to, began_s)
+            raise LostError(str(error)) from error
+        if login is not None:
+            opened.forgets = login.forgets
         return opened
 
     def forsake(self, connection: Connection, *, may_close: bool = True) -> None:

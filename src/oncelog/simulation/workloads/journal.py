@@ -107,6 +107,7 @@ class Journal:
             "network": context.network,
             "clock": context.clock,
             "rng": context.rng,
+            **context.client_options,
             "first_contact_ms": None,
             "request_timeout_ms": self.rng.choice((2_000, 3_000, 5_000)),
             "retry_backoff_ms": 50,
