@@ -51,6 +51,8 @@ class Broker(BrokerChild):
             "ssl.key.password": KEY_PASSWORD,
             "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
             "sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            "sasl.oauthbearer.allow.unverified.audience": "true",
+            "sasl.oauthbearer.allow.unverified.issuer": "true",
             JAAS: f'{MODULE} required user_app="{PLAIN}";',
             "oncelog.metrics.address": self.metrics,
         }

@@ -16,7 +16,6 @@ from oncelog.broker.apis import HANDLERS
 from oncelog.broker.apis.needs import Nothing
 from oncelog.protocol.api import PRIVATE, ApiKey
 from tests.support.denial import QUESTIONS, Question, Side, differences, sides
-from tests.support.peer import PeerUnavailable
 
 pytestmark = [pytest.mark.interop, pytest.mark.soak, pytest.mark.timeout(240)]
 
@@ -38,13 +37,12 @@ DELIBERATE: Final[dict[ApiKey, dict[str, str]]] = {
 
 
 @pytest.fixture(scope="module")
-def both(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Side, Side]]:
+def both(
+    java_class_path: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Side, Side]]:
     """Oncelog and Apache Kafka."""
-    try:
-        with sides(tmp_path_factory.mktemp("denied")) as found:
-            yield found
-    except PeerUnavailable as reason:
-        pytest.skip(f"Apache Kafka's jars cannot be had: {reason}")
+    with sides(tmp_path_factory.mktemp("denied")) as found:
+        yield found
 
 
 def test_each_api_that_needs_something_is_asked_for() -> None:

@@ -46,17 +46,28 @@ class Said:
     def __init__(self, doors: Callable[[str], Doors]) -> None:
         self._doors = doors
         self._known: dict[tuple[str, str], dict[str, str]] = {}
+        self._missing: dict[tuple[str, str], str] = {}
+        """Why there is no such client or broker: it is looked for once."""
 
     def of(self, broker: str, client: str) -> dict[str, str]:
-        """By case a client's words. Raises `PeerUnavailable`."""
-        if (broker, client) not in self._known:
-            doors = self._doors(broker)
-            together = [client] if client in JAVA else PYTHON_CLIENTS
-            with ThreadPoolExecutor() as threads:
-                found = threads.map(lambda each: self._asked(each, doors), together)
-                for each, said in zip(together, found, strict=True):
-                    self._known[broker, each] = said
-        return self._known[broker, client]
+        """By case a client's words; a skip where the client or the broker cannot be had."""
+        key = broker, client
+        if key not in self._known and key not in self._missing:
+            try:
+                self._learn(broker, client)
+            except PeerUnavailable as reason:
+                self._missing[key] = str(reason)
+        if key in self._missing:
+            pytest.skip(f"Apache Kafka's jars cannot be had: {self._missing[key]}")
+        return self._known[key]
+
+    def _learn(self, broker: str, client: str) -> None:
+        doors = self._doors(broker)
+        together = [client] if client in JAVA else PYTHON_CLIENTS
+        with ThreadPoolExecutor() as threads:
+            found = threads.map(lambda each: self._asked(each, doors), together)
+            for each, said in zip(together, found, strict=True):
+                self._known[broker, each] = said
 
     def _asked(self, client: str, doors: Doors) -> dict[str, str]:
         def ask(names: list[str]) -> dict[str, str]:
@@ -86,10 +97,7 @@ def said(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Said]:
 
 
 def check(said: Said, broker: str, client: str, case: str) -> None:
-    try:
-        words = said.of(broker, client)[case]
-    except PeerUnavailable as reason:
-        pytest.skip(f"Apache Kafka's jars cannot be had: {reason}")
+    words = said.of(broker, client)[case]
     assert fits(client, case, words), words
 
 

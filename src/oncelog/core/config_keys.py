@@ -206,8 +206,10 @@ _BROKER: Final = (
     Definition("connections.max.reauth.ms", _LONG, 0, "Time after which a client has to authenticate again (KIP-368); 0: never, unless its token ends.", _at_least(0)),
     Definition("connection.failed.authentication.delay.ms", _INT, 100, "Time before a failed authentication is answered and its connection closed.", _at_least(0)),
     Definition("sasl.oauthbearer.jwks.endpoint.url", _STRING, None, "The JWKS file whose keys sign tokens, as file:///path. It is read again when it changes."),
-    Definition("sasl.oauthbearer.expected.audience", _LIST, None, "Audiences of which a token has to name one; unset: any."),
-    Definition("sasl.oauthbearer.expected.issuer", _STRING, None, "The issuer that a token has to name; unset: any."),
+    Definition("sasl.oauthbearer.expected.audience", _LIST, None, "Audiences of which a token has to name one."),
+    Definition("sasl.oauthbearer.expected.issuer", _STRING, None, "The issuer that a token has to name."),
+    Definition("sasl.oauthbearer.allow.unverified.audience", _BOOLEAN, False, "Whether signed tokens for anybody are taken where sasl.oauthbearer.expected.audience is not set; else it has to be."),
+    Definition("sasl.oauthbearer.allow.unverified.issuer", _BOOLEAN, False, "Whether signed tokens of any issuer are taken where sasl.oauthbearer.expected.issuer is not set; else it has to be."),
     Definition("sasl.oauthbearer.clock.skew.seconds", _INT, 30, "Difference of clocks that is allowed for a token's times.", _at_least(0)),
     Definition("sasl.oauthbearer.sub.claim.name", _STRING, "sub", "The claim of a token that is the user's name."),
     # --- topics

@@ -7,7 +7,14 @@ from dataclasses import dataclass, field
 from typing import Final
 from urllib.parse import unquote, urlsplit
 
-from oncelog.core.config_definition import ConfigError, ConfigValue, as_int, as_list, as_str
+from oncelog.core.config_definition import (
+    ConfigError,
+    ConfigValue,
+    as_bool,
+    as_int,
+    as_list,
+    as_str,
+)
 from oncelog.core.jaas import parse_jaas
 from oncelog.core.sasl import BEARER, HASHES, MECHANISMS, PLAIN
 from oncelog.core.secret import Secret
@@ -114,11 +121,14 @@ def sasl_listener(prefix: str, value_of: ValueOf) -> SaslListener:
             f"none of {known}"
         )
     issuer = value_of("sasl.oauthbearer.expected.issuer", "")
+    keys_file = _keys_file(prefix, value_of) if BEARER in mechanisms else None
+    if keys_file is not None:
+        _check_claims(value_of)
     return SaslListener(
         mechanisms,
         {name: as_int(value_of("connections.max.reauth.ms", name)) for name in mechanisms},
         _passwords(prefix, value_of) if PLAIN in mechanisms else {},
-        _keys_file(prefix, value_of) if BEARER in mechanisms else None,
+        keys_file,
         as_str(value_of("sasl.oauthbearer.sub.claim.name", "")),
         as_list(value_of("sasl.oauthbearer.expected.audience", "") or ()),
         None if issuer is None else as_str(issuer),
@@ -159,3 +169,17 @@ def _keys_file(prefix: str, value_of: ValueOf) -> str | None:
     if parts.scheme != "file" or parts.netloc or not parts.path:
         raise ConfigError(f"{_KEYS_URL}={url} is not supported: only file:///path/of/a/file is")
     return unquote(parts.path)
+
+
+def _check_claims(value_of: ValueOf) -> None:
+    """Check that tokens are verified to be from the right issuer, and for this cluster."""
+    for claim, what in (
+        ("audience", "signed tokens have to be for this cluster"),
+        ("issuer", "signed tokens have to be of one issuer"),
+    ):
+        expected, allowed = (
+            f"sasl.oauthbearer.expected.{claim}",
+            f"sasl.oauthbearer.allow.unverified.{claim}",
+        )
+        if not value_of(expected, "") and not as_bool(value_of(allowed, "")):
+            raise ConfigError(f"{what}: set {expected}, or {allowed}=true to take those of any")

@@ -23,6 +23,10 @@ PLAIN = {
     "sasl.enabled.mechanisms": "PLAIN",
     "listener.name.in.plain.sasl.jaas.config": LINE,
 }
+CLAIMS = {
+    "sasl.oauthbearer.expected.issuer": "https://issuer.example",
+    "sasl.oauthbearer.expected.audience": "brokers",
+}
 KEY = "sasl.mechanism.inter.broker.protocol"
 BETWEEN = {**PLAIN, "inter.broker.listener.name": "IN", KEY: "PLAIN"}
 SCRAM = {**BETWEEN, "sasl.enabled.mechanisms": "PLAIN,SCRAM-SHA-512", KEY: "SCRAM-SHA-512"}
@@ -78,8 +82,21 @@ def test_unsecured_tokens_are_taken_only_when_they_are_named() -> None:
     handler = {"listener.name.in.oauthbearer.sasl.server.callback.handler.class": UNSECURED}
     bearer = {**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}
     assert BrokerConfig({**bearer, **handler}).sasl_listeners["IN"].keys_file is None
-    keys = {"sasl.oauthbearer.jwks.endpoint.url": "file:///etc/a%20b/jwks.json"}
+    keys = {"sasl.oauthbearer.jwks.endpoint.url": "file:///etc/a%20b/jwks.json", **CLAIMS}
     assert BrokerConfig({**bearer, **keys}).sasl_listeners["IN"].keys_file == "/etc/a b/jwks.json"
+
+
+def test_signed_tokens_of_any_issuer_or_for_anybody_are_taken_only_when_that_is_said() -> None:
+    bearer = {**BASE, "sasl.enabled.mechanisms": "OAUTHBEARER"}
+    bearer["sasl.oauthbearer.jwks.endpoint.url"] = "file:///keys"
+    for claim in ("issuer", "audience"):
+        given = {**bearer, **CLAIMS}
+        del given[f"sasl.oauthbearer.expected.{claim}"]
+        with pytest.raises(ConfigError) as raised:
+            _ = BrokerConfig(given).sasl_listeners
+        assert f"set sasl.oauthbearer.expected.{claim}, or" in str(raised.value)
+        given[f"sasl.oauthbearer.allow.unverified.{claim}"] = "true"
+        assert BrokerConfig(given).sasl_listeners["IN"].keys_file == "/keys"
 
 
 @pytest.mark.parametrize(
