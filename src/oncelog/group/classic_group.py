@@ -182,7 +182,8 @@ class ClassicGroup:
         join_token: Token | None,
     ) -> None:
         """Update a member from its new JoinGroup."""
-        self.end_join(member)
+        if member.join_token is not None:
+            self.end_join(member)
         if join_token is not None:
             self.joining[join_token] = member
         self._support.subtract(set(map(_NAME, member.protocols)))
@@ -193,12 +194,11 @@ class ClassicGroup:
         member.join_token = join_token
         member.is_cut_off = False
 
-    def end_join(self, member: ClassicGroupMember) -> Token | None:
-        """Return the token of a member's waiting JoinGroup, which waits no more; None if none."""
-        token, member.join_token = member.join_token, None
-        if token is not None:
-            del self.joining[token]
-        return token
+    def end_join(self, member: ClassicGroupMember) -> None:
+        """Have a member's JoinGroup, if there is one, wait no more."""
+        if member.join_token is not None:
+            del self.joining[member.join_token]
+            member.join_token = None
 
     def rename_static_member(self, old_id: str, new_id: str) -> ClassicGroupMember:
         """Give a restarted static member a new member id (KIP-345)."""

@@ -83,7 +83,7 @@ def _accepts_joining_member(store: GroupStore, group: ClassicGroup, member_id: s
     if group.state is GroupState.EMPTY:
         return True
     if group.state is GroupState.PREPARING_REBALANCE:
-        is_waiting = member is not None and member.awaits_join
+        is_waiting = member is not None and member.join_token is not None
         return is_waiting or len(group.joining) < store.config.max_size
     return member is not None or len(group.members) < store.config.max_size
 

@@ -195,9 +195,11 @@ def answer_join(
     builder: DecisionBuilder, group: ClassicGroup, member: ClassicGroupMember, result: JoinReply
 ) -> None:
     """Reply to a member's waiting JoinGroup, if any."""
-    token = group.end_join(member)
-    if token is not None:
-        builder.reply(token, result)
+    if member.join_token is not None:
+        builder.reply(member.join_token, result)
+        # Inlined: each rebalance does it for all members.
+        del group.joining[member.join_token]
+        member.join_token = None
 
 
 def answer_sync(builder: DecisionBuilder, member: ClassicGroupMember, result: SyncReply) -> bool:

@@ -84,6 +84,8 @@ class IncrementalReading(Reading):
             self._fetch.topics, self._topics, self._resolved, strict=True
         ):
             for wanted, answer in zip(topic.partitions, answered.partitions, strict=True):
+                if answer.records or answer.error:
+                    continue
                 partition = self._context.partitions.get(name or "", wanted.partition)
                 if partition is not None and self._has_all(partition, wanted, answer):
                     key = (topic.topic_id or topic.name, wanted.partition)
@@ -93,11 +95,9 @@ class IncrementalReading(Reading):
     def _has_all(
         self, partition: Partition, wanted: FetchPartition, answer: FetchPartitionResponse
     ) -> bool:
-        """Whether the client has, and was told, all that there is for it now."""
+        """Whether the client has all that there is for it now, and was told so without an error."""
         return (
-            not answer.error
-            and not answer.records
-            and answer.diverging_epoch is None
+            answer.diverging_epoch is None
             and wanted.fetch_offset >= partition.readable_end(self._read_committed)
             and answer.high_watermark == partition.state.high_watermark
             and answer.log_start_offset == partition.log.log_start_offset
