@@ -10,6 +10,7 @@ import functools
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from bench.clients.run import ClientRun
 from bench.cluster.rows import CLUSTER_ROWS
 from bench.cluster.rows import PREFIX as CLUSTER
 from bench.cluster.run import ClusterRun
+from bench.ground import ground
 from bench.javaloads import SOURCES
 from bench.results import Results
 from bench.rows import FRESH, ROWS, TITLES, TLS, TLS_ROWS, Row
@@ -220,6 +222,7 @@ def measure(arguments: argparse.Namespace, measured: Results, console: Console) 
             fresh, rows, storage = rows_of(arguments)
             if fresh or rows or storage:
                 measured.facts["commit"] = commit()
+                measured.facts["ground"] = ground(Path(tempfile.gettempdir()))
                 run.all(fresh, rows, storage, alone=other == "kafka")
             failed += measure_tls(arguments, measured, progress, keep)
             failed += measure_named(kinds, arguments, measured, progress.console.print, keep)

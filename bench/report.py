@@ -320,7 +320,7 @@ def tls_section(measured: Results, found: Sequence[Result]) -> list[str]:
 def conclusion(warm: Sequence[Result], spent: Sequence[Result]) -> str:
     """What the first two tables come to, in two sentences."""
     count = Counter(one.verdict for one in warm)
-    worse = ", ".join(f"{one.title}: {one.figure}" for one in warm if one.verdict == "worse")
+    worse = "; ".join(_beside_others(one, warm) for one in warm if one.verdict == "worse")
     less = sum(one.verdict == "better" for one in spent)
     return (
         f"**Result.** On one machine, both warm, Oncelog is better than Apache Kafka in"
@@ -328,6 +328,21 @@ def conclusion(warm: Sequence[Result], spent: Sequence[Result]) -> str:
         f" interval has 1 in it) and worse in {count['worse']}{f' ({worse})' if worse else ''}. It"
         f" spends less CPU in {less} of {len(spent)} rows."
     )
+
+
+def _beside_others(worse: Result, warm: Sequence[Result]) -> str:
+    """A figure that is worse, and how the other figures of its row are."""
+    others = [one for one in warm if one.key == worse.key and one is not worse]
+    told = ", ".join(f"{one.figure} {one.ratio.value:.2f}" for one in others)
+    beside = f", beside {told}" if told else ""
+    return f"{worse.title}: {worse.figure} {worse.ratio.value:.2f} of Kafka's{beside}"
+
+
+def _ground(measured: Results) -> str:
+    """What the figures stand on besides the sources."""
+    python = f"Python {platform.python_version()}"
+    facts = measured.facts
+    return f"{platform.system()}, {facts.get('ground', python)}, {facts.get('java', 'Java')}"
 
 
 def document(measured: Results, calls: Mapping[str, Calls]) -> str:
@@ -343,8 +358,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         " machine, both warm. Machines are noisy: only the ratio of the medians means something,"
         " and its interval (95 %, bootstrap over rounds) says how much.",
         "",
-        f"{measured.rounds()} rounds, {os.cpu_count()} cores, {platform.system()}, Python"
-        f" {platform.python_version()}, {measured.facts.get('java', 'Java')}, Apache Kafka"
+        f"{measured.rounds()} rounds, {os.cpu_count()} cores, {_ground(measured)}, Apache Kafka"
         f" {measured.facts.get('kafka', EARLIER_PEER)}, commit"
         f" `{measured.facts.get('commit', 'unknown')[:20]}`.",
         "",
