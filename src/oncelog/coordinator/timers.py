@@ -63,6 +63,13 @@ class Timers(Generic[KeyT]):
             due.append(key)
         return due
 
+    def next_look_ms(self) -> int:
+        """Return when to call `due` next; there is a deadline, and none before that time.
+
+        For a hot path that moves deadlines later: no line is planned again before it falls due.
+        """
+        return self._heap[0][0]
+
     def next_deadline_ms(self) -> int | None:
         """Return the earliest deadline, or None."""
         while self._heap:

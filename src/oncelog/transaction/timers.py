@@ -57,6 +57,7 @@ class Sweeps:
         timeouts, first_ms = self._store.timeouts, now_ms + self._store.config.abort_interval_ms
         for id_, deadline_ms in tuple(timeouts.deadlines.items()):
             timeouts.set(id_, max(deadline_ms, first_ms))
+        timeouts.next_deadline_ms()  # So that no look is planned for an earlier time.
 
     def next_deadline_ms(self) -> int | None:
         """Return when `due` may have something to return, in ms of the shard's clock."""
@@ -64,10 +65,8 @@ class Sweeps:
         to_complete = store.to_complete
         earliest_ms = to_complete.next_deadline_ms() if to_complete.deadlines else None
         if store.timeouts.deadlines:
-            due_ms = store.timeouts.next_deadline_ms()
-            if due_ms is not None:
-                due_ms = max(due_ms, self._resting_until_ms)
-                earliest_ms = due_ms if earliest_ms is None else min(due_ms, earliest_ms)
+            look_ms = max(store.timeouts.next_look_ms(), self._resting_until_ms)
+            earliest_ms = look_ms if earliest_ms is None else min(look_ms, earliest_ms)
         for is_planned, next_ms in (
             (store.transactions, self._expiry.next_ms),
             (store.expiries_untold.count, self._tell_ms),

@@ -233,8 +233,7 @@ def test_a_transaction_is_aborted_when_it_is_overdue_and_the_earliest_first() ->
     context = Context()
     for id_, timeout_ms in (("c", 3_000), ("a", 1_000), ("b", 2_000)):
         open_transaction(context, id_, timeout_ms)
-    deadline_ms = context.processor.next_deadline_ms()
-    assert deadline_ms == context.now_ms + 1_001
+    assert context.processor.next_deadline_ms() == context.now_ms + 1_001
     context.tick(1_000)
     assert aborted(context) == []
     context.tick(1)
@@ -319,6 +318,23 @@ def test_transactions_that_end_in_time_leave_no_timeout_behind() -> None:
     timeouts = context.shard._store.timeouts
     assert (len(timeouts), len(timeouts._heap)) == (0, 1)
     assert context.state is S.COMPLETE_COMMIT
+
+
+def test_a_look_at_a_timeout_that_has_moved_finds_nothing_and_plans_the_next() -> None:
+    context = Context(version=1)
+    context.init(timeout_ms=1_000)
+    context.add(P0)
+    first_ms = context.now_ms + 1_001
+    context.tick(500)
+    context.end(True)
+    context.answer_markers()
+    context.add(P0)
+    assert context.processor.next_deadline_ms() == first_ms
+    context.tick(501)
+    assert context.state is S.ONGOING
+    assert context.processor.next_deadline_ms() == first_ms + 500
+    context.tick(500)
+    assert context.is_in(S.PREPARE_ABORT)
 
 
 def test_a_sweep_of_ten_thousand_ids_looks_at_each_once_and_at_few_per_tick(
