@@ -453,6 +453,10 @@ class ProducerStates:
             )
         )
 
+    def none_ended_since(self, offset: int) -> None:
+        """No marker is at `offset` or later but those that are known: no later start need look."""
+        self._ended_since = min(self._ended_since, offset)
+
     def take_unreplicated(self, other: "ProducerStates", end_offset: int) -> None:
         """Take over from another state of this log what has ended below `end_offset`.
 

@@ -393,6 +393,7 @@ class _Recovery:
         if known is None or known >= producers.ended().since:
             return False
         if not may_hold_marker(segments, known):
+            producers.none_ended_since(known)
             return False
         state, _ = self._replayed(segments, max(known, self.segments[0].base_offset))
         producers.take_unreplicated(state.producers, loaded)

@@ -190,6 +190,25 @@ def test_a_start_reads_batches_again_only_where_no_file_names_what_ended(
         assert log.last_stable_offset(offset) == model.stable(offset)
 
 
+def test_a_start_that_finds_no_marker_below_a_snapshot_notes_that(
+    make_log: Callable[..., LogContext],
+) -> None:
+    """Seed 89000093: each later start read the log again for what the one before had not found."""
+    ctx, model = make_log(segment_bytes=100), Model()
+    for step in ("write 1", "write 2", "commit 1"):
+        kind, producer = step.split()
+        take(ctx, model, {1: 0, 2: 0}, kind, int(producer))
+    assert ctx.log.segment_base_offsets == [0, 1, 2]
+    ctx.log.close()
+    for path in (*ctx.folder.glob("*.batches"), ctx.folder / f"{2:020}.index"):
+        path.unlink()
+    for _ in range(2):
+        log = ctx.open(clean=True, high_watermark=0)
+        assert log.recovery.replayed_batches_count == 0
+        assert [log.last_stable_offset(offset) for offset in range(3)] == [0, 0, 0]
+        log.close()
+
+
 def test_a_truncation_holds_readers_of_what_ended_above_the_high_watermark(
     make_log: Callable[..., LogContext],
 ) -> None:
