@@ -59,6 +59,8 @@ _SETTINGS: Final = {
     ),
     **{key: CONFIG[key] for key in ("authorizer.class.name", "super.users")},
     "group.initial.rebalance.delay.ms": "0",
+    # The records that are written are years old, and each broker looks for such in its own time.
+    "log.retention.ms": "-1",
     "group.consumer.max.session.timeout.ms": str(_LONG_MS),
     "group.consumer.session.timeout.ms": str(_LONG_MS),
     "offsets.topic.num.partitions": "1",

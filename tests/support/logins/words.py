@@ -21,16 +21,18 @@ _REFUSED: Final = (
     rf"SCRAM-SHA-(256|512)|{_BAD_TOKEN}"
 )
 _ALERT: Final = "(bad.certificate|certificate.(required|expired|unknown)|unknown.ca)"
+_ENDED: Final = "(_ALL_BROKERS_DOWN|_TRANSPORT): .*(Disconnected|reset by peer).*"
 _CONFLUENT: Final = {
     End.OK: "ok",
     End.CREDENTIALS: rf"_AUTHENTICATION: .*SASL authentication error: ({_REFUSED}) .*",
     End.MECHANISM: "_AUTHENTICATION: .*Unsupported SASL mechanism: .*: SCRAM-SHA-256 .*",
     End.NO_SASL: "_AUTHENTICATION: .*Request not valid in current SASL state.*",
-    End.NO_LOGIN: "_ALL_BROKERS_DOWN: .*Disconnected.*",
+    End.NO_LOGIN: _ENDED,
     End.CERTIFICATE: f"_TRANSPORT: .*alert {_ALERT}: SSL alert number .*",
     End.BROKER: "_SSL: .*certificate verify failed.*",
-    End.NEEDS_TLS: "_ALL_BROKERS_DOWN: .*Disconnected.* in state APIVERSION_QUERY.*",
-    End.NEEDS_PLAIN_TEXT: r"_TRANSPORT: .*connecting to a PLAINTEXT broker listener\?.*",
+    End.NEEDS_TLS: f"{_ENDED} in state APIVERSION_QUERY.*",
+    # Mostly it asks: "connecting to a PLAINTEXT broker listener?".
+    End.NEEDS_PLAIN_TEXT: f"_TRANSPORT: .*{_ENDED.partition(': ')[2]} in state SSL_HANDSHAKE.*",
 }
 _NO_CONNECTION: Final = "KafkaConnectionError: .*Unable to bootstrap from .*"
 _AIOKAFKA: Final = {
@@ -42,14 +44,14 @@ _AIOKAFKA: Final = {
     ),
     End.MECHANISM: f"{_NO_CONNECTION}UnsupportedSaslMechanismError.*",
     End.NO_SASL: f"{_NO_CONNECTION}IllegalSaslStateError.*",
-    End.NO_LOGIN: f"{_NO_CONNECTION}Unable to request metadata .*closed",
+    End.NO_LOGIN: f"{_NO_CONNECTION}Unable to request metadata .*",
     End.CERTIFICATE: f"{_NO_CONNECTION}closed",
     End.BROKER: rf"{_NO_CONNECTION}\[SSL: CERTIFICATE_VERIFY_FAILED\] .*",
-    End.NEEDS_TLS: f"{_NO_CONNECTION}closed",
-    End.NEEDS_PLAIN_TEXT: f"{_NO_CONNECTION}Unable connect to .*: ",
+    End.NEEDS_TLS: f"{_NO_CONNECTION}(closed|reset by peer)",
+    End.NEEDS_PLAIN_TEXT: f"{_NO_CONNECTION}Unable connect to .*",
 }
 # It may read the end of the connection before the answer in front of it.
-_LOST: Final = "KafkaConnectionError: socket disconnected"
+_LOST: Final = "KafkaConnectionError: (socket disconnected|.*reset by peer)"
 _KAFKA_PYTHON: Final = {
     End.OK: "ok",
     End.CREDENTIALS: rf"KafkaTimeoutError: (.*SaslAuthenticationFailedError: ({_REFUSED})|{_LOST})",
@@ -59,7 +61,7 @@ _KAFKA_PYTHON: Final = {
     End.CERTIFICATE: rf"KafkaTimeoutError: .*\[SSL: \w*_ALERT_{_ALERT.upper()}\].*",
     End.BROKER: r"KafkaTimeoutError: .*\[SSL: CERTIFICATE_VERIFY_FAILED\] .*",
     End.NEEDS_TLS: f"KafkaTimeoutError: {_LOST}",
-    End.NEEDS_PLAIN_TEXT: r"KafkaTimeoutError: .*\[SSL: UNEXPECTED_EOF_WHILE_READING\] .*",
+    End.NEEDS_PLAIN_TEXT: "KafkaTimeoutError: .*(UNEXPECTED_EOF_WHILE_READING|reset by peer).*",
 }
 _NO_NODE: Final = "TimeoutException: Timed out waiting for a node assignment.*"
 _JAVA: Final = {
@@ -89,10 +91,13 @@ def fits(client: str, name: str, said: str) -> bool:
     return re.fullmatch(expected, said, re.DOTALL) is not None
 
 
-SAME_ON_BOTH: Final = [
-    name for name, case in CASES.items() if case.end not in (End.CERTIFICATE, End.NO_LOGIN)
-]
-"""Of which clients say the same to the letter. The alerts are OpenSSL's here and Java's there."""
+_ANSWERED: Final = {End.OK, End.CREDENTIALS, End.MECHANISM, End.NO_SASL, End.BROKER}
+SAME_ON_BOTH: Final = [name for name, case in CASES.items() if case.end in _ANSWERED]
+"""Of which clients say the same to the letter.
+
+Of certificates they tell the alert, OpenSSL's here and Java's there; of a connection that ends
+without an answer whether it was closed or reset.
+"""
 
 
 def normal(said: str) -> str:
