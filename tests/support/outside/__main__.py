@@ -114,7 +114,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("suite", choices=SUITES)
     parser.add_argument("--peer", choices=PEERS)
-    parser.add_argument("--only", nargs="+", default=[], help="tests by name, or by number")
+    parser.add_argument("--only", nargs="+", default=[], help="tests by name, or number/part")
     parser.add_argument("--records", type=int, default=RECORDS, help="of each chain of franz-go")
     parser.add_argument(
         "--security",

@@ -8,7 +8,7 @@ that log in or use TLS OpenSSL (``./configure --disable-gssapi --disable-curl &&
 make -j2 -C tests build`` has it).
 
 Tests of ACLs run in plain text, as they call Apache's tools without a login. What logs in does so
-by SASL_SSL and SCRAM-SHA-512, and again every 10 s.
+by SASL_SSL and SCRAM-SHA-512, in tests of logins again every 10 s.
 """
 
 import json
@@ -38,6 +38,8 @@ OF_ACLS: Final = ("0081", "0109", "0115", "0119")
 OF_LOGINS: Final = ("0081", "0135", "0142")
 OF_TLS: Final = ("0097",)
 OF_TOKENS: Final = ("0142",)
+SESSIONS: Final = {"connections.max.reauth.ms": "10000"}
+"""How long a login lasts in tests of logins; those of throughput would come too late."""
 APART: Final = ("0081", "0135", "0142")
 """These files end with the first part that fails; each has parts that need what not all have."""
 PART: Final = re.compile(r"^(?:static )?(?:void )?(do_test(?!_apis)\w*)\(", re.MULTILINE)
@@ -67,10 +69,10 @@ class Way(NamedTuple):
 
 
 _LOGIN: Final = (f"sasl.username={USER}", f"sasl.password={PASSWORD}")
+_SASL_SSL: Final = ("security.protocol=sasl_ssl", "sasl.mechanism=SCRAM-SHA-512", *_LOGIN)
 WAYS: Final = {
-    "sasl_ssl": Way(
-        "SASLTLS", ("security.protocol=sasl_ssl", "sasl.mechanism=SCRAM-SHA-512", *_LOGIN)
-    ),
+    "sasl_ssl": Way("SASLTLS", _SASL_SSL),
+    "rest": Way("SASLTLS", _SASL_SSL),
     "oauthbearer": Way(
         "SASL",
         (
@@ -93,6 +95,7 @@ class Librdkafka(Suite):
 
     def __init__(self, security: Security = "none") -> None:
         super().__init__(security)
+        self._parts_wanted: set[str] = set()
         named = os.environ.get(VARIABLE)
         if named is None:
             raise SuiteUnavailable(f"{VARIABLE} does not name the folder of its built tests")
@@ -110,23 +113,24 @@ class Librdkafka(Suite):
     def scenarios(self, only: Sequence[str]) -> list[Scenario]:
         sources = [*self.folder.glob("0*.c"), *self.folder.glob("0*.cpp")]
         numbers = sorted({path.name[:4] for path in sources})
-        wanted = tuple(number for number in numbers if not only or number in only)
+        named = {each.partition("/")[0] for each in only}
+        wanted = tuple(number for number in numbers if not only or number in named)
+        self._parts_wanted = {each for each in only if "/" in each}
         never = {"auto.create.topics.enable": "false"}
         found = [
             Scenario("default", self._of(wanted, numbers)),
             Scenario("noautocreate", self._of(wanted, WITHOUT_TOPICS), never),
         ]
         if self.security != "none":
-            by_login = OF_LOGINS if self.security == "needed" else numbers
             found = [
-                Scenario(name, self._of(wanted, each), is_secured=True, prefix=f"{name} ")
-                for name, each in (
-                    ("acls", OF_ACLS),
-                    ("ssl", OF_TLS),
-                    ("oauthbearer", OF_TOKENS),
-                    ("sasl_ssl", by_login),
-                )
+                self._secured("acls", wanted, OF_ACLS),
+                self._secured("ssl", wanted, OF_TLS),
+                self._secured("oauthbearer", wanted, OF_TOKENS, SESSIONS),
+                self._secured("sasl_ssl", wanted, OF_LOGINS, SESSIONS),
             ]
+        if self.security == "all":
+            rest = [number for number in wanted if number not in (*OF_ACLS, *OF_LOGINS)]
+            found.append(self._secured("rest", wanted, rest))
         return [each for each in found if each.tests]
 
     def run(self, scenario: Scenario, running: Running, folder: Path) -> Iterator[Verdicts]:
@@ -163,9 +167,21 @@ class Librdkafka(Suite):
             verdicts = verdicts_of(report, number)
             yield {f"{name}/{part}" if part else name: each for name, each in verdicts.items()}
 
+    def _secured(
+        self,
+        name: str,
+        wanted: Sequence[str],
+        numbers: Sequence[str],
+        settings: Mapping[str, str] | None = None,
+    ) -> Scenario:
+        tests = self._of(wanted, numbers)
+        return Scenario(name, tests, settings or {}, is_secured=True, prefix=f"{name} ")
+
     def _of(self, wanted: Sequence[str], numbers: Sequence[str]) -> tuple[str, ...]:
         """The tests of files that are wanted and among these."""
-        return tuple(each for one in wanted if one in numbers for each in self._parts(one))
+        found = [each for one in wanted if one in numbers for each in self._parts(one)]
+        parts = self._parts_wanted
+        return tuple(each for each in found if "/" not in each or not parts or each in parts)
 
     def _parts(self, number: str) -> list[str]:
         """How the tests of a file are named here: its number, or that and each part's name."""

@@ -28,8 +28,6 @@ from tests.support.peer.kafka import KafkaPeer
 USER, PASSWORD = "tester", "tester-geheim"
 KEY_PASSWORD = "key-geheim"
 MECHANISMS: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
-REAUTHENTICATION_MS: Final = 10_000
-"""How long a login lasts."""
 LISTENERS: Final = {
     "BROKERS": "SASL_PLAINTEXT",
     "SASL": "SASL_PLAINTEXT",
@@ -102,7 +100,6 @@ def _shared(keystore: str, truststore: str) -> dict[str, str]:
         "listener.name.brokers.sasl.enabled.mechanisms": "PLAIN",
         "listener.name.brokers.plain.sasl.jaas.config": _LOGIN_LINE,
         "sasl.enabled.mechanisms": ",".join(MECHANISMS),
-        "connections.max.reauth.ms": str(REAUTHENTICATION_MS),
         "ssl.keystore.location": keystore,
         "ssl.truststore.location": truststore,
         "listener.name.tls.ssl.client.auth": "required",

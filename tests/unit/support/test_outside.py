@@ -90,13 +90,17 @@ def test_tests_that_need_an_authorizer_or_a_login_have_brokers_of_their_own(
         for security in ("none", "needed", "all")
     }
     every = ("0001", "0097", "0109", "0135/do_test")
+    rest = ("0001", "0097")
     needed = {"acls": ("0109",), "ssl": ("0097",), "sasl_ssl": ("0135/do_test",)}
     assert found == {
         "none": {"default": every},
         "needed": needed,
-        "all": {**needed, "sasl_ssl": every},
+        "all": {**needed, "rest": rest},
     }
     assert all(each.is_secured for each in Librdkafka("all").scenarios([]))
+    (one,) = Librdkafka("needed").scenarios(["0135/do_test"])
+    assert one.tests == ("0135/do_test",)
+    assert Librdkafka("needed").scenarios(["0135/do_test_more"]) == []
 
 
 def test_brokers_with_an_authorizer_take_the_settings_that_they_get(tmp_path: Path) -> None:
