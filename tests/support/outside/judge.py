@@ -19,12 +19,15 @@ class Expected:
 
     pattern: str
     reason: str
+    ours: str = ""
+    """Our verdict, where another one is not expected."""
 
 
 EXPECTED: Final[Mapping[str, Sequence[Expected]]] = {
     "librdkafka": (
         Expected(r"0\d+_share_consumer", "no share groups (KIP-932)"),
         Expected(r"01(35|42)_\w+/do_test_share", "no share groups (KIP-932)"),
+        Expected(r"0142_", "not every login anew comes in time on a loaded machine", "passed"),
         Expected(r"0097_ssl_verify$", "it knows the numbers of Java's alerts alone"),
         Expected(
             r"0081_admin/do_test_(Incremental)?AlterConfigs", "no Kerberos, whose key it sets"
@@ -54,7 +57,11 @@ def differences(suite: str, ours: Verdicts, kafkas: Verdicts) -> list[Difference
         pair = ours.get(test, NOT_RUN), kafkas.get(test, NOT_RUN)
         if pair[0] != pair[1]:
             name = test.rpartition(" ")[2]  # without its scenario
-            reasons = [each.reason for each in EXPECTED[suite] if re.match(each.pattern, name)]
+            reasons = [
+                each.reason
+                for each in EXPECTED[suite]
+                if re.match(each.pattern, name) and each.ours in ("", pair[0])
+            ]
             found.append(Difference(test, *pair, "".join(reasons[:1])))
     return found
 

@@ -129,7 +129,8 @@ class Librdkafka(Suite):
                 self._secured("sasl_ssl", wanted, OF_LOGINS, SESSIONS),
             ]
         if self.security == "all":
-            rest = [number for number in wanted if number not in (*OF_ACLS, *OF_LOGINS)]
+            apart = (*OF_ACLS, *OF_LOGINS, *OF_TLS)
+            rest = [number for number in wanted if number not in apart]
             found.append(self._secured("rest", wanted, rest))
         return [each for each in found if each.tests]
 
