@@ -70,11 +70,11 @@ def warm_up(system: System, topic: str) -> None:
 def form(groups: list[str], topic: str, connections: list[Connection]) -> None:
     """Bring each group to its first commit, all of them side by side."""
     used = connections[: len(groups)]
-    joined = [
+    members = [
         joined(answer)
         for answer in ask(used, JOIN_GROUP, [join_request(group) for group in groups], 4)
     ]
-    named = list(zip(groups, joined, strict=True))
+    named = list(zip(groups, members, strict=True))
     ask(used, SYNC_GROUP, [sync_request(group, *who) for group, who in named], 4)
     ask(used, OFFSET_COMMIT, [commit_request(group, *who, topic) for group, who in named], -2)
 
