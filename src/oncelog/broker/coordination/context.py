@@ -38,6 +38,7 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import Offset, ProducerEpoch, ProducerId
 from oncelog.core.limits import COORDINATOR_APPEND_BYTES_MAX
 from oncelog.core.pending import Pending
+from oncelog.protocol.batch import HEADER_SIZE
 from oncelog.protocol.record import Record, build_batch
 from oncelog.protocol.records.scan import DamagedRecord
 from oncelog.runtime.clock import Clock, SteadyClock
@@ -338,7 +339,8 @@ def _error_of_late(partition: Partition, producer: AppendProducer) -> ErrorCode:
 
 def _batches_of(appends: Sequence[Append], config: LogConfig) -> Iterator[list[Append]]:
     """Cut the appends of one output into those that share a batch, in their order."""
-    bytes_max = min(COORDINATOR_APPEND_BYTES_MAX, config.max_message_bytes, config.segment_bytes)
+    limits = COORDINATOR_APPEND_BYTES_MAX, config.max_message_bytes, config.segment_bytes
+    bytes_max = min(limits) - HEADER_SIZE
     found: list[Append] = []
     free = bytes_max
     for append in appends:

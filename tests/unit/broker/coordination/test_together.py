@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +63,18 @@ async def test_a_batch_is_no_larger_than_the_topic_takes(tmp_path: Path) -> None
     half = b"x" * (COORDINATOR_APPEND_BYTES_MAX // 2)
     led(bench).submit_all([Put(f"id-{n}", half) for n in range(3)])
     assert batches(bench) == [1, 1, 1]
+
+
+async def test_a_batch_of_two_is_within_the_limit_with_its_header(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    log = bench.partition.log
+    log.config = replace(log.config, max_message_bytes=1_000)
+    for size in range(420, 480):
+        end = log.log_end_offset
+        led(bench).submit_all([Put(f"id-{n}", b"x" * size) for n in range(2)])
+        assert log.log_end_offset == end + 2, f"{size} bytes each"
+    assert set(batches(bench)) == {1, 2}
 
 
 async def test_d2_nothing_of_a_batch_is_applied_before_it_is_committed(tmp_path: Path) -> None:
