@@ -29,7 +29,7 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.replaced import ReplacedCoordinators
 from oncelog.simulation.users import broker_settings
 from oncelog.storage.checkpoints import parse_partition_metadata
-from oncelog.storage.files import PARTITION_METADATA_NAME
+from oncelog.storage.files import CLEAN_SHUTDOWN_NAME, PARTITION_METADATA_NAME
 
 __all__ = ["DATA_DIR", "POWER", "BrokerNode"]
 
@@ -60,6 +60,10 @@ class BrokerNode:
         self.incarnation = -1
         self.losses_count = 0
         """How often its disk has lost anything."""
+        self.has_ended_in_order = False
+        """Whether its last process was stopped, and its disk had failed nothing that keeps the logs
+        from being closed.
+        """
         self.process: Process | None = None
         self.broker: Broker | None = None
         self.observed: ObservedBroker | None = None
@@ -232,6 +236,9 @@ class BrokerNode:
         world = self.world
         self.broker = None
         cause = process.died_because
+        is_marked = self.disk.peek(f"{DATA_DIR}/{CLEAN_SHUTDOWN_NAME}") is not None
+        has_failed = self.disk.faults.struck_count > 0
+        self.has_ended_in_order = cause == "stop" and (is_marked or not has_failed)
         world.record(BrokerDied(world.now_s, self.name, self.incarnation, cause))
         if self.observed is not None:
             moment = self.disk.of(process).died or ""

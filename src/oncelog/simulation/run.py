@@ -328,7 +328,8 @@ class SimulationRun:
         node.compare_with(before)
         if named is not None and node.broker is not None:
             image, is_lone = node.broker.image, len(world.nodes) == 1
-            found = differences(named, image, was_stopped=kind == "stop", is_lone=is_lone)
+            in_order = node.has_ended_in_order
+            found = differences(named, image, was_stopped=in_order, is_lone=is_lone)
             node.find_fault("what a broker names after a restart", found)
 
     def _look_a_week_later(self) -> None:
