@@ -167,6 +167,10 @@ async def test_brokers_reach_zookeeper_by_tls(tmp_path: Path, secured: SecureSer
     attacker = Attacker(secured.bootstrap_servers, connect)
     assert all(path.startswith(OPEN) for path in attacker.readable() if path)
     attacker.close()
+    # A certificate that ZooKeeper takes is no broker's password.
+    other = {"oncelog.zookeeper.digest": "brokers:falsch"}
+    with pytest.raises(OncelogError, match="give this broker the"):
+        await broker(tmp_path, connect, secured.client_settings(), other).start()
 
 
 @pytest.mark.soak

@@ -28,9 +28,10 @@ from kazoo.exceptions import (
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import KazooState
 from kazoo.retry import KazooRetry
-from kazoo.security import CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, READ_ACL_UNSAFE
+from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 
 from oncelog.core.errors import OncelogError
+from oncelog.core.secret import Secret
 from oncelog.core.zookeeper_limits import (
     ZOOKEEPER_RECONNECT_DELAY_MS_MAX,
     ZOOKEEPER_RECONNECT_DELAY_MS_MIN,
@@ -148,9 +149,14 @@ Acl = Sequence[AclEntry]
 OPEN: Final[Acl] = OPEN_ACL_UNSAFE
 
 
-def acl_for(*, is_secret: bool) -> Acl:
-    """Return the ACL of a node that brokers alone change; all may read one that has no secrets."""
-    return [*CREATOR_ALL_ACL, *([] if is_secret else READ_ACL_UNSAFE)]
+def acl_for(digest: Secret, *, is_secret: bool) -> Acl:
+    """Return the ACL of a node that brokers alone change; all may read one that has no secrets.
+
+    It names the digest: what ZooKeeper makes of "whoever made it" has a broker's certificate, too.
+    """
+    user, _, password = digest.value.partition(":")
+    brokers = make_digest_acl(user, password, all=True)
+    return [brokers, *([] if is_secret else READ_ACL_UNSAFE)]
 
 
 def is_open(acl: Acl, *, is_secret: bool) -> bool:

@@ -260,7 +260,10 @@ class ZooKeeperConnection:
         return StoreFailure(f"{self._said}: {why}" if why else f"{self._said} does not answer")
 
     def _acl_of(self, path: str) -> Acl:
-        return acl_for(is_secret=has_secrets(path)) if self._access.sets_acls else OPEN
+        digest = self._access.digest
+        if digest is None or not self._access.sets_acls:
+            return OPEN
+        return acl_for(digest, is_secret=has_secrets(path))
 
     def _get(self, path: str, is_watched: bool) -> Request[tuple[bytes, Stat]]:
         watch = self._watch_fired if is_watched else None

@@ -34,7 +34,7 @@ def test_what_kafka_does_not_have_is_for_brokers_alone(path: str, is_secret: boo
 
 @pytest.mark.parametrize("is_secret", [True, False])
 def test_nodes_that_are_made_are_not_open(is_secret: bool) -> None:
-    assert not is_open(acl_for(is_secret=is_secret), is_secret=is_secret)
+    assert not is_open(acl_for(Secret("a:b"), is_secret=is_secret), is_secret=is_secret)
     assert is_open(OPEN, is_secret=is_secret)
 
 
