@@ -152,7 +152,7 @@ OPEN: Final[Acl] = OPEN_ACL_UNSAFE
 def acl_for(digest: Secret, *, is_secret: bool) -> Acl:
     """Return the ACL of a node that brokers alone change; all may read one that has no secrets.
 
-    It names the digest: what ZooKeeper makes of "whoever made it" has a broker's certificate, too.
+    It names the digest: the scheme ``auth`` would add the certificate of the broker that made it.
     """
     user, _, password = digest.value.partition(":")
     brokers = make_digest_acl(user, password, all=True)
