@@ -54,6 +54,8 @@ REQUESTS_PER_S_MAX: Final = 60.0
 """Beside one for each batch: retries and metadata, each after a pause of 25 ms or more."""
 REQUESTS_AT_ONCE_MAX: Final = 60
 POLL_MS: Final = 100.0
+BROKER_AWAY_MS_MAX: Final = 60_000.0
+"""A broker that lost its power starts once its former session has ended."""
 FETCH_WAIT_MS: Final = 200
 IDLE_MS: Final = 1_200.0
 READ_ROUNDS_MAX: Final = 400
@@ -464,11 +466,15 @@ class _Exact:
         consumer.resume(places)
         consumer.seek(place, 10**9)
         try:
-            for _ in range(50):
+            tries_left, begun_ms = 50, self._now_ms()
+            while tries_left and self._now_ms() - begun_ms < BROKER_AWAY_MS_MAX:
+                sent = self._tap.sent.total()
                 journal.begin("poll beyond the end")
                 await consumer.poll(POLL_MS)
                 if (await consumer.positions())[place].offset < 10**9:
                     return
+                # While its broker is away it asks nothing.
+                tries_left -= self._tap.sent.total() > sent
         except OffsetOutOfRangeError:
             return
         self._complain(f"a position beyond the end of {place} stays")
