@@ -15,12 +15,14 @@ from oncelog.protocol.produce import parse_produce_request
 from tests.fuzz.corpus import TOPICS, Corpus, Frame, Known
 from tests.unit.broker.context import running
 
-FRAMES_COUNT = 150
 SEED = 3
 
 
+@pytest.mark.parametrize(
+    "count", [150, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])]
+)
 async def test_who_may_do_nothing_learns_nothing(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, count: int
 ) -> None:
     corpus = Corpus(random.Random(SEED), Known())
     answered = 0
@@ -30,7 +32,7 @@ async def test_who_may_do_nothing_learns_nothing(
         for internal in (TRANSACTION_STATE_TOPIC, CONSUMER_OFFSETS_TOPIC):
             await controller.internal_topic(internal)
         client = await context.connect()
-        for _ in range(FRAMES_COUNT):
+        for _ in range(count):
             frame = corpus.frame()
             if has_no_answer(frame):
                 continue
@@ -49,7 +51,7 @@ async def test_who_may_do_nothing_learns_nothing(
             TRANSACTION_STATE_TOPIC,
             CONSUMER_OFFSETS_TOPIC,
         }
-    assert answered > FRAMES_COUNT / 2
+    assert answered > count / 2
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
 

@@ -18,7 +18,7 @@ def some_points(life: Life) -> Iterator[Point]:
     shift = SHIFT * LIVES.index(life)
     for number in range(1 + shift, 100, MOMENTS_STRIDE):
         yield Point("moment", number)
-    yield Point("torn", 31 + shift)
+    yield Point("torn", 21 + shift)
     yield Point("step", 61 + shift)
 
 
