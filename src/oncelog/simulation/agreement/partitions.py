@@ -105,7 +105,11 @@ def last_stable_offset(
     implied = min(high_watermark, max(log_start, state.last_stable_offset(high_watermark)))
     # A transaction that began before the files does is held at the start of the log, or still at
     # the one before, until the loop learns what retention has done in the executor.
-    if held != implied and not (shown.first_offset > 0 and held <= log_start):
+    is_before = shown.first_offset > 0 and held <= log_start
+    # Compaction took the records of an aborted one, whose marker a replica that was killed since
+    # does not know to be replicated: it is undecided there.
+    is_cleaned = shown.is_thinned and held < implied and high_watermark < state.end_offset
+    if held != implied and not is_before and not is_cleaned:
         yield f"it is {held}, by the log {implied}, with the high watermark {high_watermark}"
 
 

@@ -11,6 +11,7 @@ from oncelog.simulation.checkers.evidence import NEVER, Evidence, FinalLog, Part
 from oncelog.simulation.checkers.excuses import Excuses
 from oncelog.simulation.final import LoggedBatch
 from oncelog.simulation.history import BrokerDied, Disagreement, Fault, Logged, Progress
+from oncelog.simulation.history_access import AccessAnswered, AccessAsked
 
 __all__ = [
     "broker_stopped",
@@ -203,6 +204,7 @@ def progress(evidence: Evidence) -> Iterator[Anomaly]:
     Excused: a folder that is off line since a storage failure, damage, which may leave a batch that
     cannot be read, and a loss of power without flush: the coordinator may have lost a transaction
     that partitions and groups still hold open. So does an unclean election that took its marker.
+    And a right that was taken away, if no broker has answered yet that it is given back.
     """
     excuses = Excuses(evidence)
     bound_s = evidence.promise.last_fault_s + evidence.promise.settle_bound_s
@@ -231,7 +233,14 @@ def _held_up(evidence: Evidence, excuses: Excuses, event: Progress) -> str:
         _off_line(evidence, excuses)
         or excuses.between(0.0, event.at_s)
         or excuses.unclean_election(event.at_s)
+        or _without_rights(evidence, event.at_s)
     )
+
+
+def _without_rights(evidence: Evidence, at_s: float) -> str:
+    asked_s = max((e.at_s for e in evidence.of(AccessAsked) if e.at_s <= at_s), default=-1.0)
+    answered_s = max((e.at_s for e in evidence.of(AccessAnswered) if e.at_s <= at_s), default=-1.0)
+    return "a change of rights is not answered" if asked_s > answered_s else ""
 
 
 def _slow(what: str, particulars: str, event: Progress, allowed: str) -> Anomaly:

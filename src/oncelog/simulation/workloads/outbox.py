@@ -37,7 +37,6 @@ _REFUSED: Final = frozenset(
         ErrorCode.invalid_record,
         ErrorCode.invalid_timestamp,
         ErrorCode.invalid_topic_exception,
-        ErrorCode.topic_authorization_failed,
         ErrorCode.unsupported_compression_type,
         ErrorCode.unsupported_for_message_format,
     }
@@ -45,7 +44,7 @@ _REFUSED: Final = frozenset(
 """Answers that a broker gives to each attempt at the batch, or to none.
 
 After any other the batch may be in the log: an earlier attempt, whose answer was lost, may have
-been appended.
+been appended. So after a right that was taken away in between.
 """
 
 
