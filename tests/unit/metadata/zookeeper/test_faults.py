@@ -205,7 +205,9 @@ async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
         assert await store.get("/a") is None
 
 
+@pytest.mark.alone
 async def test_a_restart_of_the_server_ends_no_session() -> None:
+    """Alone: beside a busy process the second reconnection took longer than the session, once."""
     server, connect = shared_server(), chroot()
     async with stores() as opened:
         store = opened(connect, reconnect_wait_ms=20_000)
