@@ -29,6 +29,7 @@ __all__ = [
     "PartitionImage",
     "TopicDelta",
     "TopicImage",
+    "flat_name",
     "flat_names",
     "partitions_of",
     "while_applying",
@@ -271,7 +272,7 @@ class MetadataImage:
 
     def colliding(self, name: str) -> str | None:
         """Return the topic whose name differs from this one in dots and underscores only."""
-        return self._flat_names.get(_flat(name))
+        return self._flat_names.get(flat_name(name))
 
     def partition(self, name: str, index: int) -> PartitionImage | None:
         """One partition, if the topic and the partition exist."""
@@ -305,7 +306,7 @@ class MetadataImage:
             names.update((topic.topic_id, topic.name) for topic in delta.created)
             image._flat_names = flat = dict(self._flat_names)
             for topic in delta.deleted:
-                flat.pop(_flat(topic.name), None)
+                flat.pop(flat_name(topic.name), None)
             flat.update(flat_names(topic.name for topic in delta.created))
         return image
 
@@ -320,11 +321,12 @@ def partitions_of(topics: Iterable[TopicImage]) -> int:
 
 
 def flat_names(names: Iterable[str]) -> dict[str, str]:
-    """Return the names that could collide by how Kafka's metrics write them: "." as "_"."""
-    return {_flat(name): name for name in names if "." in name or "_" in name}
+    """Return the names that could collide, by their `flat_name`."""
+    return {flat_name(name): name for name in names if "." in name or "_" in name}
 
 
-def _flat(name: str) -> str:
+def flat_name(name: str) -> str:
+    """Return a name as Kafka's metrics write it, "." as "_": two that are alike so collide."""
     return name.replace(".", "_")
 
 

@@ -13,7 +13,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage, flat_names
+from oncelog.controller.image import (
+    MetadataImage,
+    PartitionImage,
+    TopicImage,
+    flat_name,
+    flat_names,
+)
 from oncelog.controller.placement import (
     known_brokers,
     new_partition,
@@ -188,8 +194,7 @@ def decide_creation(
     if image.topic(new.name) is not None or new.name in decided.names:
         message = f"Topic '{new.name}' already exists."
         return TopicOutcome(new.name, ErrorCode.topic_already_exists, message)
-    # Kafka's metrics write "." as "_", so names that differ only in these collide.
-    collision = image.colliding(new.name) or decided.flat_names.get(new.name.replace(".", "_"))
+    collision = image.colliding(new.name) or decided.flat_names.get(flat_name(new.name))
     if collision is not None:
         message = f"Topic '{new.name}' collides with existing topic: {collision}"
         return TopicOutcome(new.name, ErrorCode.invalid_topic_exception, message)

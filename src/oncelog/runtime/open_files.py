@@ -124,8 +124,11 @@ class OpenFiles:
             if over_count <= 0:
                 return
             # The more there are to close, the more threads sync some at a time.
-            begins = self._closers_count * self._spare_count < CLOSERS_COUNT_MAX * over_count
-            begins &= self._background is not None and self._closers_count < CLOSERS_COUNT_MAX
+            begins = (
+                self._background is not None
+                and self._closers_count < CLOSERS_COUNT_MAX
+                and self._closers_count * self._spare_count < CLOSERS_COUNT_MAX * over_count
+            )
             is_first, self._has_warned = not self._has_warned, True
             self._closers_count += begins
             unsynced = None

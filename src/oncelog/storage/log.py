@@ -195,7 +195,7 @@ class PartitionLog:
             self.flushes_on_append
             and self.log_end_offset - self.recovery_point >= config.flush_messages
         ):
-            self._make_durable()
+            self.flush()
         first, last = placed[0].base_offset, placed[-1].last_offset
         outcome = (_NONE, first, last, log_append_time_ms, self.log_start_offset, False, None, ())
         return _new(AppendResult, outcome)
@@ -236,15 +236,9 @@ class PartitionLog:
             if leader_epoch > state.epochs.latest:
                 state.epochs.assign(leader_epoch, offset)
             state.note_marker(*end, offset, commit=commit, now_ms=now_ms)
-        if self.flushes_on_append:
-            self._make_durable()
+        if self.flushes_on_append and self.flush_is_due:
+            self.flush()
         return AppendResult(_NONE, offset, offset, -1, self.log_start_offset)
-
-    def _make_durable(self) -> None:
-        """After an append: flush if that is due."""
-        with self._local.failing():
-            if self.flush_is_due:
-                self.flush()
 
     def roll(self, base_offset: int) -> None:
         """Seal the active segment and begin the next at the log's end."""

@@ -14,12 +14,13 @@ from uuid import UUID
 
 from oncelog.core.acl import AclOperation, AclPermission, PatternType, ResourceType
 from oncelog.protocol import codec
-from oncelog.protocol.api import PRIVATE, VERSIONS, ApiKey
+from oncelog.protocol.api import PRIVATE, ApiKey
 from oncelog.protocol.fetch import FetchPartition, FetchRequest, FetchTopic
 from oncelog.protocol.produce import ProduceRequest, ProduceTopic
 from tests.unit.broker.access.asking import ID_OF, UNKNOWN_ID
-from tests.unit.broker.access.fact import Fact, part
+from tests.unit.broker.access.fact import Fact, part, versions_of
 from tests.unit.broker.access.facts import FACTS
+from tests.unit.broker.access.facts_of_changes import CONFIG_APIS
 from tests.unit.broker.support import batch
 
 __all__ = ["GROUP", "LIVE_GROUP", "QUESTIONS", "SEEN", "TRANSACTION", "Question"]
@@ -43,8 +44,7 @@ class Question(NamedTuple):
 
     @property
     def versions(self) -> range:
-        first, last = VERSIONS[self.api]
-        return range(max(first, self.since), min(last, self.until) + 1)
+        return versions_of(self.api, self.since, self.until)
 
     @property
     def title(self) -> str:
@@ -269,11 +269,7 @@ def _strange() -> Iterator[Question]:
     asked = {"transactional_ids": (TRANSACTION, "absent", TRANSACTION)}
     rights = ("", f"DESCRIBE TRANSACTIONAL_ID {TRANSACTION}")
     yield _question(ApiKey.DESCRIBE_TRANSACTIONS, asked, *rights)
-    for api, name, need in (
-        (ApiKey.DESCRIBE_CONFIGS, "DescribeConfigsResource", "DESCRIBE_CONFIGS"),
-        (ApiKey.ALTER_CONFIGS, "AlterConfigsResource", "ALTER_CONFIGS"),
-        (ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResource", "ALTER_CONFIGS"),
-    ):
+    for api, name, need in CONFIG_APIS:
         resources = tuple(
             part(api, name, resource_type=kind, resource_name=named)
             for kind, named in ((2, "a"), (2, "absent"), (2, "no/name"), (4, "77"))

@@ -13,6 +13,8 @@ from typing import Any
 from aiokafka import AIOKafkaProducer
 from aiokafka.abc import AbstractTokenProvider
 
+from tests.support.logins.keywords import login_keywords
+
 LOGGED: ContextVar[list[str]] = ContextVar("logged")
 
 
@@ -32,17 +34,11 @@ class Token(AbstractTokenProvider):  # type: ignore[misc]  # it has no types
 
 
 def settings(way: dict[str, Any]) -> dict[str, Any]:
-    given = {"bootstrap_servers": way["address"], "security_protocol": way["protocol"]}
+    given = login_keywords(way, Token)
     if way["authority"]:
         given["ssl_context"] = context = ssl.create_default_context(cafile=way["authority"])
         if way["own"]:
             context.load_cert_chain(way["own"])
-    if way["mechanism"]:
-        given["sasl_mechanism"] = way["mechanism"]
-    if way["mechanism"] == "OAUTHBEARER":
-        given["sasl_oauth_token_provider"] = Token(way["secret"])
-    elif way["mechanism"]:
-        given |= {"sasl_plain_username": way["user"], "sasl_plain_password": way["secret"]}
     return given
 
 

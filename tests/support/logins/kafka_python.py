@@ -12,6 +12,8 @@ from typing import Any
 from kafka import KafkaProducer
 from kafka.net.sasl.oauth import AbstractTokenProvider
 
+from tests.support.logins.keywords import login_keywords
+
 
 class Lines(logging.Handler):
     """Keeps the line about the first connection of each thread: one case runs in each."""
@@ -38,17 +40,11 @@ class Token(AbstractTokenProvider):  # type: ignore[misc]  # it has no types
 
 
 def settings(way: dict[str, Any]) -> dict[str, Any]:
-    given = {"bootstrap_servers": way["address"], "security_protocol": way["protocol"]}
+    given = login_keywords(way, Token)
     if way["authority"]:
         given["ssl_cafile"] = way["authority"]
     if way["own"]:
         given |= {"ssl_certfile": way["own"], "ssl_keyfile": way["own"]}
-    if way["mechanism"]:
-        given["sasl_mechanism"] = way["mechanism"]
-    if way["mechanism"] == "OAUTHBEARER":
-        given["sasl_oauth_token_provider"] = Token(way["secret"])
-    elif way["mechanism"]:
-        given |= {"sasl_plain_username": way["user"], "sasl_plain_password": way["secret"]}
     return given
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from uuid import UUID
 
 import pytest
@@ -22,6 +21,7 @@ from oncelog.controller.topics import (
     name_problem,
 )
 from oncelog.core.errors import ErrorCode
+from tests.support.calls import calls_of
 
 ID_A, ID_B = UUID(int=1), UUID(int=2)
 DEFAULTS = CreationDefaults(partitions=3, replication_factor=2)
@@ -73,18 +73,7 @@ def test_topics_of_one_request_are_decided_on_as_if_those_before_existed() -> No
 def calls_of_a_creation(topics_count: int) -> int:
     """How many functions start for one topic more."""
     before = image(*(topic(f"t_{number}", UUID(int=number)) for number in range(topics_count)))
-    calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        decide(TopicToCreate("another.one"), before)
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls_of(lambda: decide(TopicToCreate("another.one"), before))
 
 
 def test_a_topic_costs_the_same_however_many_there_are() -> None:

@@ -4,7 +4,6 @@ A member that waits in JoinGroup or SyncGroup sends no heartbeats. Its connectio
 be dead.
 """
 
-import sys
 from typing import Any
 
 from oncelog.core.errors import ErrorCode
@@ -12,6 +11,7 @@ from oncelog.group import events as e
 from oncelog.group.config import GroupConfig
 from oncelog.group.replies import DescribeReply
 from oncelog.group.states import GroupState
+from tests.support.calls import calls_of
 from tests.unit.group.context import Context
 
 SESSION_MS = 10_000
@@ -269,18 +269,7 @@ def calls_of_a_join(members_count: int) -> int:
     members = c.stable(members_count)
     c.new_member()
     rejoined(c, *members[1 : members_count // 2])
-    calls = 0
-
-    def count(_frame: object, event: str, _argument: object) -> None:
-        nonlocal calls
-        calls += event == "call"
-
-    sys.setprofile(count)
-    try:
-        c.join(members[0])
-    finally:
-        sys.setprofile(None)
-    return calls
+    return calls_of(lambda: c.join(members[0]))
 
 
 def test_a_join_costs_the_same_however_many_members_a_group_has() -> None:

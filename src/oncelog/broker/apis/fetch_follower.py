@@ -24,11 +24,7 @@ from uuid import UUID
 
 from oncelog.broker.apis.fetch_reading import Reading, names_of
 from oncelog.broker.net.request import Buffers, Request
-from oncelog.broker.partitions.fetch_sessions import (
-    FetchContext,
-    Key,
-    SessionPartition,
-)
+from oncelog.broker.partitions.fetch_sessions import FetchContext, Key, SessionPartition
 from oncelog.broker.partitions.partition import Partition
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
@@ -64,7 +60,7 @@ class QuietPartition(NamedTuple):
 class FollowerReading(Reading):
     """One fetch request of a follower and the result of its last attempt to read."""
 
-    __slots__ = ("_fetched_ms", "_held", "_is_new", "_quiet", "_unregistered")
+    __slots__ = ("_fetched_ms", "_held", "_is_new", "_own", "_quiet", "_unregistered")
 
     is_follower = True
 
@@ -80,7 +76,8 @@ class FollowerReading(Reading):
         self._unregistered = _unregistered(context, fetch)
         self._is_new = True
         """Whether what it says is to be recorded: it says so once."""
-        self._held = {} if session is None else session.partitions
+        self._own = None if session is None else session.session
+        self._held = {} if self._own is None else self._own.partitions
         """The partitions of the session; none in the request that opens it."""
         self._quiet = [
             (key, each.asked, cast("QuietPartition", each.quiet))
@@ -132,9 +129,8 @@ class FollowerReading(Reading):
             else:
                 topic = key[0]
                 assert isinstance(topic, UUID)
-                assert self._session is not None
-                assert self._session.session is not None
-                self._session.session.stir(key)
+                assert self._own is not None
+                self._own.stir(key)
                 stirred.append(FetchTopic(None, topic, [asked]))
         self._quiet = still
         if stirred:
@@ -150,19 +146,19 @@ class FollowerReading(Reading):
     def encode(self) -> Buffers:
         """Return the reply's buffers, and note which partitions are quiet from now on."""
         buffers = super().encode()
-        held, session = self._held, None if self._session is None else self._session.session
-        if session is not None and self._session is not None and self._session.is_newest:
-            for topic, answered, name in zip(
-                self._fetch.topics, self._topics, self._resolved, strict=True
-            ):
-                pairs = zip(topic.partitions, answered.partitions, strict=True)
-                for wanted, answer in pairs:
-                    key = (topic.topic_id, wanted.partition)
-                    one = held.get(key)
-                    if one is not None and name is not None:
-                        note = self._note_answered(one, name, wanted, answer)
-                        if note is not None:
-                            session.quieten(key, note)
+        session, own = self._session, self._own
+        if session is None or own is None or not session.is_newest:
+            return buffers
+        for topic, answered, name in zip(
+            self._fetch.topics, self._topics, self._resolved, strict=True
+        ):
+            for wanted, answer in zip(topic.partitions, answered.partitions, strict=True):
+                key = (topic.topic_id, wanted.partition)
+                one = self._held.get(key)
+                if one is not None and name is not None:
+                    note = self._note_answered(one, name, wanted, answer)
+                    if note is not None:
+                        own.quieten(key, note)
         return buffers
 
     def _note_answered(

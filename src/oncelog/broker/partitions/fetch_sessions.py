@@ -217,10 +217,10 @@ class FetchSession:
             self._stirred[key] = held
 
     def stir_all(self) -> None:
-        """Have all be read again, in the order of the session."""
+        """Have all be read again."""
         for held in self.partitions.values():
             self._hear_no_more(held)
-        self._active, self._stirred = dict(self.partitions), {}
+        self._active, self._stirred = {}, dict(self.partitions)
 
     def heard(self, key: Key, purgatory: FetchPurgatory) -> None:
         """Read a partition again, and whatever waits for it: something changed there."""
@@ -265,7 +265,6 @@ class FetchSession:
                 if held is not None and held.note(answer):
                     kept.append(answer)
                     if answer.records:
-                        self.partitions[place] = self.partitions.pop(place)
                         held.place = next(self._places)
                         if self._active.pop(place, None) is not None:
                             self._active[place] = held
@@ -295,11 +294,6 @@ class FetchContext:
         self.session = session
         self._epoch = session.epoch if session is not None else FINAL_EPOCH
         self.topics: Sequence[FetchTopic] = fetch.topics if session is None else session.topics()
-
-    @property
-    def partitions(self) -> dict[Key, SessionPartition]:
-        """The partitions of the session; none in the request that opens it."""
-        return {} if self.session is None else self.session.partitions
 
     def topics_in_brief(self) -> Iterable[FetchTopic]:
         """Each topic once, with as many partitions as the session has of it, and those untold."""

@@ -12,6 +12,12 @@ TOPIC, GROUP, CLUSTER, ID = 29, 30, 31, 53
 NOT_ATTEMPTED, UNKNOWN_TOPIC = 55, 3
 
 
+def versions_of(api: ApiKey, since: int, until: int) -> range:
+    """The versions that are served, from one to another."""
+    first, last = VERSIONS[api]
+    return range(max(first, since), min(last, until) + 1)
+
+
 class Fact(NamedTuple):
     """One request, and who may send it."""
 
@@ -30,8 +36,7 @@ class Fact(NamedTuple):
 
     @property
     def versions(self) -> range:
-        first, last = VERSIONS[self.api]
-        return range(max(first, self.since), min(last, self.until) + 1)
+        return versions_of(self.api, self.since, self.until)
 
     @property
     def body(self) -> Any:

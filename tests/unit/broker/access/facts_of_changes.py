@@ -145,13 +145,17 @@ def topic_changes() -> list[Fact]:
     return found
 
 
+CONFIG_APIS = (
+    (ApiKey.DESCRIBE_CONFIGS, "DescribeConfigsResource", "DESCRIBE_CONFIGS"),
+    (ApiKey.ALTER_CONFIGS, "AlterConfigsResource", "ALTER_CONFIGS"),
+    (ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResource", "ALTER_CONFIGS"),
+)
+"""Each with the name of its resources, and what it needs on them."""
+
+
 def configs() -> list[Fact]:
     found = []
-    for api, name, need in (
-        (ApiKey.DESCRIBE_CONFIGS, "DescribeConfigsResource", "DESCRIBE_CONFIGS"),
-        (ApiKey.ALTER_CONFIGS, "AlterConfigsResource", "ALTER_CONFIGS"),
-        (ApiKey.INCREMENTAL_ALTER_CONFIGS, "IncrementalAlterConfigsResource", "ALTER_CONFIGS"),
-    ):
+    for api, name, need in CONFIG_APIS:
         resources = tuple(
             part(api, name, resource_type=kind, resource_name=named)
             for kind, named in ((2, "a"), (32, "g"), (4, "1"), (8, "2"), (16, "m"))
