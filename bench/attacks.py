@@ -1,9 +1,10 @@
 """`python -m bench.attacks`: what other clients see of those who do not get in.
 
-A broker of these sources with SASL over TLS serves one producer, which sends a record of 100 bytes
-and waits for its acknowledgement, again and again. Windows at rest and windows under attack take
-turns; a process of its own attacks, with the least priority on this machine, since it would come
-from another one. The producer's p50 and p99 are medians over the rounds.
+A broker of these sources, and Apache Kafka after it, with SASL over TLS, serves one producer, which
+sends a record of 100 bytes and waits for its acknowledgement, again and again. Windows at rest and
+windows under attack take turns; a process of its own attacks, with the least priority on this
+machine, since it would come from another one. Both are warm: they have seen both kinds of window
+before. The producer's p50 and p99 are medians over the rounds.
 """
 
 import argparse
@@ -27,12 +28,15 @@ from rich.table import Table
 
 from bench.loads import VALUE, WINDOW_S
 from bench.stats import Figures, percentiles
-from bench.systems import FromSources
-from bench.tls import Listener
+from bench.systems import Endpoint, FromSources
+from bench.tls import Listener, TlsKafka
 from bench.work import connected_to, flush, fresh_topic, timed_for
 from oncelog.runtime.open_files import raise_limit
 
 ROUNDS = 5
+WARM_ROUNDS = 2
+WORDS = ("attack", "system", "figure")
+"""Columns that hold no numbers."""
 HALF_OPEN_COUNT = 1_000
 GUESSES_AT_ONCE = 50
 TRUNCATED_AT_ONCE = 20
@@ -46,8 +50,18 @@ TRUSTING = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 TRUSTING.check_hostname, TRUSTING.verify_mode = False, ssl.CERT_NONE
 
 
+LOGIN = {
+    "security.protocol": "SASL_SSL",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "alice",
+    "sasl.password": "right",
+}
+
+
 class Broker(FromSources):
-    """Clients come with SASL over TLS."""
+    """Ours."""
+
+    name = "Oncelog"
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -58,16 +72,27 @@ class Broker(FromSources):
             "sasl.enabled.mechanisms": "PLAIN",
             "listener.name.in.plain.sasl.jaas.config": USERS,
         }
-        login = {"sasl.mechanism": "PLAIN", "sasl.username": "alice", "sasl.password": "right"}
-        self.client_settings = {
-            **self._tls.client_settings,
-            **login,
-            "security.protocol": "SASL_SSL",
-        }
+        self.client_settings = {**self._tls.client_settings, **LOGIN}
 
     @property
     def bootstrap_servers(self) -> str:
         return self._tls.address
+
+
+class ApacheKafka(TlsKafka):
+    """Apache Kafka."""
+
+    name = "Apache Kafka"
+    protocol = LOGIN["security.protocol"]
+
+    def prepare(self) -> None:
+        """Write the configuration, with SASL at the listener with TLS."""
+        self.settings |= {
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.ssl.plain.sasl.jaas.config": USERS,
+        }
+        super().prepare()
+        self.client_settings = {**self.client_settings, **LOGIN}
 
 
 async def half_open(host: str, port: int) -> None:
@@ -99,6 +124,7 @@ async def truncated(host: str, port: int) -> None:
     writer.close()
 
 
+Row = tuple[str, ...]
 Attack = Callable[[str, int], Awaitable[None]]
 ATTACKS: dict[str, tuple[Attack, int]] = {
     "half-open handshakes": (half_open, HALF_OPEN_COUNT),
@@ -130,7 +156,7 @@ async def attack(kind: str, address: str) -> int:
 
 
 @contextmanager
-def under_attack(kind: str, broker: Broker, rates: list[float]) -> Iterator[None]:
+def under_attack(kind: str, broker: Endpoint, rates: list[float]) -> Iterator[None]:
     """An attack in a process of its own; its connections per second go to `rates`."""
     command = [sys.executable, "-m", "bench.attacks", "--attack", kind, broker.bootstrap_servers]
     begun = time.monotonic()
@@ -149,7 +175,7 @@ def under_attack(kind: str, broker: Broker, rates: list[float]) -> Iterator[None
 class Known:
     """The producer that got in before."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Endpoint) -> None:
         self._topic = fresh_topic(broker, 1)
         self._client = Producer({**connected_to(broker), "linger.ms": 0})
 
@@ -165,21 +191,21 @@ class Known:
             raise RuntimeError(f"not delivered: {error}")
 
 
-def measure(rounds: int, console: Console) -> Table:
-    """The table of all attacks."""
-    table = Table(title=f"A producer beside those who do not get in, {rounds} rounds")
-    for heading in ("attack", "connections/s", "figure", "at rest", "under attack", "ratio"):
-        table.add_column(heading, justify="left" if heading in ("attack", "figure") else "right")
+def measure(system: type[Broker | ApacheKafka], rounds: int, console: Console) -> list[Row]:
+    """The rows of all attacks on one system."""
+    rows = list[Row]()
     with tempfile.TemporaryDirectory(prefix="oncelog-attacks-") as folder, ExitStack() as stack:
-        broker = Broker(Path(folder))
+        broker = system(Path(folder))
         stack.push(broker.__exit__)
         broker.start()
         known = Known(broker)
-        known.window()
         for kind in ATTACKS:
             rates, rest, attacked = list[float](), list[Figures](), list[Figures]()
-            for number in range(rounds):
-                console.print(f"{kind}: round {number + 1} of {rounds}")
+            for number in range(-WARM_ROUNDS, rounds):
+                if number == 0:
+                    rates, rest, attacked = [], [], []
+                what = f"round {number + 1} of {rounds}" if number >= 0 else "warm-up"
+                console.print(f"{system.name}, {kind}: {what}")
                 rest.append(known.window())
                 with under_attack(kind, broker, rates):
                     attacked.append(known.window())
@@ -189,8 +215,8 @@ def measure(rounds: int, console: Console) -> Table:
                 )
                 rate = f"{median(rates):,.0f}"
                 cells = (f"{before:.3f}", f"{during:.3f}", f"{during / before:.2f}")
-                table.add_row(kind, rate, figure, *cells)
-    return table
+                rows.append((kind, system.name, rate, figure, *cells))
+    return rows
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -204,7 +230,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(asyncio.run(attack(*given.attack)))
         return 0
     console = Console()
-    console.print(measure(given.rounds, console))
+    title = f"A producer beside those who do not get in, {given.rounds} rounds"
+    table = Table(title=title)
+    for heading in ("attack", "system", "connections/s", "figure", "rest", "attacked", "ratio"):
+        table.add_column(heading, justify="left" if heading in WORDS else "right")
+    rows = [row for each in (Broker, ApacheKafka) for row in measure(each, given.rounds, console)]
+    for row in sorted(rows, key=lambda row: list(ATTACKS).index(row[0])):
+        table.add_row(*row)
+    console.print(table)
     return 0
 
 

@@ -54,6 +54,8 @@ class TlsOncelog(Oncelog):
 class TlsKafka(Kafka):
     """Apache Kafka; clients come over TLS."""
 
+    protocol = "SSL"
+
     @property
     def bootstrap_servers(self) -> str:
         return self._tls.address
@@ -63,10 +65,11 @@ class TlsKafka(Kafka):
         self._tls = Listener(self.folder, super().bootstrap_servers)
         self.client_settings = self._tls.client_settings
         controller = f"CONTROLLER://{HOST}:{self.voters[self.node_id]}"
-        protocols = ",".join(f"{name}:{name}" for name in ("PLAINTEXT", "SSL"))
         self.settings |= self._tls.settings | {
             "listeners": f"{self._tls.names},{controller}",
             "advertised.listeners": self._tls.names,
-            "listener.security.protocol.map": f"CONTROLLER:PLAINTEXT,{protocols}",
+            "listener.security.protocol.map": (
+                f"CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:{self.protocol}"
+            ),
         }
         super().prepare()

@@ -296,6 +296,8 @@ class _TlsListener:
 
     async def _accept_all(self, listening: socket.socket) -> None:
         while not self._is_closing:
+            # `sock_accept` returns at once while connections wait there: others have turns between.
+            await asyncio.sleep(0)
             try:
                 accepted, address = await self._loop.sock_accept(listening)
             except OSError as error:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import socket
+import ssl
+from collections.abc import Callable
 
 import pytest
 
+from oncelog.runtime.loop import new_event_loop
 from oncelog.runtime.network import AddressUnavailable, Network, SystemNetwork
 from tests.unit.simulation.network_context import World
 
@@ -75,3 +79,42 @@ async def test_of_two_that_are_bound_to_one_address_one_accepts() -> None:
         await second.accept()
     for listener in (first, second):
         await listener.close()
+
+
+class Counting:
+    """Lets no peer in, and counts them."""
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def begin(self, host: str, port: int) -> bool:
+        self.count += 1
+        return False
+
+    def fail(self, host: str, port: int, error: BaseException) -> None:
+        raise AssertionError(error)
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
+def test_connections_that_wait_are_accepted_one_in_each_turn(
+    loop: Callable[[], asyncio.AbstractEventLoop],
+) -> None:
+    acceptor = Counting()
+
+    async def most_in_one_turn() -> int:
+        listener = await SystemNetwork().listen_tls(HOST, 0, asyncio.Protocol, acceptor)
+        await listener.accept()
+        most, before = 0, 0
+        with contextlib.ExitStack() as stack:
+            for _ in range(20):
+                stack.enter_context(socket.create_connection(listener.addresses[0]))
+            while before < 20:
+                await asyncio.sleep(0)
+                most, before = max(most, acceptor.count - before), acceptor.count
+        await listener.close()
+        return most
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        assert runner.run(most_in_one_turn()) == 1
