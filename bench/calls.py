@@ -34,6 +34,7 @@ WARM_UP = 12
 
 TOPIC = "calls"
 WIDE, WIDE_COUNT = "wide", 200
+MADE_PARTITIONS = 20
 GROUP = "calls"
 TRANSACTIONAL_ID = "calls"
 
@@ -64,6 +65,7 @@ class Requests:
         self._member = ""
         self._generation = -1
         self._offset = 0
+        self._topics_made = 0
 
     async def prepare(self) -> None:
         """Topics of one and of many partitions, both coordinators, a producer, a stable group."""
@@ -188,6 +190,17 @@ class Requests:
         topics = packed(">i", 1) + string(TOPIC) + part
         reply = await self._client.ask(_OFFSET_COMMIT, 7, self._as_member() + topics)
         _expect_no_error(int.from_bytes(reply[-2:], "big"), "OffsetCommit")
+        return self._client.calls
+
+    async def create_topics(self) -> Calls:
+        """A topic with so many partitions that its files are what costs."""
+        self._topics_made += 1
+        topic = string(f"made-{self._topics_made}") + packed(">ihii", MADE_PARTITIONS, 1, 0, 0)
+        body = packed(">i", 1) + topic + packed(">i?", 60_000, False)
+        reply = await self._client.ask(_CREATE, 2, body)
+        # Its name, without an error, and without a message.
+        if not reply.endswith(b"\0\0\xff\xff"):
+            raise RuntimeError("CreateTopics was answered with an error")
         return self._client.calls
 
     # --- pieces

@@ -2,11 +2,13 @@
 
 import pytest
 
-from bench.system_calls import count
+from bench.calls import MADE_PARTITIONS
+from bench.system_calls import compared, count
 
 LEAST = {
     "Produce": {"epoll_pwait": 1, "read": 1, "pwrite64": 1, "write": 1},
     "Fetch": {"epoll_pwait": 1, "read": 1, "pread64": 1, "write": 1},
+    "OffsetCommit": {"epoll_pwait": 1, "read": 1, "pwrite64": 1, "write": 1},
     # Records, ONGOING, PREPARE, a marker, COMPLETE; two requests under TV2, three under TV1.
     "EndTxn": {"epoll_pwait": 2, "read": 2, "pwrite64": 5, "write": 2},
     "EndTxn (TV1)": {"epoll_pwait": 3, "read": 3, "pwrite64": 5, "write": 3},
@@ -33,3 +35,14 @@ def test_a_request_takes_no_more_system_calls_than_it_needs(
     needed = {*LEAST[request_name], "futex", "total"}  # A thread that waits for work is no cost.
     others = {call: n for call, n in counted[request_name].items() if call not in needed}
     assert sum(others.values()) <= TIMERS, others
+
+
+@pytest.mark.slow
+def test_a_new_topic_costs_four_calls_for_files_of_a_partition_and_one_sync(
+    counted: dict[str, dict[str, float]],
+) -> None:
+    # Its folder, its log, and `partition.metadata`, which is renamed into its place.
+    told = compared(counted)
+    assert told["CreateTopics: files"] <= 4 * MADE_PARTITIONS + TIMERS
+    assert told["CreateTopics: syncs"] <= 1 + TIMERS
+    assert [told[f"{name}: syncs"] for name in LEAST] == [0.0] * len(LEAST)
