@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from oncelog.broker.access.asked import Asked, AskedParts
-from oncelog.broker.apis.metadata import OPERATIONS_NOT_ASKED
+from oncelog.broker.apis.metadata import OPERATIONS_NOT_ASKED, is_by_id_too_early
 from oncelog.broker.apis.needs import CREATE_CLUSTER, CREATE_TOPIC, DESCRIBE_CLUSTER, DESCRIBE_TOPIC
 from oncelog.broker.apis.refusals import refused_parts
 from oncelog.core.acl import ResourceType
@@ -33,6 +33,8 @@ TopicT = TypeVar("TopicT", MetadataResponseTopic, DescribeTopicPartitionsRespons
 def metadata(asked: Asked[MetadataRequest]) -> object:
     """Each topic needs the first; one that is to be made, CREATE on the cluster or on its name."""
     wanted = asked.body.topics
+    if is_by_id_too_early(asked.request):
+        return asked.serve()
     if wanted is None or (asked.request.version == 0 and not wanted):
 
         def described(response: MetadataResponse) -> MetadataResponse:

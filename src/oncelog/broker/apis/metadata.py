@@ -2,7 +2,8 @@
 
 `topics` null means all (in version 0, which has no null, an empty list). A named topic that does
 not exist is created where the client allows it and `auto.create.topics.enable` is set; the same
-reply lists its leaders. Topics requested by id (version 12 on) are never created. All operations
+reply lists its leaders. Topics requested by id are never created; versions 10 and 11 have a place
+for ids, and such a request is refused, as by Apache Kafka. All operations
 are authorized, as in Kafka without an authorizer; versions 8 to 10 can request those of the cluster
 (KIP-430). Brokers are named by their addresses of the listener that was asked. A partition whose
 leader is not registered has none; one whose leader has no such listener has LISTENER_NOT_FOUND.
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from oncelog.broker.apis.refusals import refusal
 from oncelog.broker.apis.responses import (
     ShownCluster,
     each_once,
@@ -39,6 +41,9 @@ if TYPE_CHECKING:
 
     from oncelog.broker.apis.context import Context
 
+_IDS_SINCE: Final = 12
+"""From this version on a topic can be asked for by its id."""
+
 OPERATIONS_NOT_ASKED: Final = -INT32_MAX - 1
 """The value of authorized operations that were not requested (KIP-430)."""
 
@@ -55,6 +60,9 @@ def handle(
     """Reply from the metadata image; only the creation of topics holds later requests back."""
     body = request.body
     wanted = body.topics
+    if is_by_id_too_early(request):
+        refused: MetadataResponse = refusal(request, ErrorCode.invalid_request)  # type: ignore[assignment]
+        return refused
     if wanted is None or (request.version == 0 and not wanted):
         shown = shown_by(context.image, request.connection.listener)
         topics = [_topic(shown, request, topic) for _, topic in sorted(shown.image.topics.items())]
@@ -69,6 +77,13 @@ def handle(
         if missing:
             return _create(context, request, missing)
     return _answer(context, request, {})
+
+
+def is_by_id_too_early(request: Request[MetadataRequest]) -> bool:
+    """Whether it asks for a topic by id, or by no name, in a version that has names only."""
+    return request.version < _IDS_SINCE and any(
+        topic.name is None or topic.topic_id is not None for topic in request.body.topics or ()
+    )
 
 
 async def _create(
@@ -109,8 +124,7 @@ def _wanted(
             found.append(
                 MetadataResponseTopic(
                     error_code=missing,
-                    # Versions below 12 cannot leave the name out.
-                    name=asked.name if asked.name is not None or request.version >= 12 else "",
+                    name=asked.name,
                     topic_id=asked.topic_id,
                     # Kafka leaves them out only where it does not know the topic's name.
                     topic_authorized_operations=(

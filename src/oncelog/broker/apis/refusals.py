@@ -233,7 +233,7 @@ def _parts(
 ) -> tuple[Any, ...]:
     element = next(shape.inner for shape in shapes(cls, version) if shape.name == row.answered)
     assert element is not None
-    carried = {shape.name for shape in shapes(element, version)}
+    carried = {shape.name: shape for shape in shapes(element, version)}
     common: dict[str, Any] = dict(row.constants)
     if row.error in carried:
         common[row.error] = told["error"]
@@ -245,6 +245,10 @@ def _parts(
             name: each if source == _SELF else getattr(each, source)
             for name, source in row.labels.items()
         }
+        for name, value in values.items():
+            if value is None and name in carried and carried[name].kind == "string":
+                # A request may leave the name out in a version in which the response may not.
+                values[name] = None if carried[name].is_nullable else ""
         if row.inner is not None:
             values[row.inner.answered] = _parts(row.inner, element, version, each, told)
         found.append(element(**values, **common))

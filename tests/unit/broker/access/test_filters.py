@@ -70,6 +70,16 @@ async def test_a_topic_that_is_named_by_its_id_is_refused_without_its_name() -> 
     assert (topic.name, topic.topic_id, topic.error_code) == (None, ID_OF["a"], TOPIC)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+@pytest.mark.parametrize("rights", ["", "DESCRIBE TOPIC a"])
+async def test_a_topic_that_is_named_by_its_id_too_early_is_no_valid_request(
+    version: int, rights: str
+) -> None:
+    named = (metadata.MetadataRequestTopic(topic_id=ID_OF["a"]),)
+    found = await ask(ApiKey.METADATA, version, metadata.MetadataRequest(topics=named), rights)
+    assert found.body.topics[0].topic_id == ID_OF["a"]  # The handler refuses it.
+
+
 async def test_a_topic_that_is_refused_by_its_name_keeps_its_id() -> None:
     named = tuple(metadata.MetadataRequestTopic(name=name) for name in ("a", "absent"))
     found = await ask(ApiKey.METADATA, 12, metadata.MetadataRequest(topics=named), "")

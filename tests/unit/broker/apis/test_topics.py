@@ -128,6 +128,24 @@ async def test_a_topic_is_found_by_its_id_and_never_created_by_one(tmp_path: Pat
         assert (missing.name, missing.error_code) == (None, ErrorCode.unknown_topic_id)
 
 
+@pytest.mark.parametrize("version", [10, 11])
+async def test_versions_with_a_place_for_ids_refuse_them_as_apache_kafka_does(
+    tmp_path: Path, version: int
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        topic_id = (await create(client, topic("a")))["a"].topic_id
+        for asked in (
+            MetadataRequestTopic(name="", topic_id=topic_id),
+            MetadataRequestTopic(name="a", topic_id=topic_id),
+        ):
+            both = (MetadataRequestTopic(name="b"), asked)
+            answer = await client.ask(ApiKey.METADATA, version, topics=both)
+            assert [each.name for each in answer.topics] == ["b", asked.name]
+            assert {each.error_code for each in answer.topics} == {ErrorCode.invalid_request}
+        assert context.broker.image.topics.keys() == {"a"}
+
+
 @pytest.mark.parametrize("version", range(2, 8))
 async def test_create_topics_says_for_each_topic_what_became_of_it(
     tmp_path: Path, version: int
