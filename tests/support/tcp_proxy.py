@@ -23,6 +23,8 @@ class TcpProxy:
         """Of all times."""
         self.has_lost = False
         """Whether an answer was dropped."""
+        self.mute_count = 0
+        """So many of the next connections come about, and nothing is passed on."""
         self._is_fatal: Callable[[bytes], bool] = _never
         self._loses_answers = False
         self._writers: set[asyncio.StreamWriter] = set()
@@ -72,7 +74,11 @@ class TcpProxy:
         """Serve one client until either side has closed."""
         self._writers.add(writer)
         try:
-            if self._accepts.is_set():
+            if self.mute_count:
+                self.mute_count -= 1
+                while await reader.read(CHUNK_BYTES):
+                    pass
+            elif self._accepts.is_set():
                 self.connections_count += 1
                 await self._serve(reader, writer)
         except OSError:

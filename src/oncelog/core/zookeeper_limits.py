@@ -34,3 +34,6 @@ ZOOKEEPER_RECONNECT_WAIT_MS = 3_000
 
 ZOOKEEPER_CLOSE_WAIT_MS = 3_000
 """How long a stop waits for ZooKeeper to hear of it; it learns by the session's timeout else."""
+
+ZOOKEEPER_ADDRESSES_COUNT_MIN = 3
+"""Into so many parts at least a session is divided: each address tried has one to answer."""

@@ -33,6 +33,7 @@ from kazoo.security import OPEN_ACL_UNSAFE, READ_ACL_UNSAFE, make_digest_acl
 from oncelog.core.errors import OncelogError
 from oncelog.core.secret import Secret
 from oncelog.core.zookeeper_limits import (
+    ZOOKEEPER_ADDRESSES_COUNT_MIN,
     ZOOKEEPER_RECONNECT_DELAY_MS_MAX,
     ZOOKEEPER_RECONNECT_DELAY_MS_MIN,
 )
@@ -238,6 +239,8 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
 
     def __init__(self, access: Access) -> None:
         super().__init__()
+        self.attempts_count = 1
+        """How many addresses have to be tried within a session."""
         self._tls = access.tls
         self._secured: _TlsSocket | None = None
         self._refusal = ""
@@ -250,6 +253,7 @@ class Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no
     def create_connection(
         self, address: tuple[str, int], hostname: str, timeout: float, **settings: Any
     ) -> socket.socket:
+        timeout /= self.attempts_count
         if self._tls is None:
             settings |= {"hostname": hostname, "timeout": timeout}
             return cast(socket.socket, super().create_connection(address, **settings))
@@ -301,8 +305,13 @@ def new_client(hosts: str, timeout_ms: int, handler: Handler, access: Access) ->
         max_delay=ZOOKEEPER_RECONNECT_DELAY_MS_MAX / 1000,
         sleep_func=handler.sleep_func,
     )
+    # Of a session kazoo gives each address its part to answer, and the whole of it to accept a
+    # connection: one that is silent must not cost the session.
+    addresses = hosts.split(",")
+    addresses *= -(-ZOOKEEPER_ADDRESSES_COUNT_MIN // len(addresses))
+    handler.attempts_count = len(addresses)
     client = KazooClient(
-        hosts,
+        ",".join(addresses),
         timeout_ms / 1000,
         handler=handler,
         connection_retry=again,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,13 @@ from kazoo.security import ACL, Id, make_digest_acl
 
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.secret import Secret
-from oncelog.metadata.zookeeper.access import OPEN_ACCESS, ZooKeeperTls, tls_context
-from oncelog.metadata.zookeeper.client import OPEN, Handler, acl_for, is_open
+from oncelog.metadata.zookeeper.access import (
+    OPEN_ACCESS,
+    Access,
+    ZooKeeperTls,
+    tls_context,
+)
+from oncelog.metadata.zookeeper.client import OPEN, Handler, acl_for, is_open, new_client
 from oncelog.metadata.zookeeper.nodes import has_secrets
 from tests.support.certificates import Authority
 
@@ -68,6 +74,17 @@ def test_a_connection_that_holds_read_bytes_can_be_read(tmp_path: Path) -> None:
         assert connection.recv(20) == b"answers"
         assert Handler(OPEN_ACCESS).select([connection], [], [], 0) == ([], [], [])
     thread.join()
+
+
+def test_a_server_that_does_not_shake_hands_costs_a_part_of_a_session() -> None:
+    access = Access(ZooKeeperTls(None, None, None, True, ("TLSv1.3",)))
+    handler = Handler(access)
+    new_client("one:2181,two:2181", 900, handler, access)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        begun_s = time.monotonic()
+        with pytest.raises(TimeoutError):
+            handler.create_connection(silent.getsockname(), "127.0.0.1", 0.9)
+        assert 0.2 <= time.monotonic() - begun_s < 0.6
 
 
 def test_a_keystore_without_a_key_is_refused(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import time
 from asyncio.subprocess import PIPE
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 import pytest
@@ -70,6 +71,19 @@ async def test_a_session_outlives_a_lost_connection() -> None:
             await store.list("/")
         assert session.is_alive
         assert await other.get("/a") == (b"1", 1)
+
+
+async def test_a_server_that_is_silent_at_first_does_not_cost_the_session() -> None:
+    connect = chroot()
+    async with tcp_proxy(shared_server().port) as proxy, stores() as opened:
+        store = opened(through(proxy.port, connect), session_timeout_ms=4_500)
+        session = await store.open_session(4_500)
+        await store.write_all([Write("/a", b"1", 0, session.session_id)])
+        proxy.mute_count = 2
+        proxy.drop()
+        assert await reached(partial(store.get, "/a")) == (b"1", 1)
+        assert session.is_alive
+        assert proxy.mute_count == 0
 
 
 async def write_a_ring(store: ZooKeeperStore) -> None:
@@ -205,9 +219,7 @@ async def test_a_bound_write_does_not_go_out_in_the_next_session() -> None:
         assert await store.get("/a") is None
 
 
-@pytest.mark.alone
 async def test_a_restart_of_the_server_ends_no_session() -> None:
-    """Alone: beside a busy process the second reconnection took longer than the session, once."""
     server, connect = shared_server(), chroot()
     async with stores() as opened:
         store = opened(connect, reconnect_wait_ms=20_000)
