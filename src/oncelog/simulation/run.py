@@ -346,12 +346,15 @@ class SimulationRun:
         world.scheduler.run_until(world.now_s + WEEK_S)
         for process in processes:
             process.thaw()
-        # A name may come again: the cleaner begins at the same segment each time.
-        for _ in range(LOOKS_COUNT):
-            world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
+        # A name may come again: the cleaner begins at the same segment each time. One that may
+        # copy few bytes a second ends while the checkpoints are awaited.
+        for number in range(LOOKS_COUNT + 1):
+            if number < LOOKS_COUNT:
+                world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
+            else:
+                self._await_checkpoints()
             for index, node in enumerate(world.nodes):
                 unfinished[index] &= unfinished_in(node.disk, DATA_DIR)
-        self._await_checkpoints()
         for node, still in zip(world.nodes, unfinished, strict=True):
             node.audit_late(still)
 
