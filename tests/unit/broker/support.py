@@ -61,9 +61,9 @@ class HandLoop:
 
 
 def make_partition(
-    folder: Path, loop: HandLoop, isr: tuple[int, ...] = (ME,), topic: str = "t"
+    folder: Path, loop: HandLoop, isr: tuple[int, ...] = (ME,), topic: str = "t", number: int = 0
 ) -> Partition:
-    name = TopicPartition(topic, 0)
+    name = TopicPartition(topic, number)
     log = PartitionLog.open(SystemDisk(), str(folder / str(name)), name, LogConfig(), NOW_MS)
     state = OfflineState.unassigned(ME, TOPIC_ID, log_end_offset=log.log_end_offset)
     failures: list[StorageFailure] = []

@@ -246,6 +246,18 @@ def test_who_fetches_below_what_it_had_in_one_life_has_lost_records() -> None:
     assert state.lagging(now_ms=0, lag_max_ms=30) == frozenset()
 
 
+def test_each_that_left_the_isr_for_a_loss_may_come_back() -> None:
+    state = leader((ME, 2, 3))
+    state.local_end_moved(9)
+    for who in (2, 3):
+        for offset in (9, 8):
+            fetched_in_life(state, who, offset, life=7)
+    assert state.lagging(now_ms=0, lag_max_ms=30) == {2, 3}
+    state = lead(state, given((ME,), replicas=(ME, 2, 3), partition_epoch=1))
+    state = lead(state, given((ME, 2, 3), partition_epoch=2))
+    assert state.lagging(now_ms=0, lag_max_ms=30) == frozenset()
+
+
 def test_who_loses_records_while_it_is_asked_into_the_isr_has_to_leave_it() -> None:
     state = leader((ME,), (ME, 2))
     state.local_end_moved(9)

@@ -15,7 +15,7 @@ import pytest
 from oncelog.broker.partitions.meters import IsrMeter
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.replication.isr import IsrKeeper
-from oncelog.controller.events import AlterPartition, IsrOutcome
+from oncelog.controller.events import AlterPartition, IsrChange, IsrOutcome
 from oncelog.core.cluster_limits import ISR_ANSWER_MS_MAX, ISR_RETRY_MS
 from oncelog.core.errors import ErrorCode
 from oncelog.replication.replica import Assignment
@@ -30,10 +30,10 @@ Isr = tuple[tuple[int, int], ...]
 
 
 class Controller:
-    """It has the state of one partition, which its leader learns of before the answer."""
+    """It has the states of partitions, which their leader learns of before the answer."""
 
-    def __init__(self, bench: Bench, given: Assignment) -> None:
-        self.state = given
+    def __init__(self, bench: Bench, states: list[Assignment]) -> None:
+        self.states = states
         self.events: list[AlterPartition] = []
         self.refuses: ErrorCode | None = None
         self.loses_answers = False
@@ -46,34 +46,46 @@ class Controller:
         """The ISRs that it was asked for."""
         return [each.changes[0].isr for each in self.events]
 
+    @property
+    def asked_of(self) -> list[list[int]]:
+        """The partitions that each event is about."""
+        return [[change.partition for change in each.changes] for each in self.events]
+
     async def submit(self, event: AlterPartition) -> tuple[IsrOutcome, ...]:
         self.events.append(event)
         await self.is_open.wait()
-        if self.refuses is not None:
-            return (IsrOutcome(self.refuses),)
-        (change,) = event.changes
-        if change.partition_epoch == self.state.partition_epoch and not self.loses_answers:
-            self.write(isr=frozenset(each for each, _ in change.isr))
-        if self.loses_answers:
-            return (IsrOutcome(ErrorCode.request_timed_out),)
-        return (IsrOutcome(ErrorCode.none),)
+        return tuple(self._decide(each) for each in event.changes)
 
-    def write(self, **fields: Any) -> None:
+    def _decide(self, change: IsrChange) -> IsrOutcome:
+        if self.refuses is not None:
+            return IsrOutcome(self.refuses)
+        if self.loses_answers:
+            return IsrOutcome(ErrorCode.request_timed_out)
+        if change.partition_epoch == self.states[change.partition].partition_epoch:
+            self.write(change.partition, isr=frozenset(each for each, _ in change.isr))
+        return IsrOutcome(ErrorCode.none)
+
+    def write(self, number: int = 0, **fields: Any) -> None:
         """Write another state, of which the leader learns at once."""
-        epoch = self.state.partition_epoch + 1
-        self.state = replace(self.state, partition_epoch=epoch, **fields)
-        self._bench.take(self.state)
+        epoch = self.states[number].partition_epoch + 1
+        self.states[number] = replace(self.states[number], partition_epoch=epoch, **fields)
+        self._bench.take(self.states[number], number)
 
 
 class Bench:
-    """A partition that this broker leads, its keeper, and the controller."""
+    """Partitions that this broker leads, their keeper, and the controller."""
 
-    def __init__(self, folder: Path, loop: VirtualLoop, given: Assignment) -> None:
+    def __init__(self, folder: Path, loop: VirtualLoop, given: Assignment, count: int) -> None:
         self.loop = loop
         self.clock = VirtualClock(loop)
-        self.bugs: list[BaseException] = []
-        self.partition: Partition = make_partition(folder, loop)  # type: ignore[arg-type]
-        self.controller = Controller(self, given)
+        self.bugs: list[object] = []
+        loop.set_exception_handler(lambda _, context: self.bugs.append(context))
+        self.partitions: list[Partition] = [
+            make_partition(folder, loop, number=number)  # type: ignore[arg-type]
+            for number in range(count)
+        ]
+        self.partition = self.partitions[0]
+        self.controller = Controller(self, [given] * count)
         self.meter = IsrMeter()
         self.keeper = IsrKeeper(
             ME,
@@ -84,12 +96,14 @@ class Bench:
             on_bug=self.bugs.append,
             meter=self.meter,
         )
-        self.take(given)
+        for number in range(count):
+            self.take(given, number)
 
-    def take(self, given: Assignment) -> None:
-        self.partition.assign(given, self.clock.monotonic_ms())
-        if self.partition.state.is_leader:
-            self.keeper.lead(self.partition)
+    def take(self, given: Assignment, number: int = 0) -> None:
+        partition = self.partitions[number]
+        partition.assign(given, self.clock.monotonic_ms())
+        if partition.state.is_leader:
+            self.keeper.lead(partition)
 
     def append(self, count: int = 1) -> None:
         self.partition.append(batch(count), now_ms=NOW_MS)
@@ -101,9 +115,11 @@ class Bench:
         *,
         life: int = LIFE,
         start: int = 0,
+        number: int = 0,
     ) -> None:
-        end = self.partition.log.log_end_offset
-        self.partition.follower_fetched(
+        partition = self.partitions[number]
+        end = partition.log.log_end_offset
+        partition.follower_fetched(
             follower,
             end if offset is None else offset,
             self.clock.monotonic_ms(),
@@ -125,8 +141,8 @@ class Bench:
 Test = Callable[[Bench], Coroutine[Any, Any, None]]
 
 
-def led_by(given: Assignment) -> Callable[[Test], Callable[[Path], None]]:
-    """Run a test under virtual time."""
+def led_by(given: Assignment, count: int = 1) -> Callable[[Test], Callable[[Path], None]]:
+    """Run a test with so many partitions under virtual time."""
 
     def decorate(test: Test) -> Callable[[Path], None]:
         @wraps(test)
@@ -134,11 +150,12 @@ def led_by(given: Assignment) -> Callable[[Test], Callable[[Path], None]]:
             loop = VirtualLoop()
 
             async def main() -> None:
-                bench = Bench(tmp_path, loop, given)
+                bench = Bench(tmp_path, loop, given, count)
                 await test(bench)
                 assert bench.bugs == []
                 bench.keeper.close()
-                bench.partition.log.close()
+                for each in bench.partitions:
+                    each.log.close()
 
             try:
                 loop.run_until_complete(main())
@@ -198,6 +215,40 @@ async def test_one_request_at_a_time_carries_all_wishes(bench: Bench) -> None:
     assert bench.controller.asked[1:] == [((ME, MY_LIFE), (SECOND, LIFE), (THIRD, LIFE))]
 
 
+@led_by(ALONE, 4)
+async def test_partitions_are_asked_for_together_but_each_has_its_own_answer(bench: Bench) -> None:
+    """One that waits, or that is led no more, holds up none behind it."""
+    bench.controller.refuses = ErrorCode.invalid_update_version
+    bench.controller.is_open.clear()
+    for number in range(4):
+        bench.fetch(number=number)
+    await bench.turn()
+    bench.take(replace(ALONE, leader=SECOND, leader_epoch=2), 1)
+    bench.controller.is_open.set()
+    await bench.turn()
+    assert bench.controller.asked_of == [[0], [2, 3]]
+    bench.controller.refuses = None
+    await bench.turn(2 * ISR_RETRY_MS)
+    assert [each.state.isr for each in bench.partitions] == [
+        {ME, SECOND},
+        {ME},
+        {ME, SECOND},
+        {ME, SECOND},
+    ]
+    assert (bench.meter.expands, bench.meter.shrinks, bench.meter.failures) == (3, 0, 3)
+
+
+@led_by(ALONE)
+async def test_nothing_is_asked_after_the_end(bench: Bench) -> None:
+    """Not by the timer of what was refused, either."""
+    bench.controller.refuses = ErrorCode.invalid_update_version
+    bench.fetch()
+    await bench.turn()
+    bench.keeper.close()
+    await bench.turn(10 * LAG_MS)
+    assert len(bench.controller.events) == 1
+
+
 @led_by(ALL)
 async def test_who_lags_leaves_the_isr_within_one_and_a_half_times_the_lag(bench: Bench) -> None:
     bench.append()
@@ -246,7 +297,8 @@ def test_a_loss_of_records_is_said_once(tmp_path: Path, caplog: pytest.LogCaptur
         bench.append(4)
         for offset in (4, 3, 3, 4):
             bench.fetch(SECOND, offset=offset)
-        await bench.turn()
+        await bench.turn(LAG_MS)
+        bench.fetch(SECOND)
 
     with caplog.at_level(logging.ERROR):
         lose(tmp_path)
@@ -255,6 +307,24 @@ def test_a_loss_of_records_is_said_once(tmp_path: Path, caplog: pytest.LogCaptur
         "broker 2 has lost records of t-0 that it had fetched: it goes on at offset 3, "
         "and leaves the ISR"
     )
+
+
+def test_a_loss_under_a_later_leadership_is_said_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    @led_by(ALL)
+    async def lose(bench: Bench) -> None:
+        bench.append(4)
+        for given in (ALL, replace(ALL, leader_epoch=3)):
+            bench.take(given)
+            bench.fetch(SECOND)
+            bench.fetch(SECOND, offset=3)
+            bench.take(replace(ALL, leader=SECOND, leader_epoch=2))
+            await bench.turn(LAG_MS)
+
+    with caplog.at_level(logging.ERROR):
+        lose(tmp_path)
+    assert len(said_by(caplog)) == 2
 
 
 @led_by(ALONE)
