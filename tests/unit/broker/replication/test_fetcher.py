@@ -369,38 +369,6 @@ async def test_a_leader_that_is_registered_elsewhere_is_asked_there_anew(tmp_pat
         assert (await broker.next()).transport is asked.transport
 
 
-async def test_what_is_synced_first_is_fetched_on_after_the_sync(tmp_path: Path) -> None:
-    """A fetch offset is a promise: below it the leader commits (`flush.messages=1`)."""
-    async with bench(tmp_path, topic={"flush.messages": "1"}) as broker:
-        await broker.begin(following())
-        asked = await broker.next()
-        broker.disk_moves.clear()
-        asked.answer(given(0, records(0, 3), high_watermark=3))
-        await broker.rest()
-        assert broker.asked.empty()
-        assert broker.partition().state.high_watermark == 0
-        broker.disk_moves.set()
-        asked = await broker.next()
-        assert asked.offsets == {0: 3}
-        assert broker.partition().log.recovery_point == 3
-
-
-async def test_a_disk_that_hangs_holds_up_its_own_partition_only(tmp_path: Path) -> None:
-    config = {"replica.fetch.wait.max.ms": 30}
-    async with bench(tmp_path, config, {"flush.messages": "2"}) as broker:
-        await broker.begin(following(), following())
-        asked = await broker.next()
-        broker.disk_moves.clear()
-        asked.answer(given(0, records(0, 3)), given(1, records(0, 1)))
-        asked = await broker.next()
-        assert asked.forgotten == {0}
-        assert asked.offsets == {1: 1}
-        broker.disk_moves.set()
-        await broker.rest()
-        asked.answer()
-        assert (await broker.next()).offsets == {0: 3}
-
-
 async def test_a_broken_batch_is_not_appended_and_said_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
