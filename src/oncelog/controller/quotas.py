@@ -87,23 +87,22 @@ def _problems_of_changes(changes: Sequence[QuotaChange]) -> Iterator[str]:
     for key, text in changes:
         if keys.count(key) > 1:
             yield f"Duplicate quota key {key} not updating quota for this entity"
-        if text is None:
-            continue
-        if key not in QUOTA_KEYS:
-            yield f"Invalid configuration key {key}"
-            continue
-        value = _number(text)
-        if value is None:
-            yield f"Quota {key} must be a number"
-            continue
-        if value <= 0:
-            yield f"Quota {key} must be greater than 0"
-        if not QUOTA_KEYS[key]:
-            continue
-        if value > INT64_MAX:
-            yield f"Proposed value for {key} is too large for a LONG."
-        elif value % 1 > 1e-6:
-            yield f"{key} cannot be a fractional value."
+        elif text is not None and (problem := _problem_of(key, _number(text))):
+            yield problem
+
+
+def _problem_of(key: str, value: float | None) -> str | None:
+    if key not in QUOTA_KEYS:
+        return f"Invalid configuration key {key}"
+    if value is None:
+        return f"Quota {key} must be a number"
+    if value <= 0:
+        return f"Quota {key} must be greater than 0"
+    if QUOTA_KEYS[key] and value > INT64_MAX:
+        return f"Proposed value for {key} is too large for a LONG."
+    if QUOTA_KEYS[key] and value % 1 > 1e-6:
+        return f"{key} cannot be a fractional value."
+    return None
 
 
 def _number(text: str) -> float | None:

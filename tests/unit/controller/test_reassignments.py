@@ -13,6 +13,7 @@ import pytest
 from oncelog.controller import layout, reassignments
 from oncelog.controller.contents import Contents
 from oncelog.controller.decision import ControllerEvent
+from oncelog.controller.elections import ElectionRules, LiveBrokers, with_replicas
 from oncelog.controller.events import (
     AlterPartition,
     AlterReassignments,
@@ -231,6 +232,15 @@ def test_what_a_cancellation_gives_up_is_said_though_another_wish_follows() -> N
     metadata.submit(AlterReassignments((Reassignment(T0, None), Reassignment(T0, (1, 2)))))
     assert (metadata.state.leader, metadata.state.adding) == (1, (2,))
     assert "unclean election in 1 partitions" in metadata.warnings()[0]
+
+
+def test_who_gets_no_replica_after_all_is_neither_eligible_nor_suspect() -> None:
+    state = PartitionImage(
+        -1, 4, (), (4, 1, 2), eligible=(4, 2), suspects={4: (3, 9), 2: (3, 8)}, adding=(4,)
+    )
+    none_live = LiveBrokers(frozenset(), frozenset())
+    back, _ = with_replicas(state, (1, 2), none_live, ElectionRules(min_insync_replicas=2))
+    assert (back.eligible, back.suspects) == ((2,), {2: (3, 8)})
 
 
 def test_a_cancellation_that_would_leave_no_leader_is_refused() -> None:

@@ -100,6 +100,7 @@ def test_placement_goes_on_where_the_existing_partitions_end() -> None:
         (TopicToCreate("t", 1, 0), ErrorCode.invalid_replication_factor),
         (TopicToCreate("t", 1, 4), ErrorCode.invalid_replication_factor),
         (TopicToCreate("t", config={"x": "1"}), ErrorCode.invalid_config),
+        (TopicToCreate("t", config={"retention.ms": None}), ErrorCode.invalid_config),
         (TopicToCreate("t", 5, -1, {0: (1,)}), ErrorCode.invalid_request),
         (TopicToCreate("t", -1, 1, {0: (1,)}), ErrorCode.invalid_request),
         (TopicToCreate("t", assignment={1: (1,)}), ErrorCode.invalid_replica_assignment),

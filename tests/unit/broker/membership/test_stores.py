@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncelog.broker.membership.stores import open_store
+from oncelog.broker.membership.stores import metadata_file, open_store
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.metadata.sqlite import SqliteStore
@@ -27,6 +27,18 @@ async def test_a_broker_keeps_its_metadata_in_a_file_unless_it_names_zookeeper(
     store = open_store(config(tmp_path, zookeeper_connect="127.0.0.1:1/a"), disk)
     assert isinstance(store, ZooKeeperStore)
     await store.close()
+
+
+@pytest.mark.parametrize(("there", "wanted"), [((), "a"), (("b",), "b"), (("a", "b"), "a")])
+def test_metadata_is_in_the_first_folder_unless_another_has_it(
+    tmp_path: Path, there: tuple[str, ...], wanted: str
+) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    for name in there:
+        (tmp_path / name / "metadata.sqlite").touch()
+    both = BrokerConfig({"log.dirs": f"{tmp_path / 'a'},{tmp_path / 'b'}"})
+    assert metadata_file(both, SystemDisk()) == f"{tmp_path / wanted}/metadata.sqlite"
 
 
 def test_two_stores_are_refused(tmp_path: Path) -> None:
