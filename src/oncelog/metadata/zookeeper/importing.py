@@ -39,9 +39,9 @@ async def import_values(
         raise OncelogError(f"ZooKeeper has a cluster's metadata there already ({_some(found)})")
     if mark is not None and mark.value != digest:
         # Of other values, or of these as they were then: no broker has used them.
-        for step in _deletions(found):
-            for part in _parts(store, step):
-                await store.write_all(part, checks=[Check(IMPORT_PATH, mark.version)])
+        deletions = [Write(path, None, stored.version) for path, stored in found.items()]
+        for part in _parts(store, deletions):
+            await store.write_all(part, checks=[Check(IMPORT_PATH, mark.version)])
         found = {}
     version = 0 if mark is None else mark.version
     if mark is None or mark.value != digest:
@@ -65,10 +65,6 @@ def _digest(values: Mapping[str, bytes]) -> bytes:
     """Return a text that other values do not have."""
     text = json.dumps(sorted((path, value.hex()) for path, value in values.items()))
     return hashlib.sha256(text.encode()).hexdigest().encode()
-
-
-def _deletions(found: Mapping[str, Stored]) -> Iterator[list[Write]]:
-    yield [Write(path, None, stored.version) for path, stored in found.items()]
 
 
 def _parts(store: ZooKeeperStore, writes: Sequence[Write]) -> Iterator[Sequence[Write]]:

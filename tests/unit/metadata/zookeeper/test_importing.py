@@ -65,10 +65,11 @@ async def test_a_move_that_died_after_any_step_is_repeated(number: int) -> None:
 
 
 async def test_a_move_that_died_does_not_mix_with_what_changed_since() -> None:
+    """What was written in several parts is removed in as many."""
     connect = chroot()
     async with tcp_proxy(shared_server().port) as proxy, stores(ShortSteps) as opened:
         store = opened(through(proxy.port, connect), is_import=True, reconnect_wait_ms=100)
-        proxy.lose_answer_to(transaction_number(2))
+        proxy.lose_answer_to(transaction_number(STEPS_COUNT - 1))
         with pytest.raises(StoreFailure):
             await import_values(store, VALUES, LAST)
         values = {"/topics/other": b"1", "/cluster/id": b"c", "/oncelog/format": b"2"}
