@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 from kazoo.security import ACL, Id, make_digest_acl
 
+from oncelog.core.config import BrokerConfig
 from oncelog.core.config_definition import ConfigError
 from oncelog.core.secret import Secret
 from oncelog.metadata.zookeeper.access import (
     OPEN_ACCESS,
     Access,
     ZooKeeperTls,
+    access_of,
     tls_context,
 )
 from oncelog.metadata.zookeeper.client import OPEN, Handler, acl_for, is_open, new_client
@@ -85,6 +87,13 @@ def test_a_server_that_does_not_shake_hands_costs_a_part_of_a_session() -> None:
         with pytest.raises(TimeoutError):
             handler.create_connection(silent.getsockname(), "127.0.0.1", 0.9)
         assert 0.2 <= time.monotonic() - begun_s < 0.6
+
+
+@pytest.mark.parametrize("digest", ["brokers", "brokers:", ":secret"])
+def test_a_digest_has_a_user_and_a_password(digest: str) -> None:
+    config = BrokerConfig({"oncelog.zookeeper.digest": digest})
+    with pytest.raises(ConfigError, match="has to be USER:PASSWORD"):
+        access_of(config, "127.0.0.1:1/c")
 
 
 def test_a_keystore_without_a_key_is_refused(tmp_path: Path) -> None:

@@ -193,6 +193,18 @@ async def test_what_has_not_changed_and_is_not_bound_is_neither_read_nor_watched
     assert mirror.list("").keys() == {"/a/1", "/a/2", "/b/1"}
 
 
+@pytest.mark.parametrize(
+    ("roots", "read_paths"), [(None, {"", "/a", "/b"}), ({"b", "zookeeper"}, {"", "/b"})]
+)
+async def test_what_others_and_zookeeper_itself_have_in_the_root_is_not_read(
+    roots: set[str] | None, read_paths: set[str]
+) -> None:
+    nodes = Nodes(1)
+    nodes.children_zxids["/zookeeper"] = 1
+    await read_changes(cast(ZooKeeperConnection, nodes), Mirror(), roots)
+    assert nodes.asked == {RING_PATH, *read_paths}
+
+
 async def test_nodes_that_never_stand_still_are_not_read() -> None:
     nodes = Nodes(1)
     nodes.hurry = 1.0
