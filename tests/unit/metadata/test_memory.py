@@ -153,3 +153,19 @@ async def test_a_session_that_begins_as_the_connection_is_cut_ends() -> None:
     with pytest.raises(StoreFailure, match="out of reach"):
         await connection.open_session(1_000)
     assert not store.has_session(begun[0])
+
+
+async def test_who_looks_as_a_cut_is_healed_finds_it_healed() -> None:
+    """In another thread, at the very moment when it is woken."""
+
+    class Store(MemoryStore):
+        def wake(self) -> None:
+            super().wake()
+            known.append(session.is_alive)
+
+    known: list[bool] = []
+    connection = Store().connection()
+    session = await connection.open_session(1)
+    connection.cut()
+    connection.heal()
+    assert known == [True, False]

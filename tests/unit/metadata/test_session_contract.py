@@ -38,12 +38,14 @@ async def test_a_closed_session_leaves_only_what_was_not_bound(parties: Parties)
 async def test_what_a_killed_party_had_bound_is_deleted(parties: Parties) -> None:
     mine, other = await parties.join(), await parties.join()
     await other.open_session(parties.session_ms)
-    session = await mine.open_session(parties.session_ms)
-    await put(mine, "/a", b"1", session=session)
+    for path in ("/a", "/b"):
+        session = await mine.open_session(parties.session_ms)
+        await put(mine, path, b"1", session=session)
     seen = (await other.changes(0)).revision
     await parties.kill(mine)
-    await deleted(other, "/a", seen)
-    assert await other.get("/a") is None
+    for path in ("/a", "/b"):
+        await deleted(other, path, seen)
+    assert await other.list("/") == {}
 
 
 @among_parties

@@ -96,6 +96,21 @@ async def test_sqlite_finds_what_another_process_wrote(tmp_path: Path) -> None:
     await other.close()
 
 
+async def test_a_step_binds_values_to_several_new_sessions(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "m.sqlite"))
+    first, second = [await store.open_session(60_000) for _ in range(2)]
+    for version in range(2):
+        await store.write_all(
+            [
+                Write("/first", b"1", version, first.session_id),
+                Write("/second", b"1", version, second.session_id),
+            ]
+        )
+    await first.close()
+    assert list(await store.list("/")) == ["/second"]
+    await store.close()
+
+
 async def test_a_closed_store_leaves_no_thread(tmp_path: Path) -> None:
     before = threading.active_count()
     store = SqliteStore(str(tmp_path / "m.sqlite"))
@@ -104,6 +119,16 @@ async def test_a_closed_store_leaves_no_thread(tmp_path: Path) -> None:
     assert threading.active_count() == before + 2
     await store.close()
     assert threading.active_count() == before
+
+
+async def test_a_closed_store_leaves_no_task(tmp_path: Path) -> None:
+    stores = [SqliteStore(str(tmp_path / "m.sqlite")) for _ in range(2)]
+    for number, store in enumerate(stores):
+        await put(store, f"/{number}", b"1", session=await store.open_session(60_000))
+    assert len(asyncio.all_tasks()) == 1 + 3, "both look, and the one that has company beats"
+    for store in stores:
+        await store.close()
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_what_ended_the_polling_is_raised_to_who_waits(tmp_path: Path) -> None:
@@ -173,6 +198,27 @@ async def test_a_write_to_sqlite_is_synced_unless_the_file_is_temporary(
     store = SqliteStore(str(tmp_path / "m.sqlite"), syncs=syncs)
     assert await store._run(lambda db: db.execute("PRAGMA synchronous").fetchone()) == (mode,)
     await store.close()
+
+
+async def test_a_temporary_file_is_not_synced_as_it_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To change the journal's mode is a write."""
+    statements: list[str] = []
+    connect = sqlite3.connect
+
+    def traced(*args: Any, **options: Any) -> sqlite3.Connection:
+        db: sqlite3.Connection = connect(*args, **options)
+        db.set_trace_callback(statements.append)
+        return db
+
+    monkeypatch.setattr(sqlite3, "connect", traced)
+    store = SqliteStore(str(tmp_path / "m.sqlite"), syncs=False)
+    await store.get("/a")
+    await store.close()
+    writes = [one for one in statements if "journal_mode=" in one or one.startswith("BEGIN")]
+    assert len(writes) == 2
+    assert statements.index("PRAGMA synchronous=OFF") < statements.index(writes[0])
 
 
 async def test_a_file_whose_names_are_no_text_is_refused(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import cast
@@ -463,3 +463,36 @@ async def test_each_session_of_a_store_beats(tmp_path: Path) -> None:
             await b.store.beat()
             await b.store.poll()
         assert await names(b.store) == ["a", "b", "more"]
+
+
+@pytest.mark.parametrize(
+    "look", [lambda a: a.store.poll(), lambda a: a.store.open_session(TIMEOUT_MS), Party.die]
+)
+async def test_a_store_learns_of_the_end_of_each_of_its_sessions_and_leaves_its_slot(
+    tmp_path: Path, look: Callable[[Party], Awaitable[object]]
+) -> None:
+    async with brokers(tmp_path) as c:
+        a, b = await c.registered("a", "b")
+        more = await a.store.open_session(TIMEOUT_MS)
+        await put(a.store, "/more", b"1", session=more)
+        for session in (a.session, more):
+            await b.store.expire(session.session_id)
+        await look(a)
+        assert not a.session.is_alive
+        assert not more.is_alive
+        taken = [one.store._sessions.own[0].row.slot for one in await c.registered("d", "e")]
+        assert taken == [0, 2]
+
+
+async def test_of_the_sessions_of_a_write_none_may_be_late(tmp_path: Path) -> None:
+    """Others may have ended it: a shorter one may be late beside one that is not."""
+    async with brokers(tmp_path) as c:
+        a, _ = await c.registered("a", "b")
+        short = await a.store.open_session(TIMEOUT_MS // 2)
+        await a.beat()
+        ids = [a.session.session_id, short.session_id]
+        assert [one.session_id for one in a.store._sessions.new(ids)] == ids[1:]
+        c.now_ms += TIMEOUT_MS // 2 + 1
+        for named in (ids, ids[::-1]):
+            with pytest.raises(SessionExpired, match=f"session {short.session_id} has ended"):
+                a.store._sessions.new(named)
