@@ -312,6 +312,22 @@ def test_records_are_deleted_once_no_live_replica_starts_below() -> None:
     assert state.low_watermark(4, alive={ME}) == 4
 
 
+def test_a_consumer_reads_from_the_replica_of_its_rack_that_has_most() -> None:
+    racks = {ME: "a", 2: "b", 3: "b", 4: "b", 5: "c"}
+    state = leader((ME, 2, 3, 5), (ME, 2, 3, 4, 5))
+    state.local_end_moved(10)
+    for who, offset in ((2, 8), (3, 9), (4, 10), (5, 7)):
+        fetched(state, who, offset)
+    # 4 has more, and is outside the ISR; 2 has what is asked for, and less than 3.
+    assert state.nearest_replica(8, "b", racks) == 3
+    assert state.nearest_replica(9, "b", racks) == 3
+    assert state.nearest_replica(10, "b", racks) is None
+    assert state.nearest_replica(7, "c", racks) == 5
+    assert state.nearest_replica(8, "c", racks) is None
+    assert state.nearest_replica(1, "a", racks) is None
+    assert state.nearest_replica(1, "d", racks) is None
+
+
 def wanted(state: LeaderState, wishes: dict[int, int], now_ms: int = 0) -> IsrMembers | None:
     return state.wanted_isr(5, wishes, now_ms, lag_max_ms=30)
 

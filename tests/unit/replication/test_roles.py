@@ -48,6 +48,12 @@ def test_an_older_assignment_is_ignored() -> None:
     assert state.leader_epoch == 4
 
 
+def test_a_log_that_was_moved_knows_no_more_committed_than_it_holds() -> None:
+    held = OfflineState.unassigned(ME, TOPIC_ID, log_end_offset=9, high_watermark=7)
+    assert held.with_log(12).high_watermark == 7
+    assert held.with_log(5).high_watermark == 5
+
+
 def test_a_checkpoint_beyond_the_log_is_cut_to_its_end() -> None:
     assert replica(end=3, high_watermark=9).high_watermark == 3
 
