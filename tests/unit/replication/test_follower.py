@@ -129,12 +129,15 @@ def told(
     held: HeldLog = HELD,
     isr: tuple[int, ...] = (2,),
 ) -> TakeRecords | Truncate | RestartAt | Pause | None:
-    """What a follower does with the answer to what it asks."""
+    """What a follower does with an answer to what it asks; while its log is cut it asks nothing."""
     begun = replica(end=held.end_offset)
     state = take(begun, given(isr, replicas=(2, ME), leader=2, epoch=6))
     assert isinstance(state, FollowerState)
     asked = asks(state, held)
-    return state.answered(asked.leader_epoch, asked.offset, answered, held)
+    step = state.answered(asked.leader_epoch, asked.offset, answered, held)
+    is_cut = isinstance(step, Truncate | RestartAt)
+    assert (state.position(held, 0) is None) is is_cut
+    return step
 
 
 def test_it_asks_at_its_end_with_the_epoch_of_its_last_record() -> None:
