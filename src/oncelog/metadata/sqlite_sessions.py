@@ -160,7 +160,7 @@ class SqliteSessions:
         noted = {row.session_id for row in rows}
         ended = [one for one in self.own if one.is_late or self._was_ended(one, noted)]
         late = {one.session_id for one in ended if one.session_id in noted}
-        dead = [row for row in rows if row.session_id not in self._own and self._is_dead(row)]
+        dead = [row for row in rows if self._is_dead(row)]
         if late or dead:
             sqlite_tables.end_sessions(db, lambda row: row.session_id in late or self._is_dead(row))
         for session in ended:

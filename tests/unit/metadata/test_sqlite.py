@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oncelog.metadata import Change, Conflict, Stored, Write
+from oncelog.metadata.session_file import look_at
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.sqlite_sessions import Machine
 from oncelog.metadata.store import Changes, StoreFailure
@@ -129,6 +130,19 @@ async def test_a_closed_store_leaves_no_task(tmp_path: Path) -> None:
     for store in stores:
         await store.close()
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_session_in_company_beats_at_once_though_its_store_looked_before(
+    tmp_path: Path,
+) -> None:
+    path = str(tmp_path / "m.sqlite")
+    one, other = SqliteStore(path), SqliteStore(path)
+    await put(one, "/a", b"1", session=await one.open_session(60_000))
+    await other.poll(looks=True)
+    await other.open_session(60_000)
+    assert look_at(path, 1).beat_ns is not None
+    for store in (one, other):
+        await store.close()
 
 
 async def test_what_ended_the_polling_is_raised_to_who_waits(tmp_path: Path) -> None:

@@ -225,6 +225,7 @@ async def test_a_hung_owner_that_wakes_up_knows_that_its_session_ended(tmp_path:
             await put(a.store, "/a", b"2", 1, session=a.session)
         assert not a.session.is_alive
         await a.session.wait_ended()
+        assert await names(b.store) == []
         await a.store.poll()
         assert await names(b.store) == []
 
