@@ -267,10 +267,7 @@ class MetadataFeed:
         is named once its partitions are served and its coordinators ready.
         """
         self.image = while_applying(delta, self.image, self._broker_id)
-        task = await self._apply(delta)
-        for topic in delta.deleted:
-            self._unserved.pop(topic.topic_id, None)
-        self._begin(task)
+        self._begin(await self._apply(delta))
         self._applied = target
         self._show()
 
@@ -292,12 +289,10 @@ class MetadataFeed:
         unmade = await task.carry_out()
         async with self._following:
             for topic_id in task.unserved:
-                # One that was deleted since is held back no more.
-                unserved = self._unserved.get(topic_id)
-                if unserved is not None:
-                    unserved.tasks_count -= 1
-                    if not unserved.tasks_count:
-                        del self._unserved[topic_id]
+                unserved = self._unserved[topic_id]
+                unserved.tasks_count -= 1
+                if not unserved.tasks_count:
+                    del self._unserved[topic_id]
             self._note_unmade(unmade)
             self._show()
             await self._apply_steps()
@@ -309,6 +304,7 @@ class MetadataFeed:
         for topic_id, unserved in self._unserved.items():
             topic = self._applied.topic_by_id(topic_id)
             if topic is None:
+                # It was deleted since.
                 continue
             shown = unserved.shown(topic)
             if shown is None:

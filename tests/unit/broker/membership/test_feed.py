@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
 import pytest
 
 from oncelog.broker.membership.feed import FolderTask, MetadataFeed
 from oncelog.controller import layout
 from oncelog.controller.events import CreatePartitions
-from oncelog.controller.image import ImageDelta, TopicImage
+from oncelog.controller.image import BrokerImage, ImageDelta, TopicImage
 from oncelog.controller.topics import TopicToCreate
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
@@ -26,6 +28,7 @@ from tests.support.logged import said_by
 from tests.unit.broker.controller.support import HandClock, Shell, TroubledStore, started
 from tests.unit.broker.raw import until
 
+T = TypeVar("T")
 T0 = TopicPartition("t", 0)
 FULL = StorageFailure("create", "/a/t-0", "no space is left")
 
@@ -42,6 +45,21 @@ def made(shell: Shell, name: str) -> TopicImage:
 
 def leader(shell: Shell, name: str = "t") -> int:
     return shell.feed.image.topics[name].partitions[0].leader
+
+
+def seen_while_applying(
+    shell: Shell, look: Callable[[Shell], T], monkeypatch: pytest.MonkeyPatch
+) -> list[T]:
+    """What is found as each step from now on begins to be applied."""
+    found: list[T] = []
+    apply = shell.feed._apply
+
+    async def looking(delta: ImageDelta) -> FolderTask | None:
+        found.append(look(shell))
+        return await apply(delta)
+
+    monkeypatch.setattr(shell.feed, "_apply", looking)
+    return found
 
 
 class HeldStore(TroubledStore):
@@ -92,6 +110,30 @@ async def test_a_change_read_by_another_as_a_step_ends_is_applied() -> None:
     following.cancel()
 
 
+async def test_a_broker_names_itself_before_it_has_started() -> None:
+    feed = (await started()).feed
+    await feed.load("another")
+    feed.announce(BrokerImage(5, "h", 9096, incarnation="i"))
+    assert 5 in feed.image.brokers
+
+
+async def test_a_start_applies_all_that_is_known_at_once_without_what_is_off_line() -> None:
+    shell = await started()
+    steps: list[tuple[ImageDelta, list[str]]] = []
+
+    async def apply(delta: ImageDelta) -> None:
+        steps.append((delta, list(feed.image.topics)))
+
+    feed = MetadataFeed(shell.store, 1, apply, SystemClock(), random.Random(1))
+    await feed.load("c")
+    await create(shell, "t")
+    await feed.read()
+    await feed.start([T0])
+    ((delta, shown),) = steps
+    assert [topic.partitions[0].leader for topic in delta.created] == [-1]
+    assert shown == ["t"]
+
+
 async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
     shell = await started()
     shell.unmade = {T0: FULL}
@@ -99,6 +141,22 @@ async def test_a_topic_stays_though_its_partition_cannot_be_made_here() -> None:
     shown = shell.feed.image.topics["t"].partitions[0]
     assert (shown.leader, shown.offline_replicas, shown.isr) == (-1, (1,), (1,))
     assert "/brokers/topics/t" in await shell.store.list("/brokers/topics/")
+
+
+async def test_a_partition_without_room_has_no_leader_while_the_next_step_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = await started()
+    shell.unmade = {T0: FULL}
+    shell.gate.clear()
+    making = asyncio.create_task(create(shell, "t"))
+    await until(lambda: not shell.feed.is_settled)
+    await MemoryStore.write_all(shell.store, [Write("/another", b"", 0)])
+    await shell.feed.read()
+    shown = seen_while_applying(shell, leader, monkeypatch)
+    shell.gate.set()
+    await making
+    assert shown == [-1, -1]
 
 
 async def test_while_a_partition_waits_for_room_new_topics_are_refused_unwritten() -> None:
@@ -128,9 +186,9 @@ async def test_a_partition_is_made_once_there_is_room() -> None:
 
 async def test_a_partition_without_room_is_left_alone_for_a_while() -> None:
     shell = await started()
+    began_ms = shell.clock.ms
     retrying = asyncio.create_task(shell.feed.make_unmade())
     await asyncio.sleep(0.001)
-    began_ms = shell.clock.ms
     shell.unmade = {T0: FULL}
     await create(shell, "t")
     await until(lambda: leader(shell) == 1)
@@ -204,6 +262,16 @@ async def test_a_hung_disk_holds_up_no_later_step() -> None:
     await making
     assert await deleting is ErrorCode.none
     assert "t" not in shell.feed.image.topics
+
+
+async def test_what_is_deleted_is_named_no_more_while_that_is_applied(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shell = await started()
+    await create(shell, "t")
+    named = seen_while_applying(shell, lambda shell: list(shell.feed.image.topics), monkeypatch)
+    await shell.controller.delete_topic(made(shell, "t").topic_id)
+    assert named[0] == []
 
 
 async def test_a_growing_topic_is_shown_as_it_is_but_for_its_new_partitions() -> None:
