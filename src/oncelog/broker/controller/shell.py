@@ -12,6 +12,7 @@ import contextlib
 import logging
 import random
 from collections.abc import Coroutine, Sequence
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from oncelog.broker.controller.office import EventVerdict, Office
@@ -161,25 +162,23 @@ class ControllerShell:
 
     async def _carried_out(self, event: ControllerEvent[ReplyT], due_s: float) -> ReplyT:
         before = self._feed.known.stored
-        attempt = 0
+        attempts = count()
         while True:
             revision = self._feed.known.stored.revision
             verdict = await self._ask(event, due_s)
             left_s = due_s - self._loop.time()
             if verdict.error not in _ASK_AGAIN or left_s <= 0:
                 return await self._concluded(event, verdict, before)
-            await self._pause(revision, min(self._backoff.delay_ms(attempt) / 1000, left_s))
-            attempt += 1
+            await self._pause(revision, min(self._backoff.delay_ms(next(attempts)) / 1000, left_s))
 
     async def _repeated(self, event: ControllerEvent[ReplyT]) -> ReplyT:
-        attempt = 0
+        attempts = count()
         while True:
             revision = self._feed.known.stored.revision
             verdict = await self._ask(event)
             if verdict.error not in _ASK_AGAIN | _NO_ANSWER:
                 return await self._concluded(event, verdict, self._feed.known.stored)
-            await self._pause(revision, self._backoff.delay_ms(attempt) / 1000)
-            attempt += 1
+            await self._pause(revision, self._backoff.delay_ms(next(attempts)) / 1000)
 
     async def _ask(
         self, event: ControllerEvent[ReplyT], due_s: float | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from functools import partial
@@ -9,14 +10,17 @@ from typing import Any
 
 import pytest
 
+from oncelog.broker.controller.balance import balance_leaders
 from oncelog.controller import layout
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.events import BrokerRegistered, BrokersChanged, BrokerShuttingDown
 from oncelog.controller.image import BrokerImage
 from oncelog.controller.topics import TopicToCreate
+from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata.store import Check, SessionId, Write
 from tests.unit.broker.controller.support import Shell, TroubledStore, registration, started
+from tests.unit.broker.raw import until
 
 
 async def two() -> tuple[Shell, Shell]:
@@ -32,6 +36,10 @@ async def followed(*shells: Shell) -> None:
     for shell in shells:
         await shell.feed.read()
         await shell.feed.follow_known()
+
+
+def leaders(shell: Shell) -> list[int]:
+    return [each.leader for each in shell.feed.image.topics["t"].partitions]
 
 
 async def test_brokers_of_one_store_name_each_other() -> None:
@@ -71,7 +79,7 @@ async def test_partitions_are_led_by_both_brokers() -> None:
     await second.controller.create_topics([TopicToCreate("t", 4)])
     await followed(first)
     for shell in (first, second):
-        assert [each.leader for each in shell.feed.image.topics["t"].partitions] == [1, 2, 1, 2]
+        assert leaders(shell) == [1, 2, 1, 2]
 
 
 async def test_a_life_that_is_over_has_nothing_decided() -> None:
@@ -132,6 +140,68 @@ async def test_a_late_write_about_a_life_leaves_the_next_one_alone(
     (found,) = (await store.list(layout.broker_path(2))).values()
     broker = layout.decode_broker(layout.broker_path(2), found.value)
     assert broker == replace(unclean, broker_epoch=3)
+
+
+async def test_what_a_replaced_controller_may_not_write_the_next_one_decides() -> None:
+    store = SlowStore()
+    first = await started(store, 1)
+    second = await started(store, 2, first.others)
+
+    async def replace_controller() -> None:
+        office = await store.get(layout.CONTROLLER_PATH)
+        assert office is not None
+        await store.write_all([Write(layout.CONTROLLER_PATH, None, office.version)])
+        await followed(second)
+        await second.office.look()
+
+    store.before = replace_controller
+    (created,) = await first.controller.create_topics([TopicToCreate("t")])
+    assert created.error is ErrorCode.none
+    assert first.feed.image.controller_id == 2
+
+
+async def test_an_election_is_counted_with_the_time_that_it_took() -> None:
+    store = SlowStore()
+    first = await started(store, 1)
+    await started(store, 2, first.others)
+    await first.feed.read()
+    await first.controller.create_topics([TopicToCreate("t", assignment={0: (2, 1)})])
+
+    async def take_long() -> None:
+        first.clock.ms += 5
+
+    store.before = take_long
+    await first.controller.submit(BrokerShuttingDown(2, 1))
+    assert leaders(first) == [1]
+    assert first.office.elections.time_ms == 5
+
+
+async def test_a_broker_that_registers_gives_the_controller_nothing_to_bring_in_order() -> None:
+    first, _ = await two()
+    await started(first.store, 3, first.others)
+    await followed(first)
+    assert isinstance(first.store, TroubledStore)
+    first.store.is_away = True
+    await first.office.look()
+
+
+async def test_only_the_controller_brings_leaderships_back() -> None:
+    first, second = await two()
+    await first.controller.create_topics([TopicToCreate("t", assignment={0: (2, 1)})])
+    led = replace(first.feed.image.topics["t"].partitions[0], leader=1, leader_epoch=1)
+    await first.store.write_all([Write(layout.state_path("t", 0), layout.encode_state(led), 1)])
+    await followed(first, second)
+    for shell, leader in ((second, 1), (first, 2)):
+        looking = asyncio.create_task(
+            balance_leaders(
+                shell.broker_id, BrokerConfig({}), shell.feed, shell.controller, shell.clock
+            )
+        )
+        began_ms = shell.clock.ms
+        await until(lambda shell=shell, ms=began_ms: shell.clock.ms > ms + 1_000_000)  # type: ignore[misc]
+        looking.cancel()
+        await followed(first)
+        assert leaders(first) == [leader]
 
 
 async def test_a_broker_that_starts_while_another_does_is_registered() -> None:
