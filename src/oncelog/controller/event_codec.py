@@ -109,8 +109,7 @@ def decode_reply(event: ControllerEvent[ReplyT], data: bytes | memoryview) -> Re
 
 
 def _reply_type(event: ControllerEvent[ReplyT]) -> Hashable:
-    bases: Iterable[object] = vars(type(event))["__orig_bases__"]
-    (base,) = (one for one in bases if get_origin(one) is ControllerEvent)
+    (base,) = vars(type(event))["__orig_bases__"]
     (reply,) = _parts(base)
     return reply
 

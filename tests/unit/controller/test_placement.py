@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -89,6 +90,8 @@ def image(
 
 STOPPING = broker(2, is_shutting_down=True)
 DOUBTED = broker(4, is_clean=False)
+ALONE = PartitionImage(1, 0, (1,), (1,))
+ID2 = UUID(int=2)
 
 
 def test_brokers_that_shut_down_or_are_doubted_take_no_replica() -> None:
@@ -111,6 +114,15 @@ def test_where_the_live_ones_are_too_few_others_are_replicas_out_of_sync() -> No
     refused = created(some, TopicToCreate("t", 1, 5))
     assert refused.error is ErrorCode.invalid_replication_factor
     assert "only 4 broker(s) are registered" in (refused.message or "")
+
+
+def test_a_topic_that_grows_goes_on_with_the_broker_after_its_last_leader() -> None:
+    brokers, other = [broker(1), broker(2), broker(3)], TopicImage("o", ID2, (ALONE,))
+    new = created(image(*brokers, topics=[other]), TopicToCreate("t", 2, 2)).topic
+    assert new is not None
+    grown = decide_partitions(image(*brokers, topics=[other, new]), "t", new, 4).topic
+    assert grown is not None
+    assert [one.leader for one in grown.partitions] == [2, 3, 1, 2]
 
 
 def test_no_topic_is_placed_where_no_broker_could_lead_it() -> None:
