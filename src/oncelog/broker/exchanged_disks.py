@@ -51,3 +51,6 @@ async def make_replicas_again(
         if told:
             await controller.report(ReplicasMadeAgain(broker_id, tuple(told)))
         await feed.moved_past(image.revision)
+    if not logs.lost and not known.off_line:
+        # As at a start: else this broker could confirm no deletion and no removal until the next.
+        logs.missing = frozenset()

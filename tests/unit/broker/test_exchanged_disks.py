@@ -63,9 +63,13 @@ async def all_agree(cluster: Cluster, *values: bytes) -> None:
 
 async def test_a_lost_replica_is_made_again_once_another_broker_leads(tmp_path: Path) -> None:
     async with with_an_exchanged_disk(tmp_path / "earlier") as cluster:
-        assert cluster[2].broker.partitions.get("t", 0) is None
+        broker = cluster[2].broker
+        assert broker.partitions.get("t", 0) is None
+        assert broker.logs.missing
         await elect_uncleanly(cluster)
         await all_agree(cluster, b"c")
+        # Nothing waits for that disk any more, so that deletions and removals can be confirmed.
+        await cluster.until(lambda: not broker.logs.missing)
 
 
 async def test_a_disk_that_comes_back_after_that_is_cut_to_its_leader(tmp_path: Path) -> None:
