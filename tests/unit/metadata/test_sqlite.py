@@ -32,6 +32,17 @@ async def test_sqlite_keeps_values_and_revisions_across_processes(tmp_path: Path
     await second.close()
 
 
+async def test_a_store_that_only_waits_learns_of_what_another_writes(tmp_path: Path) -> None:
+    path = str(tmp_path / "m.sqlite")
+    reader, writer = SqliteStore(path), SqliteStore(path)
+    waiting = asyncio.create_task(reader.changes(0, wait_ms=60_000))
+    await asyncio.sleep(0.01)
+    await put(writer, "/a", b"1")
+    assert (await asyncio.wait_for(waiting, 20)).entries == (Change("/a", b"1", 1),)
+    await reader.close()
+    await writer.close()
+
+
 async def test_only_its_owner_reads_a_new_file_and_an_old_one_keeps_its_mode(
     tmp_path: Path,
 ) -> None:
