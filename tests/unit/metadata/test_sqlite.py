@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oncelog.metadata import Change, Conflict, Stored, Write
+from oncelog.metadata import Change, Conflict, Stored, Write, sqlite_tables
 from oncelog.metadata.session_file import look_at
 from oncelog.metadata.sqlite import SqliteStore
 from oncelog.metadata.sqlite_sessions import Machine
@@ -32,13 +32,21 @@ async def test_sqlite_keeps_values_and_revisions_across_processes(tmp_path: Path
     await second.close()
 
 
-async def test_a_store_that_only_waits_learns_of_what_another_writes(tmp_path: Path) -> None:
+async def test_a_store_that_only_waits_learns_of_what_another_writes_and_reads_seldom(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = str(tmp_path / "m.sqlite")
     reader, writer = SqliteStore(path), SqliteStore(path)
+    reads: list[int] = []
+    read = sqlite_tables.changes
+    monkeypatch.setattr(
+        sqlite_tables, "changes", lambda db, after: (reads.append(after), read(db, after))[1]
+    )
     waiting = asyncio.create_task(reader.changes(0, wait_ms=60_000))
-    await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)
     await put(writer, "/a", b"1")
     assert (await asyncio.wait_for(waiting, 20)).entries == (Change("/a", b"1", 1),)
+    assert len(reads) < 20
     await reader.close()
     await writer.close()
 
