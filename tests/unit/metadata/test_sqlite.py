@@ -39,9 +39,12 @@ async def test_a_store_that_only_waits_learns_of_what_another_writes_and_reads_s
     reader, writer = SqliteStore(path), SqliteStore(path)
     reads: list[int] = []
     read = sqlite_tables.changes
-    monkeypatch.setattr(
-        sqlite_tables, "changes", lambda db, after: (reads.append(after), read(db, after))[1]
-    )
+
+    def counted(db: sqlite3.Connection, after_revision: int) -> Changes:
+        reads.append(after_revision)
+        return read(db, after_revision)
+
+    monkeypatch.setattr(sqlite_tables, "changes", counted)
     waiting = asyncio.create_task(reader.changes(0, wait_ms=60_000))
     await asyncio.sleep(0.1)
     await put(writer, "/a", b"1")
