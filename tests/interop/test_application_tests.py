@@ -12,8 +12,10 @@ TEN = 10 + 4
 """One of them is for five moments."""
 
 
+# `nox -s docs` copies them too, on each Python.
 @pytest.mark.interop
 @pytest.mark.slow
+@pytest.mark.soak
 @pytest.mark.skipif(
     not entry_points(group="pytest11", name="oncelog"),
     reason="this environment was installed before there was the plugin",

@@ -9,7 +9,8 @@ import pytest
 from tests.interop.confluent import committed, create_topic, fresh, read_all
 from tests.support.go_program import BUILD_TIMEOUT_S, GoUnavailable, built
 
-pytestmark = [pytest.mark.interop, pytest.mark.slow]
+# Fetching and building the module takes half a minute on a fresh machine.
+pytestmark = [pytest.mark.interop, pytest.mark.slow, pytest.mark.soak]
 
 SOURCE = Path(__file__).with_name("go")
 PARTITIONS = 4
