@@ -202,8 +202,6 @@ def measure(system: type[Broker | ApacheKafka], rounds: int, console: Console) -
         for kind in ATTACKS:
             rates, rest, attacked = list[float](), list[Figures](), list[Figures]()
             for number in range(-WARM_ROUNDS, rounds):
-                if number == 0:
-                    rates, rest, attacked = [], [], []
                 what = f"round {number + 1} of {rounds}" if number >= 0 else "warm-up"
                 console.print(f"{system.name}, {kind}: {what}")
                 rest.append(known.window())
@@ -211,9 +209,9 @@ def measure(system: type[Broker | ApacheKafka], rounds: int, console: Console) -
                     attacked.append(known.window())
             for figure in rest[0]:
                 before, during = (
-                    median(each[figure] for each in all_) for all_ in (rest, attacked)
+                    median(each[figure] for each in all_[WARM_ROUNDS:]) for all_ in (rest, attacked)
                 )
-                rate = f"{median(rates):,.0f}"
+                rate = f"{median(rates[WARM_ROUNDS:]):,.0f}"
                 cells = (f"{before:.3f}", f"{during:.3f}", f"{during / before:.2f}")
                 rows.append((kind, system.name, rate, figure, *cells))
     return rows

@@ -69,9 +69,11 @@ def compared(counted: dict[str, dict[str, float]]) -> dict[str, float]:
 
 
 def _ask(requests: Requests, name: str, times: int) -> None:
+    asked = (COUNTED | MASS)[name]
+
     async def ask() -> None:
         for _ in range(times):
-            await (COUNTED | MASS)[name](requests)
+            await asked(requests)
 
     asyncio.run(ask())
 

@@ -346,17 +346,15 @@ class SimulationRun:
         world.scheduler.run_until(world.now_s + WEEK_S)
         for process in processes:
             process.thaw()
-        # A name may come again: the cleaner begins at the same segment each time. One that may
-        # copy few bytes a second ends while the checkpoints are awaited.
-        for number in range(LOOKS_COUNT + 1):
-            if number < LOOKS_COUNT:
-                world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
-            else:
-                self._await_checkpoints()
+        # A name may come again: the cleaner begins at the same segment each time.
+        for _ in range(LOOKS_COUNT):
+            world.scheduler.run_until(world.now_s + AFTER_A_WEEK_S / LOOKS_COUNT)
             for index, node in enumerate(world.nodes):
                 unfinished[index] &= unfinished_in(node.disk, DATA_DIR)
+        self._await_checkpoints()
         for node, still in zip(world.nodes, unfinished, strict=True):
-            node.audit_late(still)
+            # A cleaner that may copy few bytes a second has ended while checkpoints were awaited.
+            node.audit_late(still & unfinished_in(node.disk, DATA_DIR))
 
     def _await_checkpoints(self) -> None:
         """Wait until the checkpoints are newer than all that a slow cleaner has synced."""

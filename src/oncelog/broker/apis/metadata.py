@@ -61,8 +61,7 @@ def handle(
     body = request.body
     wanted = body.topics
     if is_by_id_too_early(request):
-        refused: MetadataResponse = refusal(request, ErrorCode.invalid_request)  # type: ignore[assignment]
-        return refused
+        return refusal(request, ErrorCode.invalid_request)  # type: ignore[return-value]
     if wanted is None or (request.version == 0 and not wanted):
         shown = shown_by(context.image, request.connection.listener)
         topics = [_topic(shown, request, topic) for _, topic in sorted(shown.image.topics.items())]
