@@ -376,8 +376,7 @@ def document(measured: Results, calls: Mapping[str, Calls]) -> str:
         "Of the broker's process alone, so the client on the same cores counts for nothing.",
         "",
         *cpu_table(measured, spent, "kafka"),
-        "Python functions that Oncelog calls for one request (`python -m bench.calls`, exact, no"
-        " clock takes part):",
+        "Python functions that Oncelog calls for one request (`python -m bench.calls`, exact):",
         "",
         *call_table(calls),
         "## A fresh process",

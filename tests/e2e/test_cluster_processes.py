@@ -37,6 +37,7 @@ def check(folder: Path, store: str, faults: list[Fault], *, has_java: bool = Fal
     assert all(number > 100 for what, number in report.counts.items() if what != "faults")
 
 
+@pytest.mark.soak
 def test_nothing_is_lost_through_faults_of_brokers_on_sqlite(tmp_path: Path) -> None:
     faults = [
         Fault(KILL, 0, 0.2, 0.1),

@@ -11,7 +11,12 @@ from tests.support.interop import CLIENTS, Client, Record, Refused, read_to_end
 pytestmark = [pytest.mark.interop, pytest.mark.slow]
 
 BASE_MS = 1_700_000_000_000
-CASES = [(name, codec) for name, kind in sorted(CLIENTS.items()) for codec in kind.codecs]
+CASES = [
+    pytest.param(name, codec, marks=[pytest.mark.soak] if (at + place) % 2 else [])
+    for at, (name, kind) in enumerate(sorted(CLIENTS.items()))
+    for place, codec in enumerate(kind.codecs)
+]
+"""In `make test` every second codec of each client, another half of them with the next client."""
 
 
 def mixed(count: int) -> list[Record]:

@@ -218,7 +218,7 @@ def search(
         tree = Path(folder)
         plant(bug, tree)
         with subprocess.Popen(
-            [sys.executable, WORKER, json.dumps(task)],
+            patches.limited([sys.executable, str(WORKER), json.dumps(task)]),
             env=environment(tree),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

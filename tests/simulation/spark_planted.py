@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 
 from tests.simulation.planted import FOLDER, ROOT, Bug, environment, load, plant
+from tests.support.patches import limited
 
 __all__ = ["names", "runs_until_found"]
 
@@ -43,7 +44,7 @@ def runs_until_found(bug: Bug, start: int, runs_max: int) -> tuple[int | None, s
         command += ["--profile", bug.profile] if bug.profile else []
         command += ["--until", *(bug.caught_by or ("any",))]
         done = subprocess.run(
-            command,
+            limited(command),
             cwd=ROOT,
             env=environment(tree),
             capture_output=True,

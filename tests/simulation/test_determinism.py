@@ -41,8 +41,8 @@ def digest_elsewhere(seed: int, profile: str, brokers: int, hash_seed: str, *, s
     ("profile", "brokers", "secure"),
     [
         ("everything", 1, False),
-        ("power-flushed", 1, False),
-        ("processes", 3, False),
+        pytest.param("power-flushed", 1, False, marks=pytest.mark.soak),
+        pytest.param("processes", 3, False, marks=pytest.mark.soak),
         ("processes", 3, True),
     ],
 )

@@ -58,6 +58,9 @@ class Group:
             group_protocol=self._protocol,
             session_timeout_ms=SESSION_MS,
             heartbeat_interval_ms=50,
+            # By default they are as long as this session, and a member would miss it.
+            retry_backoff_max_ms=200,
+            reconnect_backoff_max_ms=200,
             enable_auto_commit=False,
             network=context.network,
             clock=context.clock,

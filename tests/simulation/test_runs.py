@@ -15,6 +15,15 @@ from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import execute
 
 FOUND = Path(__file__).parent / "found"
+LONG = frozenset(
+    {
+        "epoch_underway_when_power_was_lost",
+        "hole_after_damage",
+        "reader_held_by_a_lost_transaction",
+        "torn_where_power_left_an_abort",
+    }
+)
+"""Each takes seconds of CPU."""
 OURS = frozenset({"member", "member-copy"})
 SHOWN_BY = {defect.plan: defect.name for defect in known_defects()}
 
@@ -69,7 +78,13 @@ def test_power_is_lost_when_a_reader_was_handed_records_that_are_not_synced() ->
     assert min(later) >= struck.until_s
 
 
-@pytest.mark.parametrize("path", sorted(FOUND.glob("*.json")), ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, id=path.stem, marks=[pytest.mark.soak] if path.stem in LONG else [])
+        for path in sorted(FOUND.glob("*.json"))
+    ],
+)
 def test_what_was_found_once_is_mended_or_known(path: Path) -> None:
     found = findings(path)
     again = f"oncelog simulate --plan {path}"

@@ -3,6 +3,8 @@
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from oncelog.simulation.campaign import run_plan
 from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.plan import from_json
@@ -11,6 +13,7 @@ from oncelog.simulation.search import Corpus, Search
 RUNS = 4
 
 
+@pytest.mark.soak
 def test_a_short_search_reaches_more_than_its_corpus(tmp_path: Path) -> None:
     corpus = Corpus(tmp_path)
     corpus.plans.append(draw_plan(11, "crash-points", 2.0))

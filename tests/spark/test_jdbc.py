@@ -248,6 +248,7 @@ class LosingTask:
         lose_shuffle(self.lost)
 
 
+@pytest.mark.soak
 def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
     spark: SparkSession,
     postgres: PostgresProcess,

@@ -22,6 +22,7 @@ OF_THE_CONNECTOR = re.compile(r".* WARN KafkaDataConsumer: .*KAFKA-1894\n")
 """What Spark 3.5's own Kafka source says again with each record that it gives to Python."""
 
 
+@pytest.mark.soak
 def test_a_query_that_is_stopped_in_mid_write_ends_soon_and_says_little(job: Job) -> None:
     """INV-10: nothing of the batch is visible."""
     load(job.bootstrap_servers, job.name, 0, 700)

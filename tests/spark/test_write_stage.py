@@ -239,7 +239,8 @@ class LosingShareTask(ShareTask):
 
 
 @pytest.mark.parametrize(
-    "way", ["barriers", pytest.param("no barriers", marks=pytest.mark.soak), "turns"]
+    "way",
+    ["barriers", *(pytest.param(way, marks=pytest.mark.soak) for way in ("no barriers", "turns"))],
 )
 def test_rows_of_two_runs_of_a_lost_shuffle_are_not_committed_together(
     spark: SparkSession, job: Job, monkeypatch: pytest.MonkeyPatch, way: str
@@ -294,6 +295,7 @@ def writer_of_a_stage(
     return writer_of(source(spark, job, 700).select("key", "value"), job, max_tasks=2)
 
 
+@pytest.mark.soak
 def test_a_stage_that_waits_for_another_jobs_slot_says_so_and_goes_on(
     spark: SparkSession,
     job: Job,

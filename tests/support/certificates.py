@@ -56,11 +56,22 @@ class Authority(Certificate):
         builder = builder.add_extension(x509.BasicConstraints(True, None), critical=True)
         return cls(builder.sign(key, hashes.SHA256()), key)
 
-    def sign(self, name: str | x509.Name, *hosts: str, days: int = 365) -> Certificate:
-        """A certificate for `name`, good for `hosts`; with `days` below 0 it has expired."""
+    def sign(
+        self,
+        name: str | x509.Name,
+        *hosts: str,
+        days: int = 365,
+        first: x509.ExtensionType | None = None,
+    ) -> Certificate:
+        """A certificate for `name`, good for `hosts`; with `days` below 0 it has expired.
+
+        `first` is an extension in front of the names of the hosts.
+        """
         key = ec.generate_private_key(ec.SECP256R1())
         issuer = self.certificate.subject.rfc4514_string().removeprefix("CN=")
         builder = _builder(name, key, issuer, days)
+        if first is not None:
+            builder = builder.add_extension(first, critical=False)
         if hosts:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)

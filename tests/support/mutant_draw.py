@@ -33,6 +33,9 @@ class Room:
     brokers: int | None = None
     """How many the simulated runs have; None: as each seed draws it."""
 
+    is_secure: bool = False
+    """Whether the simulated runs have users and rights; if not, one of eight has."""
+
 
 ROOMS = {
     "transaction": Room(
@@ -63,7 +66,9 @@ ROOMS = {
         ("tests/unit/broker/apis", "tests/scenarios/wire", "tests/unit/broker"),
     ),
     "security": Room(
-        ("src/oncelog/security/*.py",), ("tests/scenarios/sasl", "tests/unit/security")
+        ("src/oncelog/security/*.py",),
+        ("tests/scenarios/sasl", "tests/unit/security"),
+        is_secure=True,
     ),
     "replication": Room(
         ("src/oncelog/replication/*.py", "src/oncelog/broker/replication/*.py"),
@@ -89,9 +94,9 @@ ROOMS = {
         tuple(
             f"src/oncelog/spark/{name}.py"
             for name in (
-                "driver",
+                "batch_protocol",
                 "marker",
-                "micro_batch",
+                "kafka_micro_batch",
                 "write_stage",
                 "turns",
                 "turn_server",

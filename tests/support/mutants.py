@@ -115,8 +115,10 @@ def judge(
     if judges.simulate == NONE or (judges.simulate == SURVIVORS and tests == KILLED):
         return Verdict(room, mutant, tests, NOT_RUN)
     whole = Edit(mutant.file, source.decode(), mutant.planted(source).decode())
-    brokers = ROOMS[room].brokers
-    bug = planted.Bug(key_of(mutant), (whole,), "drawn", (), "", brokers=brokers)
+    where = ROOMS[room]
+    bug = planted.Bug(
+        key_of(mutant), (whole,), "drawn", (), "", brokers=where.brokers, secure=where.is_secure
+    )
     simulated = _simulated_spark if ROOMS[room].is_spark else _simulated
     return Verdict(
         room,

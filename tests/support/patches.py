@@ -24,6 +24,7 @@ __all__ = [
     "copy_tree",
     "edit_of",
     "environment",
+    "limited",
     "patched",
     "plant",
     "read",
@@ -34,6 +35,9 @@ __all__ = [
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = ("src", "tests", "bench", "docs", "examples", "pyproject.toml", "README.md", "noxfile.py")
 """What a copy holds: some unit tests compare the code with the documents."""
+
+MEMORY_MAX = 6 << 30
+"""Bytes that a process with a bug may take: one that counts without end must not take them all."""
 
 RUN_SECONDS_MAX = 600
 TEST_SECONDS_MAX = 60
@@ -132,6 +136,12 @@ def copy_tree(target: Path) -> None:
             shutil.copy2(source, target / name)
 
 
+def limited(command: Iterable[str], memory_max: int = MEMORY_MAX) -> list[str]:
+    """The command with a limit on its memory in bytes, where the system has `prlimit`."""
+    prlimit = shutil.which("prlimit")
+    return [*([prlimit, f"--data={memory_max}"] if prlimit else []), *command]
+
+
 def run_pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     """Run tests of a copy against the sources of that copy; returns exit code and output."""
     options = [
@@ -147,7 +157,7 @@ def run_pytest(tree: Path, tests: Iterable[str]) -> tuple[int, str]:
     options.append(f"--timeout={TEST_SECONDS_MAX}")
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "pytest", *options, *tests],
+            limited([sys.executable, "-m", "pytest", *options, *tests]),
             cwd=tree,
             env=environment(tree) | {"COLUMNS": "1000"},
             capture_output=True,

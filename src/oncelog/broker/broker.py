@@ -353,6 +353,7 @@ class Broker:
         )
         self._coordinators.use(others.coordinators)
         self.markers.join(others.leaders)
+        self.transactions.catch_up = self.groups.catch_up = self.feed.catch_up
         return others
 
     async def _start_metrics(self, exits: AsyncExitStack) -> None:

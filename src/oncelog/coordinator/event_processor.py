@@ -222,15 +222,15 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         if self.state is CoordinatorState.RESIGNED:
             return output
         flight = self._remove_in_flight(append_id)
-        queued, id_ = flight.parked, flight.decision.id
-        if queued is None or id_ is None:
+        queued = flight.parked
+        if queued is None:
             raise InvariantViolation(f"append {append_id} has no event that waits (INV-11)")
         if not queued.over:
             event, token = queued.event, queued.token
             if self._decide(event, token, now_ms, output, queued, producer_id):
                 return output
             self._waiting.finish(queued)
-        self._drain(id_, now_ms, output)
+        self._drain(queued.id, now_ms, output)
         return output
 
     def delayed(self, append_id: int, now_ms: int) -> None:
@@ -321,11 +321,10 @@ class EventProcessor(Generic[EventT, ReplyT, EffectT]):
         for event, token in waiting:
             self._refuse(event, token, ErrorCode.not_coordinator, now_ms, output)
         _release(output, self.shard.on_unloaded(self._context(None, now_ms)))
-        answered = {f.token for f in self._in_flight.values() if f.is_answered}
+        _drop_replies(output, {f.token for f in self._in_flight.values() if f.is_answered})
         self._in_flight.clear()  # `_delayed` is about what was in flight.
         self._pending.clear()
         self._waiting = WaitingEvents(0)
-        _drop_replies(output, answered)
         return Output([], output.replies, [], [])
 
     @property

@@ -63,6 +63,11 @@ METADATA_COMPANY_POLL_MS = 100
 what one of them decides, clients of the others wait for.
 """
 
+CATCH_UP_MS_MAX = 1_000
+"""Longest wait for what another broker knows already: of a request for a coordinator that is not
+here, as it may be named there, and of an answer to a change of topics, as the client may ask there.
+"""
+
 HANDOVER_WAIT_MS_MAX = 2_000
 """A broker that stops serves so long for others that do not name the next leaders yet."""
 

@@ -167,7 +167,7 @@ _TABLE: Final[Mapping[int, Row]] = MappingProxyType(
         ApiKey.LIST_CONFIG_RESOURCES: Row(0, 1, 0),
         ApiKey.DESCRIBE_TOPIC_PARTITIONS: Row(0, 0, 0),
         ApiKey.CONTROLLER_EVENT: Row(0, 0, 0),
-        ApiKey.APPLIED_REVISION: Row(0, 0, 0),
+        ApiKey.APPLIED_REVISION: Row(0, 1, 0),
     }
 )
 

@@ -263,13 +263,12 @@ class Authentication:
 
     def _begin_session(self, expires_ms: float | None, moment: SaslMoment) -> int:
         """Return the session's lifetime in ms, as the client is told; 0 without an end."""
+        self._move(SaslState.DONE)
         ends = [] if expires_ms is None else [expires_ms - moment.wall_ms]
         if (session_ms := self._rules.sessions_ms.get(self.mechanism, 0)) > 0:
             ends.append(session_ms)
         lifetime_ms = max(0, int(min(ends))) if ends else 0
         self.ends_at_ms = moment.monotonic_ms + lifetime_ms if ends else None
-        self._exchange = None
-        self._move(SaslState.DONE)
         return lifetime_ms
 
     @property
@@ -303,8 +302,8 @@ class Authentication:
     def _move(self, state: SaslState) -> None:
         require(state in _MOVES[self.state], f"SASL moves from {self.state} to {state}")
         self.state = state
-        if state is SaslState.FAILED:
-            self._exchange = None
+        if state is not SaslState.TOKENS:
+            self._exchange = None  # It may know a password.
 
 
 def _is_announced(frame: bytes | bytearray, header: RequestHeader) -> bool:

@@ -82,7 +82,6 @@ class Decisions(dict[_Asked, bool]):
     __slots__ = ("_host", "_principal", "_rules")
 
     def __init__(self, rules: AclRules, principal: str, host: str) -> None:
-        super().__init__()
         self._rules = rules
         self._principal = principal
         self._host = host

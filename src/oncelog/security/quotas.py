@@ -24,8 +24,6 @@ from oncelog.core.security_limits import QUOTA_METERS_COUNT_MAX
 
 __all__ = ["QuotaWindows", "Quotas", "Rate", "TokenBucket"]
 
-_NONE: Final[ClientQuotas] = {}
-
 
 class QuotaWindows(NamedTuple):
     """How long is measured: `quota.window.num` windows of `quota.window.size.seconds`."""
@@ -59,8 +57,6 @@ class Rate:
         """Add an amount."""
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.size_ms:
-            if len(samples) > self._windows.windows_count:
-                samples.popleft()
             samples.append(_Sample(now_ms))
         samples[-1].total += amount
         samples[-1].last_ms = now_ms
@@ -129,11 +125,16 @@ class _Kind(Generic[MeterT]):
     """The quotas of one key, and a meter for each client that one applies to."""
 
     def __init__(
-        self, key: str, windows: QuotaWindows, make: Callable[[QuotaWindows, float], MeterT]
+        self,
+        key: str,
+        windows: QuotaWindows,
+        make: Callable[[QuotaWindows, float], MeterT],
+        meters_count_max: int,
     ) -> None:
         self._key = key
         self._windows = windows
         self._make: Callable[[QuotaWindows, float], MeterT] = make
+        self._meters_count_max = meters_count_max
         self._limits: dict[ClientQuotaEntity, float] = {}
         self._found: dict[tuple[str, str], tuple[tuple[str, str], float] | None] = {}
         self._meters: dict[tuple[str, str], MeterT] = {}
@@ -151,7 +152,7 @@ class _Kind(Generic[MeterT]):
             return None
         asked = user, client_id
         if asked not in self._found:
-            if len(self._found) >= QUOTA_METERS_COUNT_MAX:
+            if len(self._found) >= self._meters_count_max:
                 self._found.clear()
             self._found[asked] = self._look_up(user, client_id)
         found = self._found[asked]
@@ -160,7 +161,7 @@ class _Kind(Generic[MeterT]):
         whose, limit = found
         meter = self._meters.get(whose)
         if meter is None:
-            if len(self._meters) >= QUOTA_METERS_COUNT_MAX:
+            if len(self._meters) >= self._meters_count_max:
                 self._let_go(now_ms)
             meter = self._meters[whose] = self._make(self._windows, now_ms)
         return meter, limit
@@ -189,32 +190,43 @@ class _Kind(Generic[MeterT]):
         """Forget clients that are idle, or else the one that is known for longest."""
         for whose in [w for w, meter in self._meters.items() if meter.is_idle(now_ms)]:
             del self._meters[whose]
-        if len(self._meters) >= QUOTA_METERS_COUNT_MAX:
+        if len(self._meters) >= self._meters_count_max:
             del self._meters[next(iter(self._meters))]
 
 
 class Quotas:
-    """The quotas of a broker's clients, and what they have used."""
+    """The quotas of a broker's clients, and what they have used.
 
-    def __init__(self, windows: QuotaWindows, controller_windows: QuotaWindows) -> None:
+    By each key the use of `meters_count_max` clients is known: those that are idle are forgotten
+    for others, else the one that is known for longest.
+    """
+
+    def __init__(
+        self,
+        windows: QuotaWindows,
+        controller_windows: QuotaWindows,
+        meters_count_max: int = QUOTA_METERS_COUNT_MAX,
+    ) -> None:
         self._windows = windows
-        self._given: ClientQuotas = _NONE
-        self._produce = _Kind(PRODUCER_BYTE_RATE, windows, Rate)
-        self._fetch = _Kind(CONSUMER_BYTE_RATE, windows, Rate)
-        self._request = _Kind(REQUEST_PERCENTAGE, windows, Rate)
-        self._mutation = _Kind(CONTROLLER_MUTATION_RATE, controller_windows, TokenBucket)
+        self._produce = _Kind(PRODUCER_BYTE_RATE, windows, Rate, meters_count_max)
+        self._fetch = _Kind(CONSUMER_BYTE_RATE, windows, Rate, meters_count_max)
+        self._request = _Kind(REQUEST_PERCENTAGE, windows, Rate, meters_count_max)
+        self._mutation = _Kind(
+            CONTROLLER_MUTATION_RATE, controller_windows, TokenBucket, meters_count_max
+        )
+        self._kinds: Final[tuple[_Kind[Rate] | _Kind[TokenBucket], ...]] = (
+            self._produce,
+            self._fetch,
+            self._request,
+            self._mutation,
+        )
         self.is_on = False
         """Whether there is any quota."""
 
     def set_limits(self, quotas: ClientQuotas) -> None:
-        """Take the quotas of the metadata, if they are others."""
-        if quotas is self._given:
-            return
-        self._given = quotas
-        self._produce.set_limits(quotas)
-        self._fetch.set_limits(quotas)
-        self._request.set_limits(quotas)
-        self._mutation.set_limits(quotas)
+        """Take the quotas of the metadata."""
+        for kind in self._kinds:
+            kind.set_limits(quotas)
         self.is_on = bool(quotas)
 
     def produced(self, user: str, client_id: str, byte_count: int, now_ms: float) -> int:

@@ -95,8 +95,10 @@ def late(
 ) -> Iterator[tuple[TopicPartition, str, str]]:
     """Yield what should be gone, and what the small files have wrong.
 
-    `unfinished` is what was under way before the week and at each look since.
+    `unfinished` is what was under way before the week and at each look since. A cleaner that may
+    copy few bytes a second is at work still.
     """
+    cleaned = tuple(f"{held.directory}/" for held in broker.partitions.cleaner.in_progress)
     partitions = [p for p in broker.partitions if p.log.failure is None]
     for partition in partitions:
         held, label = partition.log, partition.topic_partition
@@ -111,7 +113,7 @@ def late(
         high_watermark = partition.state.high_watermark
         if expired_count(raw, held, now_ms - SLACK_MS, high_watermark):
             yield label, "retention", f"{held.segment_base_offsets} are older than {held.config}"
-    for name in sorted(unfinished):
+    for name in sorted(name for name in unfinished if not name.startswith(cleaned)):
         yield TopicPartition("", NONE), "a file", f"{name} should be gone"
     yield from _checkpoints(partitions, lambda name: disk.peek(f"{directory}/{name}") or b"")
 

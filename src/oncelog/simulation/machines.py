@@ -14,6 +14,7 @@ from oncelog.simulation.process import Process
 from oncelog.simulation.reach import Reach
 from oncelog.simulation.replaced import CoordinatorEpochs
 from oncelog.simulation.scheduler import Scheduler
+from oncelog.simulation.store import POLL_PAUSES_S
 from oncelog.simulation.trace import Trace
 from oncelog.simulation.watched_store import WatchedStore
 
@@ -39,6 +40,8 @@ class Machines:
         self.store = WatchedStore(
             plan.rng("store"), self.trace, lambda: self.scheduler.now_s, self.record
         )
+        if plan.brokers > 1:
+            self.store.poll_pause_s = plan.rng("poll of the store").choice(POLL_PAUSES_S)
         self.coordinator_epochs: CoordinatorEpochs = {}
         self.is_over = False
         """Whether all that is judged by the history has been seen."""

@@ -1,4 +1,4 @@
-"""Looks for a broker that refuses what it names, by its own answers.
+"""Looks for a broker that refuses what it names, or what another one names it for.
 
 A request is answered with NOT_COORDINATOR, NOT_LEADER_OR_FOLLOWER or an unknown topic while
 FindCoordinator or Metadata of the same broker names it at that moment. Each case is one WARNING,
@@ -7,12 +7,15 @@ finds them, so the product has no hook.
 
 Few clients ask in the milliseconds in which a step of the metadata is applied. `warn_of_unserved`
 therefore looks whether those who asked then would be refused.
+
+A broker that another one names, in metadata that it has not read, is to read it before it refuses,
+as far as the store answers.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from functools import cache, partial
 from types import CoroutineType, SimpleNamespace
 from typing import Any, Final
@@ -24,6 +27,7 @@ from oncelog.broker.net.dispatch import Find
 from oncelog.broker.net.request import Api, Request
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import MetadataImage
+from oncelog.core.cluster_limits import CATCH_UP_MS_MAX
 from oncelog.core.errors import ErrorCode
 from oncelog.core.pending import Pending
 from oncelog.protocol.api import ApiKey
@@ -69,8 +73,11 @@ def warn_of_unserved(image: MetadataImage, partitions: PartitionManager, broker_
                 return
 
 
-def watched(find: Find) -> Find:
-    """Return what finds the APIs of a broker, with handlers that look at the answers."""
+def watched(find: Find, others: Callable[[], Iterable[MetadataImage]] = tuple) -> Find:
+    """Return what finds the APIs of a broker, with handlers that look at the answers.
+
+    `others` returns the metadata from which the other brokers answer.
+    """
 
     @cache
     def find_watched(key: ApiKey) -> Api | None:
@@ -78,7 +85,7 @@ def watched(find: Find) -> Find:
         if api is None:
             return None
         if key in _KINDS:
-            return Api(key, partial(_ask_coordinator, api, _KINDS[key]), api.reads_bytes)
+            return Api(key, partial(_ask_coordinator, api, _KINDS[key], others), api.reads_bytes)
         if key in (ApiKey.PRODUCE, ApiKey.FETCH):
             return Api(key, partial(_ask_leader, api), api.reads_bytes)
         return api
@@ -86,13 +93,33 @@ def watched(find: Find) -> Find:
     return find_watched
 
 
-def _ask_coordinator(api: Api, kind: int, context: Context, request: Request[Any]) -> object:
+def _ask_coordinator(
+    api: Api,
+    kind: int,
+    others: Callable[[], Iterable[MetadataImage]],
+    context: Context,
+    request: Request[Any],
+) -> object:
     body = request.body
     id_ = body.group_id if kind == GROUP else body.transactional_id
     asked_in = _epoch(context, kind, id_)
+    asked_ms, feed = context.clock.monotonic_ms(), context.feed
+    names_it = partial(_is_coordinator, broker_id=context.broker_id, kind=kind, id_=id_)
+
+    def named_in() -> int:
+        return max((image.revision for image in others() if names_it(image)), default=-1)
+
+    named_before = named_in()
 
     def look(answer: object) -> None:
-        if not _has(answer, ErrorCode.not_coordinator) or _epoch(context, kind, id_) != asked_in:
+        if not _has(answer, ErrorCode.not_coordinator):
+            return
+        # Its own clock may be a little slower than that of its timers.
+        has_waited = context.clock.monotonic_ms() - asked_ms >= CATCH_UP_MS_MAX * 0.9
+        is_behind = feed.known.stored.revision < min(named_before, named_in())
+        if is_behind and not has_waited and feed.health.failure is None:
+            log.warning("%s%s of %s is refused unread", REFUSED, api.key.name, id_)
+        if _epoch(context, kind, id_) != asked_in:
             return  # A role that has ended since answers what waited, also where another began.
         if id_ and _names(context, kind, id_):
             log.warning("%s%s of %s is answered with NOT_COORDINATOR", REFUSED, api.key.name, id_)
@@ -145,6 +172,14 @@ def _epoch(context: Context, kind: int, id_: str | None) -> int | None:
     index = coordinator_partition(id_, len(topic.partitions))
     partition = context.partitions.get(topic.name, index)
     return None if partition is None else partition.state.leader_epoch
+
+
+def _is_coordinator(image: MetadataImage, *, broker_id: int, kind: int, id_: str | None) -> bool:
+    """Whether the broker is the coordinator of this id by an image."""
+    topic = image.topic(find_coordinator.TOPIC_OF_TYPE[kind])
+    if topic is None or not id_:
+        return False
+    return topic.partitions[coordinator_partition(id_, len(topic.partitions))].leader == broker_id
 
 
 def _names(context: Context, kind: int, id_: str) -> bool:

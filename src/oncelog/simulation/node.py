@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from oncelog.broker.broker import Broker
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import OncelogError
 from oncelog.core.ids import TopicPartition
@@ -73,6 +74,10 @@ class BrokerNode:
         self._after_stop: Callable[[], None] | None = None
         self.watch_access: Callable[[], AccessWatch] | None = None
         """Returns what looks at the rights of those who ask it, in a secure run."""
+        self.named_by: Callable[[], list[MetadataImage]] = list
+        """Returns the metadata from which other brokers answer."""
+        self.on_applied: Callable[[ImageDelta], None] = lambda _: None
+        """See `ObservedBroker`."""
         self.before_start: list[Callable[[Process], None]] = []
         self.settings = {
             "log.dirs": DATA_DIR,
@@ -208,6 +213,7 @@ class BrokerNode:
         )
         if self.watch_access is not None:
             broker.access = self.watch_access()
+        broker.others, broker.on_applied = self.named_by, self.on_applied
         broker.watch.replaced = ReplacedCoordinators(world.coordinator_epochs, self._told_late)
         try:
             await broker.start()

@@ -7,8 +7,9 @@ Replay after a load is not counted, because its moves were counted when they hap
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Never
 
@@ -17,7 +18,7 @@ from oncelog.broker.membership.feed import FolderTask
 from oncelog.broker.net.dispatch import Find, Layer
 from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.partition import Partition
-from oncelog.controller.image import ImageDelta
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.coordinator.shard import (
     CoordinatorRecord,
     CoordinatorShard,
@@ -446,6 +447,10 @@ class ObservedBroker(Broker):
         self.coverage = coverage
         self.access: AccessWatch | None = None
         """Looks at the rights of those who ask, where they have not all of them."""
+        self.others: Callable[[], Iterable[MetadataImage]] = tuple
+        """Returns the metadata from which the other brokers answer."""
+        self.on_applied: Callable[[ImageDelta], None] = lambda _: None
+        """Called once this broker answers from a step of the metadata."""
         self._is_open = False
         self.watch = BrokerWatch(archive)
         watched = WatchedDisk(disk or SystemDisk(), self.watch)
@@ -467,13 +472,17 @@ class ObservedBroker(Broker):
         self._is_open = True
 
     def _watched(self, find: Find) -> Find:
-        return watched(find) if self.access is None else self.access.watched(watched(find))
+        found = watched(find, lambda: self.others())
+        return found if self.access is None else self.access.watched(found)
 
     async def _follow(self, delta: ImageDelta) -> FolderTask | None:
         # Before it accepts connections, no client is answered.
         if self._is_open:
             warn_of_unserved(self.image, self.partitions, self.broker_id)
-        return await super()._follow(delta)
+        task = await super()._follow(delta)
+        # The feed shows the step before anything else has a turn.
+        asyncio.get_running_loop().call_soon(self.on_applied, delta)
+        return task
 
     async def _make_folders(self, work: FolderWork) -> dict[TopicPartition, StorageFailure]:
         # A death in between leaves it set, and no work follows.

@@ -46,7 +46,7 @@ QUIET_S: Final = 12.0
 """A time longer than the transaction timeout of every client, in seconds."""
 CALM_S: Final = 0.5
 """The pause after a phase that leaves no transaction open, in seconds."""
-HEARD_S: Final = 0.05
+HEARD_S: Final = 0.2
 """Within this time all brokers have applied what changed last, in seconds."""
 NAMED_S: Final = 1.0
 """Longer than all brokers need to apply what changed last, also where more follows, in seconds."""
@@ -166,6 +166,8 @@ class SimulationRun:
     ) -> None:
         self.plan = plan
         self.world = World(plan, keep_trace=keep_trace)
+        if plan.brokers > 1:
+            self.world.use_names()
         self._phase = -1
         self.clients = [
             ClientNode(
@@ -353,7 +355,6 @@ class SimulationRun:
                 unfinished[index] &= unfinished_in(node.disk, DATA_DIR)
         self._await_checkpoints()
         for node, still in zip(world.nodes, unfinished, strict=True):
-            # A cleaner that may copy few bytes a second has ended while checkpoints were awaited.
             node.audit_late(still & unfinished_in(node.disk, DATA_DIR))
 
     def _await_checkpoints(self) -> None:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, TypeVar
 
+from oncelog.core.cluster_limits import METADATA_COMPANY_POLL_MS
 from oncelog.metadata.state import StoreState
 from oncelog.metadata.store import (
     Changes,
@@ -33,12 +34,16 @@ from oncelog.metadata.store import (
 from oncelog.simulation.process import Process
 from oncelog.simulation.trace import Trace
 
-__all__ = ["SimulatedSession", "SimulatedStore", "StoreConnection"]
+__all__ = ["POLL_PAUSES_S", "SimulatedSession", "SimulatedStore", "StoreConnection"]
 
 T = TypeVar("T")
 
 DELAY_S: Final = (0.0002, 0.003)
 """The delay of a call to the server, and of its response, in seconds."""
+POLL_PAUSES_S: Final = (0.0, 0.02, METADATA_COMPANY_POLL_MS / 1000)
+"""Pause between two looks of a process at what others wrote: ZooKeeper tells it at once, of a file
+it has to look.
+"""
 BEATS_PER_TIMEOUT: Final = 4
 """How often the owner of a session reaches the server within the session's timeout."""
 
@@ -56,6 +61,8 @@ class SimulatedStore:
         """Whether no call reaches it, and no answer comes back."""
         self.extra_s = 0.0
         """What each call and each answer takes longer."""
+        self.poll_pause_s = 0.0
+        """See `POLL_PAUSES_S`."""
         self.answers_lost_count = 0
         """The answers to so many of the next writes are lost."""
 
@@ -136,7 +143,10 @@ class SimulatedStore:
         """Have the calls that wait for a change look again."""
         waiting, self._waiting = self._waiting, []
         for process, future in waiting:
-            process.scheduler.call_after(self.delay_s(), process, _set, future)
+            delay_s = self.delay_s()
+            if self.poll_pause_s:
+                delay_s += self._rng.uniform(0, self.poll_pause_s)
+            process.scheduler.call_after(delay_s, process, _set, future)
 
     async def wait_for_change(self, process: Process, wait_ms: float) -> None:
         """Wait for the next write, or for that time."""

@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Final
 
+from oncelog.controller.image import MetadataImage
 from oncelog.simulation.access.world import WorldAccess
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.history import Acked, Event, Logged, Sent
 from oncelog.simulation.machines import Machines
+from oncelog.simulation.name_user import NameUser
 from oncelog.simulation.node import BrokerNode
 from oncelog.simulation.plan import Plan
 from oncelog.simulation.process import Process
@@ -37,11 +39,31 @@ class World(Machines):
         self.replicas = ReplicaAudit(self.store.replica_of)
         self.folders = FolderAudit(self.store)
         self.nodes = [BrokerNode(self, index, settings) for index, settings in _settings(plan)]
+        for node in self.nodes:
+            node.named_by = partial(self._images_besides, node)
         self.access = WorldAccess(self, self.nodes) if plan.security else None
         if self.access is not None:
             for node in self.nodes:
                 node.watch_access = partial(self.access.watch_of, node)
         self.store.read_log = lambda label, broker: self.nodes[broker].log_on_disk(label)
+
+    def use_names(self) -> None:
+        """Have a client ask each coordinator as soon as another broker names it."""
+        user = NameUser(self.new_process("user of names", "10.0.2.1"), self._address_of)
+        for node in self.nodes:
+            node.on_applied = partial(user.applied, node.index)
+
+    def _address_of(self, index: int) -> tuple[str, int] | None:
+        """Return the address of a broker that serves."""
+        node = self.nodes[index] if 0 <= index < len(self.nodes) else None
+        return node.address if node is not None and node.is_serving else None
+
+    def _images_besides(self, node: BrokerNode) -> list[MetadataImage]:
+        """Return the metadata from which others answer; none while the broker cannot read it."""
+        if node.living is None or not self.store.of(node.living).is_whole:
+            return []
+        others = [each for each in self.nodes if each is not node and each.is_serving]
+        return [each.broker.image for each in others if each.broker is not None]
 
     @property
     def broker(self) -> BrokerNode:

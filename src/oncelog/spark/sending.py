@@ -96,11 +96,11 @@ class Deliveries:
                 if error.code is ErrorCode.message_too_large:
                     raise self._too_large(blob) from error
                 raise
+            # Batches of a partition are appended in this order, so offsets rise.
             first = metadata.offset
             entry = self._written.setdefault(blob.target, _Written(0, first, first))
             entry.record_count += blob.record_count
-            entry.first_offset = min(entry.first_offset, first)
-            entry.last_offset = max(entry.last_offset, first + blob.record_count - 1)
+            entry.last_offset = first + blob.record_count - 1
         del self._pending[:count]
 
     def _too_large(self, blob: Blob) -> TooLargeError:

@@ -312,9 +312,9 @@ class LocalLog:
             except (StorageFailure, ProtocolError):
                 if self.is_deleted or removals_count == self.removals_count:
                     raise
-                continue
-            if removals_count == self.removals_count:
-                return found
+            else:
+                if removals_count == self.removals_count:
+                    return found
 
     def read_from(
         self, segment: Segment, offset: int, max_bytes: int, upper_bound: int, min_one: bool

@@ -60,12 +60,11 @@ class LogCleaning:
         with self._local.lock:
             return self._local.state.producers.last_records()
 
-    def aborted_below(self, offset: int) -> list[AbortedTxn]:
-        """The aborted transactions that began below `offset`."""
+    def aborted_from(self, offset: int) -> list[AbortedTxn]:
+        """The aborted transactions whose markers are at or after `offset`."""
         local = self._local
         with local.lock:
-            entries = local.state.aborted.between(0, local.segments.active.end_offset)
-        return [entry for entry in entries if entry.first_offset < offset]
+            return local.state.aborted.between(offset, local.segments.active.end_offset)
 
     def require_segments(self, segments: list[Segment]) -> None:
         """Raise `LogChanged` unless these are neighbours here that could be replaced."""

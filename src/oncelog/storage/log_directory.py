@@ -173,7 +173,6 @@ class LogDirectory:
             except UnknownFormat as found:
                 self.unread[partition] = found
                 log.error("%s is off line: %s", partition, found)
-                continue
             self._coming.pop(partition, None)
         self._kept = {
             RECOVERY_POINTS_NAME: self._of_unread(points),

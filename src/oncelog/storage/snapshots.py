@@ -33,10 +33,8 @@ class Snapshots:
         self._unsound: set[int] = set()
         names = [] if is_new else disk.list(directory)
         self._offsets = _offsets_of(names, SNAPSHOT_SUFFIX)
-        self._lonely = [
-            offset for offset in _offsets_of(names, BATCHES_SUFFIX) if offset not in self._offsets
-        ]
-        """Files of ours whose snapshot a loss of power took: nothing would ever remove them."""
+        self._found_batches = _offsets_of(names, BATCHES_SUFFIX)
+        """Of files of ours. A loss of power may have taken the snapshot beside one."""
 
     @property
     def offsets(self) -> list[int]:
@@ -97,13 +95,13 @@ class Snapshots:
 
     def keep_only(self, offsets: set[int]) -> None:
         """Delete all but these, and of these the ones that were found damaged."""
+        for offset in self._found_batches:
+            if offset not in self._offsets:  # Nothing else would ever remove it.
+                self._disk.remove(file_prefix(self._directory, offset) + BATCHES_SUFFIX)
+        self._found_batches = []
         for offset in self.offsets:
             if offset not in offsets or offset in self._unsound:
                 self._remove_one(offset)
-        for offset in self._lonely:
-            if offset not in self._offsets:
-                self._disk.remove(file_prefix(self._directory, offset) + BATCHES_SUFFIX)
-        self._lonely = []
 
     def remove_unsound(self) -> None:
         """Delete those that were found damaged: the next start does not meet them again."""

@@ -10,14 +10,14 @@ from bench.counting import Calls
 
 BOUNDS = {
     "Produce": 33,
-    "Produce (TV2)": 123,
-    "Fetch": 54,
-    "Fetch (session of 200)": 64,
-    "EndTxn": 149,
-    "EndTxn (TV1)": 145,
-    "AddPartitionsToTxn": 76,
-    "JoinGroup": 108,
-    "OffsetCommit": 84,
+    "Produce (TV2)": 121,
+    "Fetch": 47,
+    "Fetch (session of 200)": 61,
+    "EndTxn": 147,
+    "EndTxn (TV1)": 142,
+    "AddPartitionsToTxn": 75,
+    "JoinGroup": 109,
+    "OffsetCommit": 85,
 }
 
 REPLICATED_BOUND = 547

@@ -22,8 +22,12 @@ REPEATS = 10
 
 @pytest.fixture(autouse=True)
 def no_collector() -> Iterator[None]:
+    """Each collection looks at what is made from here on only; all else would take seconds."""
     gc.disable()
+    gc.collect()
+    gc.freeze()
     yield
+    gc.unfreeze()
     gc.enable()
 
 

@@ -13,7 +13,7 @@ LEAST = {
     "EndTxn": {"epoll_pwait": 2, "read": 2, "pwrite64": 5, "write": 2},
     "EndTxn (TV1)": {"epoll_pwait": 3, "read": 3, "pwrite64": 5, "write": 3},
 }
-TIMERS = 0.3
+TIMERS = 0.35
 """Of a broker's own timers, and of the threads that they use, per request."""
 
 

@@ -60,7 +60,9 @@ async def receive_produce(client: Client, version: int) -> ProducePartitionRespo
     frame = await client.receive()
     assert frame is not None
     _, offset = parse_response_header(ApiKey.PRODUCE, version, frame)
-    return parse_produce_response(frame, version, offset).topics[0].partitions[0]
+    (topic,) = parse_produce_response(frame, version, offset).topics
+    (partition,) = topic.partitions
+    return partition
 
 
 async def produce(

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncelog.broker import handover, member
+from oncelog.broker.coordination import coordinators
 from oncelog.broker.peers.connections import Peers
 from oncelog.controller.topics import TopicToCreate
-from oncelog.core.cluster_limits import HANDOVER_LOOK_MS
+from oncelog.core.cluster_limits import HANDOVER_LINGER_MS, HANDOVER_LOOK_MS
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TRANSACTION_STATE_TOPIC
 from oncelog.protocol.api import ApiKey
 from tests.support.members import Cluster, members
-from tests.unit.broker.context import Client
+from tests.unit.broker.apis.producing import prepare, started
+from tests.unit.broker.context import Client, running
 from tests.unit.broker.test_no_controller import asking, metadata
 
 UNAWARE = "brokers [3] may still name this one as a leader"
@@ -124,3 +127,23 @@ async def test_a_coordinator_in_use_tells_its_producers_before_it_is_gone(
             await stopping
             # The one that is alone now has nobody to hand anything over to.
             assert asyncio.get_running_loop().time() - started_s > 0.1
+
+
+async def test_a_coordinator_is_in_use_while_a_transaction_is_open_and_a_moment_longer(
+    tmp_path: Path,
+) -> None:
+    async with running(tmp_path) as context:
+        await prepare(context)
+        broker = context.broker
+
+        def is_in_use(after_ms: int) -> bool:
+            now_ms = broker.clock.now_ms()
+            return coordinators.is_coordinator_in_use(broker.transactions, now_ms + after_ms)
+
+        assert not is_in_use(0)
+        producing = await started(context)
+        assert await producing.add() == [ErrorCode.none]
+        assert is_in_use(60_000)
+        assert await producing.end(commit=True) is ErrorCode.none
+        assert is_in_use(0)
+        assert not is_in_use(HANDOVER_LINGER_MS + 1)

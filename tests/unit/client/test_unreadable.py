@@ -91,7 +91,7 @@ async def test_a_partition_without_a_leader_does_not_keep_the_others_either() ->
 async def test_an_answer_that_may_pass_is_retried_for_a_time(code: ErrorCode) -> None:
     broker = broker_with(_0=batch(0, b"a"))
     broker.refused[0] = code
-    async with consumer(broker, retry_timeout_ms=20) as reading:
+    async with consumer(broker, retry_timeout_ms=100) as reading:
         reading.assign([TP])
         with pytest.raises(RetriableError, match="t-0 at offset 0") as told:
             await reading.poll(60_000)
@@ -122,6 +122,14 @@ def test_a_failing_partition_is_told_once_and_gives_up_once_per_timeout() -> Non
     failures.succeeded(TP)
     assert not failures.failed(TP, error, 200_000)
     assert failures.overdue(200_000) is None
+
+
+def test_a_partition_that_fails_is_overdue_whatever_else_fails() -> None:
+    failures = ReadFailures(60_000)
+    error = RetriableError(ErrorCode.kafka_storage_error, "t-1")
+    failures.failed(TP, FatalError(ErrorCode.topic_authorization_failed), 0)
+    failures.failed(OTHER, error, 0)
+    assert failures.overdue(60_000) is error
 
 
 async def test_a_partition_that_fails_for_long_is_named_in_a_warning(

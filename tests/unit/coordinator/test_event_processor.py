@@ -384,6 +384,14 @@ def test_resigning_answers_all_that_wait_once_and_then_nothing_happens() -> None
     assert context.processor.next_deadline_ms() is None
 
 
+def test_events_without_a_request_are_decided_in_their_order_and_lost_during_the_load() -> None:
+    events = [Do("a", "1", effect="first"), Do("b", "2", effect="second")]
+    loading = Toy()
+    assert processor_of(loading).submit_all(events, 0) == NO_OUTPUT
+    assert loading.calls == []
+    assert Context().processor.submit_all(events, 0).effects == ["first", "second"]
+
+
 def test_a_question_is_answered_at_once_also_behind_a_transition() -> None:
     context = Context()
     context.send(Do("a", "1", (b"x",)))

@@ -260,3 +260,5 @@ def test_a_record_without_a_key_is_named() -> None:
         replay.add([(3, 1, b"k", b"v"), (4, 1, None, b"v")])
     with pytest.raises(ProtocolError, match="offset 5"):
         replay.add_transactional([(5, 1, None, None)], ProducerId(7), EPOCH)
+    with pytest.raises(ProtocolError, match="offset 6"):
+        replay.add_transactional([(6, 1, None, b"v")], ProducerId(7), EPOCH)

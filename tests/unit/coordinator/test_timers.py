@@ -29,6 +29,13 @@ def test_a_deadline_that_is_moved_before_anothers_counts() -> None:
     assert timers.due(30) == KEYS[:2]
 
 
+def test_the_next_look_is_at_the_earliest_deadline() -> None:
+    timers: Timers[Hashable] = Timers()
+    timers.set(KEYS[0], 30)
+    timers.set(KEYS[1], 20)
+    assert timers.next_look_ms() == 20
+
+
 operations = st.lists(
     st.one_of(
         st.tuples(st.just("set"), st.sampled_from(KEYS), st.integers(0, 50)),

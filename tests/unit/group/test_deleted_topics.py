@@ -140,6 +140,7 @@ def test_a_deletion_is_found_until_no_offset_of_its_topic_is_left() -> None:
     c = Context()
     assert found(c, OLD, e.ZERO_TOPIC_ID) == frozenset()
     txn_commit(c, OLD)
+    commit(c, OLD, topic="u")
     assert found(c, OLD) == {"t"}
     assert found(c, NEW) == frozenset()
     c.marker(7, True)

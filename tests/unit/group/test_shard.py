@@ -107,8 +107,10 @@ def test_waiting_members_are_sent_to_the_next_coordinator_on_resignation() -> No
     c = Context()
     leader, follower = c.stable(2)
     joining = c.join(leader)
+    others = [c.new_member(group_id=group)[1] for group in ("h", "i")]
     c.handle(c.processor.resign(c.now_ms))
-    assert c.joined(joining).error is ErrorCode.not_coordinator
+    tokens = [joining, *others]
+    assert [c.joined(token).error for token in tokens] == [ErrorCode.not_coordinator] * 3
     assert follower
 
 

@@ -113,6 +113,7 @@ BETWEEN_BROKERS = {E.ineligible_replica, E.stale_broker_epoch}
 """The codes of replies to events, which no client is told."""
 
 
+@pytest.mark.slow  # Every source file of the broker is parsed.
 def test_every_newer_code_of_the_broker_has_a_row() -> None:
     decided = {code for known in KNOWN.values() for code in known} | BETWEEN_BROKERS
     newer = {code for code in named_in_the_sources() if code > OLDEST_CODE_MAX}

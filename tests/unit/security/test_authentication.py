@@ -3,6 +3,7 @@
 tests/scenarios/sasl has its behaviour as text.
 """
 
+import weakref
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from oncelog.security.authentication import (
     SaslRules,
     SaslState,
 )
-from oncelog.security.mechanism import Accepted
+from oncelog.security.mechanism import Accepted, SaslRefusal
 from oncelog.security.plain import PlainMechanism
 
 MOMENT = SaslMoment(1_700_000_000_000.0, 0.0, "nonce")
@@ -93,6 +94,34 @@ def test_clients_that_know_no_sessions_are_told_apart() -> None:
         shake(one)
         say(one, version)
         assert one.knows_sessions is (version > 0)
+
+
+def test_nothing_is_taken_after_a_frame_that_closes() -> None:
+    """Also where what came behind it was read with it."""
+    one = machine()
+    assert one.take(bytes(20), MOMENT).closes
+    assert shake(one) == SaslOutcome(closes=True, reason="a frame after the end")
+
+
+@pytest.mark.parametrize("message", [b"", b"x"])
+def test_what_knows_the_password_goes_with_the_exchange(message: bytes) -> None:
+    made: list[weakref.ref[Anyone]] = []
+
+    class Careful(Anyone):
+        def take(self, message: bytes, now_ms: float) -> Any:
+            return super().take(message, now_ms) if message else SaslRefusal()
+
+    def make(nonce: str) -> Careful:
+        mechanism = Careful(None)
+        made.append(weakref.ref(mechanism))
+        return mechanism
+
+    one = Authentication(SaslRules({"ANYONE": make}, {}, 100, receive_bytes_max=524_288))
+    shake(one)
+    assert made[0]() is not None
+    say(one, message=message)
+    assert one.state is (SaslState.DONE if message else SaslState.FAILED)
+    assert made[0]() is None
 
 
 @pytest.mark.parametrize("version", [-1, 2, 99])

@@ -53,6 +53,20 @@ def test_alternative_names_are_told_apart_by_their_kind(authority: Authority) ->
     assert read_names(der(authority, "a")).alternatives == frozenset()
 
 
+def test_a_certificate_that_is_cut_off_names_no_one(authority: Authority) -> None:
+    whole = der(authority, "a", "kafka.example")
+    for size in range(len(whole)):
+        with pytest.raises(DamagedCertificate):
+            read_names(whole[:size])
+
+
+def test_alternative_names_are_found_behind_other_extensions(authority: Authority) -> None:
+    first = x509.BasicConstraints(ca=False, path_length=None)
+    whole = authority.sign("a", "kafka.example", first=first).certificate
+    found = read_names(whole.public_bytes(Encoding.DER)).alternatives
+    assert found == {b"\x82\rkafka.example"}
+
+
 def test_damaged_bytes_raise_one_error_and_never_hang(authority: Authority) -> None:
     whole = der(authority, "a", "kafka.example")
     rng = random.Random(7)

@@ -74,7 +74,11 @@ def one_of_each_api() -> Iterator[tuple[Authentication, bytes]]:
 
 
 @pytest.mark.parametrize(
-    "count", [4_000, pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(900)])]
+    "count",
+    [
+        pytest.param(4_000, marks=pytest.mark.slow),
+        pytest.param(1_000_000, marks=[pytest.mark.soak, pytest.mark.timeout(900)]),
+    ],
 )
 def test_no_frame_lets_anyone_in_shows_a_secret_or_allocates_much(count: int) -> None:
     moment = SaslMoment(1e12, 0.0, "nonce")

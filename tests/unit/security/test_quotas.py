@@ -17,15 +17,16 @@ from oncelog.core.quotas import (
     REQUEST_PERCENTAGE,
     ClientQuotaEntity,
 )
-from oncelog.security import quotas as module
 from oncelog.security.quotas import Quotas, QuotaWindows, Rate, TokenBucket
 
 WINDOWS = QuotaWindows(11, 1000)
 START_MS = 5_000.0
 
 
-def quotas_of(limits: Mapping[ClientQuotaEntity, Mapping[str, float]]) -> Quotas:
-    made = Quotas(WINDOWS, WINDOWS)
+def quotas_of(
+    limits: Mapping[ClientQuotaEntity, Mapping[str, float]], meters_count_max: int = 1_000
+) -> Quotas:
+    made = Quotas(WINDOWS, WINDOWS, meters_count_max)
     made.set_limits(limits)
     return made
 
@@ -153,11 +154,10 @@ def test_another_limit_holds_at_once_for_what_was_measured() -> None:
     assert quotas.produced("alice", "app", 10**6, START_MS) == 0
 
 
-def test_client_ids_without_end_take_no_memory_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_ids_without_end_take_no_memory_without_end() -> None:
     """A client chooses its client id; those that are idle are forgotten first."""
     assert security_limits.QUOTA_METERS_COUNT_MAX >= 1_000
-    monkeypatch.setattr(module, "QUOTA_METERS_COUNT_MAX", 10)
-    quotas = quotas_of({ClientQuotaEntity(None, DEFAULT): {PRODUCER_BYTE_RATE: 100.0}})
+    quotas = quotas_of({ClientQuotaEntity(None, DEFAULT): {PRODUCER_BYTE_RATE: 100.0}}, 10)
     assert quotas.produced("alice", "busy", 2_000, START_MS + 20_000) > 0
     for number in range(1_000):
         quotas.produced("alice", f"app-{number}", 1, START_MS)
@@ -165,6 +165,40 @@ def test_client_ids_without_end_take_no_memory_without_end(monkeypatch: pytest.M
     kind = quotas._produce
     assert len(kind._meters) <= 10
     assert len(kind._found) <= 10
+
+
+def test_room_for_a_client_is_made_by_all_that_are_idle_and_by_no_other() -> None:
+    """A client that has to wait waits as long when others come."""
+    quotas = quotas_of({ClientQuotaEntity(None, DEFAULT): {PRODUCER_BYTE_RATE: 100.0}}, 4)
+    for number in range(3):
+        quotas.produced("alice", f"app-{number}", 1, START_MS)
+    later_ms = START_MS + 11_000
+    assert quotas.produced("alice", "busy", 1_200, later_ms) == 2_000
+    quotas.produced("alice", "new", 1, later_ms)
+    assert set(quotas._produce._meters) == {("", "busy"), ("", "new")}
+    assert quotas.produced("alice", "busy", 0, later_ms) == 2_000
+
+
+def test_a_window_counts_until_all_have_passed_since_its_last_record() -> None:
+    rate = Rate(WINDOWS, START_MS)
+    rate.record(5, START_MS)
+    rate.record(5, START_MS + 999)
+    assert not rate.is_idle(START_MS + 11_998)
+    assert rate.is_idle(START_MS + 11_999)
+
+
+def test_a_window_that_has_passed_takes_no_later_one_along() -> None:
+    rate = Rate(WINDOWS, START_MS)
+    rate.record(1_000, START_MS)
+    rate.record(21, START_MS + 10_500)
+    assert rate.measure(START_MS + 11_000) == (2.0, 10_500)
+
+
+def test_a_bucket_is_idle_once_all_of_its_tokens_are_back() -> None:
+    bucket = TokenBucket(WINDOWS, START_MS)
+    bucket.record(5, 1.0, START_MS)
+    assert not bucket.is_idle(START_MS + 10_999)
+    assert bucket.is_idle(START_MS + 11_000)
 
 
 @pytest.mark.parametrize("amount", [10, 50, 400])

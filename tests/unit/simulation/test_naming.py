@@ -11,34 +11,26 @@ import pytest
 
 from oncelog.broker.net.dispatch import Layer
 from oncelog.controller import layout
+from oncelog.controller.image import ImageDelta, MetadataImage
 from oncelog.core.errors import ErrorCode
 from oncelog.metadata import Write
+from oncelog.metadata.store import StoreFailure
 from oncelog.protocol.api import ApiKey
 from oncelog.protocol.hashing import coordinator_partition
 from oncelog.protocol.messages.join_group import JoinGroupRequestProtocol
+from oncelog.simulation import naming
 from oncelog.simulation.checkers.named import REFUSED
 from oncelog.simulation.naming import warn_of_unserved, watched
 from tests.unit.broker.apis.test_follower_fetch import FOLLOWER, LIFE, follow, know, lead
 from tests.unit.broker.apis.test_topics import create, topic
-from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.context import Running, running
 from tests.unit.broker.raw import error_of, fetch, produce
 from tests.unit.broker.support import batch
+from tests.unit.broker.test_named_by_others import heartbeat, init
 
 
 def reported(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [text.removeprefix(REFUSED) for text in caplog.messages if text.startswith(REFUSED)]
-
-
-async def heartbeat(client: Client) -> ErrorCode:
-    answer = await client.ask(ApiKey.HEARTBEAT, group_id="g", generation_id=1, member_id="m")
-    return ErrorCode(answer.error_code)
-
-
-async def init(client: Client) -> ErrorCode:
-    answer = await client.ask(
-        ApiKey.INIT_PRODUCER_ID, transactional_id="x", transaction_timeout_ms=9_000
-    )
-    return ErrorCode(answer.error_code)
 
 
 class Lost(dict[int, Any]):
@@ -73,6 +65,30 @@ async def test_a_coordinator_that_refuses_what_it_names_is_reported(
             "HEARTBEAT of g is answered with NOT_COORDINATOR",
             "INIT_PRODUCER_ID of x is answered with NOT_COORDINATOR",
         ]
+
+
+@pytest.mark.parametrize("fault", ["unread", "store", "waited", "unnamed", ""])
+async def test_a_coordinator_that_refuses_what_another_names_it_for_unread_is_reported(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    async with running(tmp_path) as context:
+        broker = context.broker
+        newer: list[MetadataImage] = []
+        broker.dispatcher.wrap(Layer.WATCH, lambda find: watched(find, lambda: newer))
+        client = await context.connect()
+        await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("g",), key_type=0)
+        revision = broker.image.revision + (fault != "")
+        newer.append(broker.image.after(ImageDelta(), revision=revision))
+        lose_shards(context)
+        if fault == "store":
+            broker.feed.health.failed(StoreFailure("away"))
+        if fault == "waited":
+            monkeypatch.setattr(naming, "CATCH_UP_MS_MAX", 0)
+        if fault == "unnamed":
+            newer.clear()
+        assert await heartbeat(client) is ErrorCode.not_coordinator
+        unread = "HEARTBEAT of g is refused unread"
+        assert (unread in reported(caplog)) == (fault == "unread")
 
 
 async def test_what_waited_for_a_role_that_has_ended_is_not_reported(

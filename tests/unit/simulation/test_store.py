@@ -68,6 +68,33 @@ def test_no_write_is_missed_by_a_process_that_waits(at_ms: float) -> None:
     assert heard_s[0] < 1
 
 
+def test_who_polls_hears_of_a_change_later_than_who_asks() -> None:
+    c = Context()
+    c.store.poll_pause_s = 0.1
+    heard_s: list[float] = []
+    asked: list[int] = []
+
+    async def read() -> None:
+        store = c.store.of(reader)
+        for revision in range(20):
+            await store.changes(revision, wait_ms=60_000)
+            heard_s.append(c.scheduler.now_s - revision - 1)
+
+    async def ask() -> None:
+        for number in range(20):
+            await writer.clock.sleep(1_000 * (number + 1) - c.scheduler.now_s * 1000)
+            await put(c.store.of(writer), f"/{number}", b"1")
+            asked.append(len((await c.store.of(other).changes(number)).entries))
+
+    reader, writer, other = c.process("reader"), c.process("writer"), c.process("other")
+    reader.spawn(read())
+    writer.spawn(ask())
+    c.scheduler.run_until(61)
+    assert asked == [1] * 20
+    assert min(heard_s) < 0.03
+    assert 0.08 < max(heard_s) < 0.12
+
+
 def test_calls_fail_while_the_store_is_away_and_wait_no_longer() -> None:
     c = Context()
     said: list[str] = []

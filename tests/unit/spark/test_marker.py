@@ -4,12 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncelog.core.ids import TopicPartition
 from oncelog.spark.errors import FailClosedError
 from oncelog.spark.marker import (
     ACCEPTABLE,
     BatchIdentity,
     Marker,
     Verdict,
+    check_start,
     compare,
     latest,
     opened_query,
@@ -93,3 +95,14 @@ def test_a_foreign_query_is_accepted_by_its_id_only() -> None:
 def test_the_hash_depends_on_every_line_and_their_order() -> None:
     hashes = {sources_hash(lines) for lines in (["a", "b"], ["b", "a"], ["a"], ["ab"])}
     assert len(hashes) == 4
+
+
+@pytest.mark.parametrize(("begin", "what"), [(7, "again"), (12, "never")])
+def test_a_replacing_query_that_begins_elsewhere_in_any_partition_is_refused(
+    begin: int, what: str
+) -> None:
+    """What lies between is told as it would end: twice in the output, or not at all."""
+    places = [TopicPartition("in", number) for number in range(2)]
+    check_start(dict.fromkeys(places, 10), dict.fromkeys(places, 10), ())
+    with pytest.raises(FailClosedError, match=rf"in-1.* would be written {what};"):
+        check_start({places[0]: 10, places[1]: begin}, dict.fromkeys(places, 10), ())

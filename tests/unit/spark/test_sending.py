@@ -112,6 +112,12 @@ def test_the_driver_keeps_its_producer_and_takes_each_epoch(writer: DirectWriter
     assert producer.identities == [(7, 1), (7, 2)]
 
 
+def test_the_driver_sends_all_that_the_encoder_yields(writer: DirectWriter) -> None:
+    rows = [blobs(2), blobs(3, target=1)]
+    reports = writer.write(ProducerIdentity(7, 1), 0, TARGETS, rows)
+    assert [report.record_count for report in reports] == [15, 10]
+
+
 def test_after_a_failed_write_the_driver_takes_a_new_producer(writer: DirectWriter) -> None:
     writer.write(ProducerIdentity(7, 1), 0, TARGETS, [blobs(1)])
     FakeProducer.made[0].refuse = DeliveryTimeoutError("nobody answered")

@@ -78,6 +78,49 @@ async def test_a_killed_task_fails_those_that_wait_for_it() -> None:
             server.check([], TARGETS)
 
 
+async def wait_for_two(server: TurnServer, failures: list[BaseException | int]) -> None:
+    """A task that waits for two turns when another one fails the attempt."""
+    async with (
+        TurnClient.connected(server.address, 1) as holder,
+        TurnClient.connected(server.address, 2) as client,
+    ):
+        for target in (1, 2):
+            await holder.take(target)
+        waiting = [asyncio.create_task(client.take(target)) for target in (1, 2)]
+        await asyncio.sleep(0)
+        await lose(server, 0)
+        failures += await asyncio.gather(*waiting, return_exceptions=True)
+
+
+async def test_all_turns_that_a_task_waits_for_fail_with_the_attempt() -> None:
+    failures: list[BaseException | int] = []
+    async with serving() as server:
+        with pytest.raises(WriteStageError, match="task 0 was lost"):
+            await wait_for_two(server, failures)
+    assert [type(failure) for failure in failures] == [WriteStageError] * 2
+
+
+async def wait_while_another_begins(server: TurnServer, task: int) -> None:
+    """A task that waits for a turn while a second attempt of it begins."""
+    async with (
+        TurnClient.connected(server.address, 1) as holder,
+        TurnClient.connected(server.address, task) as client,
+    ):
+        await holder.take(0)
+        waiting = asyncio.create_task(client.take(0))
+        await holder.take(1)
+        with suppress(WriteStageError):
+            async with TurnClient.connected(server.address, task) as second:
+                await second.take(2)
+        await waiting
+
+
+async def test_a_second_attempt_of_a_task_fails_the_first_one_that_waits() -> None:
+    async with serving() as server:
+        with pytest.raises(WriteStageError, match="task 0 began a second time"):
+            await wait_while_another_begins(server, 0)
+
+
 async def test_many_tasks_that_are_killed_say_nothing_of_sockets(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

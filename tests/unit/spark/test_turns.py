@@ -46,6 +46,15 @@ def test_tasks_wait_in_the_order_in_which_they_asked() -> None:
     assert turns.give_back(1, 0, 1) == Turn(0, 0, 2)
 
 
+def test_a_target_that_got_no_record_is_not_counted() -> None:
+    turns = begun(0)
+    for target, count in ((1, 3), (2, 0)):
+        turns.ask(0, target)
+        turns.give_back(0, target, count)
+    turns.end(0)
+    assert turns.record_counts() == {1: 3}
+
+
 @pytest.mark.parametrize("task", [0, 1, 2], ids=["has it", "waits", "did not begin"])
 def test_a_task_that_asks_out_of_turn_fails_the_attempt(task: int) -> None:
     turns = begun(0, 1)

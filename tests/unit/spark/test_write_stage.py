@@ -8,6 +8,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql.types import BinaryType, StringType, StructField, StructType
 
 import oncelog.spark.write_stage as write_stage
+from oncelog.spark.checks import HEADERS_DDL
 from oncelog.spark.errors import DataLossError, TooLargeError, UsageError, WriteStageError
 from oncelog.spark.write_stage import (
     check_one_attempt,
@@ -114,6 +115,7 @@ class Tracker:
         self, jobs: tuple[int, ...] = (4,), attempts: tuple[int, int] = (0, 0), failed: int = 0
     ) -> None:
         self.jobs, self.statuses, self.waits = jobs, ["SUCCEEDED"], 0
+        self.stages_of = {job: [1, 2] for job in jobs}
         self.stages: dict[int, Any] = {
             1: SimpleNamespace(currentAttemptId=attempts[0], numFailedTasks=0),
             2: SimpleNamespace(currentAttemptId=attempts[1], numFailedTasks=failed),
@@ -124,7 +126,7 @@ class Tracker:
 
     def getJobInfo(self, job: int) -> SimpleNamespace:  # noqa: N802
         status = self.statuses.pop(0) if len(self.statuses) > 1 else self.statuses[0]
-        return SimpleNamespace(stageIds=[1, 2], status=status)
+        return SimpleNamespace(stageIds=self.stages_of[job], status=status)
 
     def getStageInfo(self, stage: int) -> SimpleNamespace | None:  # noqa: N802
         return self.stages.get(stage)
@@ -217,3 +219,46 @@ def test_rows_with_other_types_or_columns_are_selected_from(fields: Any, expecte
     frame = frame_of(*fields)
     selected: Any = with_columns(frame, record_columns(frame, "out"))
     assert selected == [expected]
+
+
+def test_each_column_of_a_record_is_taken_in_the_type_that_the_encoder_reads() -> None:
+    names = ("value", "key", "topic", "partition", "headers", "timestamp", "more")
+    frame = frame_of(*((name, StringType()) for name in names))
+    assert record_columns(frame, None) == {
+        "value": "cast(value as binary)",
+        "key": "cast(key as binary)",
+        "topic": "topic",
+        "partition": "partition",
+        "headers": f"cast(headers as {HEADERS_DDL})",
+        "timestamp_us": "unix_micros(timestamp)",
+    }
+    assert "topic" not in record_columns(frame, "out")
+
+
+def test_every_job_of_the_tag_is_looked_at() -> None:
+    """Rows that Spark computes in two jobs."""
+    tracker = Tracker(jobs=(1, 2))
+    tracker.stages_of = {1: [1], 2: [2]}
+    check_one_attempt(context_with(tracker), "tag")
+    tracker.stages[2].currentAttemptId = 1
+    with pytest.raises(WriteStageError, match="stage 2 was attempted 2 times"):
+        check_one_attempt(context_with(tracker), "tag")
+
+
+def test_a_job_that_still_runs_is_waited_for_beside_one_that_has_ended() -> None:
+    tracker = Tracker(jobs=(1, 2))
+    tracker.statuses = ["SUCCEEDED", "RUNNING", "SUCCEEDED", "SUCCEEDED"]
+    check_one_attempt(context_with(tracker), "tag")
+    assert tracker.statuses == ["SUCCEEDED"]
+
+
+def test_the_line_that_only_says_where_an_error_occurred_is_not_the_cause() -> None:
+    text = "java.lang.RuntimeException: An error occurred while calling o1.collect\nOSError: full\n"
+    assert str(failure_of(RuntimeError(text))).endswith("failed: OSError: full")
+    swapped = "OSError: full\njava.lang.RuntimeException: An error occurred while calling o1.x\n"
+    assert str(failure_of(RuntimeError(swapped))).endswith("failed: OSError: full")
+
+
+def test_a_failure_without_any_cause_is_told_by_its_first_line_with_text() -> None:
+    assert str(failure_of(RuntimeError("\n \n  it stopped \nlater"))).endswith("failed: it stopped")
+    assert str(failure_of(RuntimeError(" \n"))).endswith("failed: no reason given")

@@ -126,6 +126,14 @@ def test_neither_a_file_is_opened_nor_an_index_loaded_for_a_cached_read(
     disk.happens.clear()
 
 
+def test_a_lookup_of_a_time_after_all_records_needs_no_file(
+    ctx: LogContext, disk: TurningDisk
+) -> None:
+    disk.happens.append(lambda: pytest.fail("a file was opened"))
+    assert ctx.log.cached_offset_for_timestamp(NOW_MS + 1) is None
+    disk.happens.clear()
+
+
 def test_the_tail_is_read_though_nothing_is_known_to_be_in_memory(
     ctx: LogContext, disk: TurningDisk
 ) -> None:

@@ -80,7 +80,13 @@ def test_a_missing_meta_properties_is_refused_and_not_created_again(tmp_path: Pa
     assert_refused(tmp_path, r"holds .*, but its meta\.properties is gone: put it back")
 
 
-def test_a_first_start_that_died_between_its_two_files_is_finished(tmp_path: Path) -> None:
+@pytest.mark.damages
+@pytest.mark.parametrize("made", [[], ["metadata.sqlite", "metadata.sqlite-wal"]])
+def test_a_first_start_that_died_between_its_two_files_is_finished(
+    tmp_path: Path, made: list[str]
+) -> None:
+    for name in made:
+        (tmp_path / name).touch()
     (tmp_path / "oncelog.format").write_text("2\n")
     open_logs(tmp_path).close()
     assert "cluster.id=" in (tmp_path / "meta.properties").read_text()

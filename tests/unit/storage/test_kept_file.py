@@ -166,3 +166,15 @@ def test_appends_go_on_while_others_close_the_file(tmp_path: Path) -> None:
         stop.set()
         thread.join()
     assert ctx.values() == [b"%d" % number for number in range(400)]
+
+
+def test_a_flush_syncs_no_segment_that_an_earlier_one_has_synced(tmp_path: Path) -> None:
+    disk = SpyDisk()
+    ctx = LogContext(tmp_path / "t-0", disk, segment_bytes=250)
+    for _ in range(5):
+        ctx.append_well()
+    ctx.log.flush()
+    disk.synced.clear()
+    ctx.append_well()
+    ctx.log.flush()
+    assert disk.synced == [f"{ctx.log.segment_base_offsets[-1]:020}.log"]

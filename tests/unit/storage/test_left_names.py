@@ -88,3 +88,20 @@ def test_a_file_of_batches_without_its_snapshot_goes_at_the_start() -> None:
     machine.disk.write_atomic(lonely, b"", sync=False)
     open_logs("/one", disk=machine.restart()).close()
     assert lonely not in machine.paths()
+
+
+def test_a_file_of_batches_beside_its_snapshot_stays_at_a_start() -> None:
+    machine = Machine()
+    manager = open_logs("/one", disk=machine.disk)
+    log = manager.create(T0, TOPIC_ID, CONFIG, NOW_MS)
+    for number in range(2):
+        data = batch(producer=1, epoch=0, sequence=number)
+        log.append(data, leader_epoch=0, now_ms=NOW_MS)
+    manager.close()
+    for _ in range(2):
+        manager = open_logs("/one", disk=machine.restart())
+        held = manager.get(T0)
+        assert held is not None
+        again = held.append(batch(producer=1, epoch=0, sequence=0), leader_epoch=0, now_ms=NOW_MS)
+        assert (again.duplicate, again.base_offset) == (True, 0)
+        manager.close()

@@ -304,6 +304,17 @@ def test_a_folder_that_went_off_line_is_not_marked_as_closed_in_order(tmp_path: 
     assert not (tmp_path / ".kafka_cleanshutdown").exists()
 
 
+def test_a_failure_of_the_second_log_of_a_folder_is_a_failure_of_the_folder(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path)
+    fill(manager)
+    failed = manager.create(TopicPartition("other", 0), SECOND, LogConfig(), NOW_MS)
+    failure = StorageFailure("write", failed.directory, "for the test")
+    failed.fail(failure)
+    assert manager.folders[0].failure is failure
+    manager.close()
+    assert not (tmp_path / ".kafka_cleanshutdown").exists()
+
+
 def test_a_flush_in_a_folder_that_went_off_line_is_no_success(tmp_path: Path) -> None:
     """One that is under way would otherwise acknowledge what no disk holds."""
     manager = open_logs(tmp_path)

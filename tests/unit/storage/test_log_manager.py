@@ -1,5 +1,6 @@
 """Log directories together: clean stops, partitions that come and go, and where they go."""
 
+import errno
 import shutil
 from pathlib import Path
 from uuid import UUID
@@ -8,7 +9,7 @@ import pytest
 
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
-from oncelog.runtime import FolderInUse
+from oncelog.runtime import FolderInUse, StorageFailure, SystemDisk
 from oncelog.storage import FolderMismatch, LogConfig, LogManager
 from oncelog.storage.identity import Identity
 from tests.support.folders import CLUSTER, open_logs, take_folders
@@ -163,6 +164,54 @@ def test_a_new_partition_goes_to_the_folder_with_the_fewest(tmp_path: Path) -> N
     assert again.read_high_watermarks() == dict.fromkeys(partitions, 0)
     assert [name_of(again, partition) for partition in partitions] == ["a", "b", "c", "a", "b"]
     again.close()
+
+
+class FullDisk(SystemDisk):
+    """Some folders have no room for new files."""
+
+    full: frozenset[str] = frozenset()
+
+    def write_atomic(self, path: str, data: bytes, *, sync: bool) -> None:
+        if any(path.startswith(f"{folder}/") for folder in self.full):
+            raise StorageFailure("write", path, OSError(errno.ENOSPC, "No space left on device"))
+        super().write_atomic(path, data, sync=sync)
+
+
+def test_a_new_partition_passes_over_folders_without_room(tmp_path: Path) -> None:
+    disk = FullDisk()
+    folders = [tmp_path / name for name in ("a", "b", "c")]
+    manager = open_logs(*folders, disk=disk)
+    disk.full = frozenset(map(str, folders[:2]))
+    manager.create(PARTITION, FIRST, LogConfig(), NOW_MS)
+    assert name_of(manager, PARTITION) == "c"
+    disk.full = frozenset(map(str, folders))
+    with pytest.raises(StorageFailure, match="No space left"):
+        manager.create(TopicPartition("t", 0), FIRST, LogConfig(), NOW_MS)
+    disk.full = frozenset()
+    manager.close()
+    assert not list(tmp_path.glob("*/t-0"))
+
+
+def test_times_are_written_in_the_folder_that_has_the_partition(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path / "a", tmp_path / "b")
+    partitions = [TopicPartition("t", index) for index in range(2)]
+    for partition in partitions:
+        manager.create(partition, FIRST, LogConfig(), NOW_MS)
+    manager.write_times("times", dict.fromkeys(partitions, NOW_MS))
+    assert manager.read_times("times") == dict.fromkeys(partitions, NOW_MS)
+    manager.close()
+    for name, own in zip("ab", partitions, strict=True):
+        alone = open_logs(tmp_path / name)
+        assert alone.read_times("times") == {own: NOW_MS}
+        alone.close()
+
+
+def test_no_more_threads_close_logs_than_there_are_logs(tmp_path: Path) -> None:
+    manager = open_logs(tmp_path / "a", tmp_path / "b")
+    for index in range(3):
+        manager.create(TopicPartition("t", index), FIRST, LogConfig(), NOW_MS)
+    assert [close() for close in manager.closing(8)] == [None] * 3
+    manager.close()
 
 
 @pytest.mark.damages

@@ -50,6 +50,7 @@ def test_records_are_found_by_time_as_a_walk_over_all_finds_them(
 def test_an_empty_log_has_no_times(ctx: LogContext) -> None:
     assert ctx.log.offset_for_timestamp(0) is None
     assert ctx.log.offset_for_timestamp(None) is None
+    assert ctx.log.cached_offset_for_timestamp(None) is None, "no look at the disk is needed"
 
 
 def test_deleted_records_are_not_found(ctx: LogContext) -> None:
@@ -58,6 +59,15 @@ def test_deleted_records_are_not_found(ctx: LogContext) -> None:
     found = ctx.log.offset_for_timestamp(0)
     assert found is not None
     assert (found.offset, found.timestamp_ms, found.leader_epoch) == (3, NOW_MS + 3, 0)
+
+
+def test_a_deleted_batch_does_not_lend_its_time_to_the_next_record(tmp_path: Path) -> None:
+    ctx = LogContext(tmp_path / "t-0", message_timestamp_type="LogAppendTime")
+    ctx.append_well(batch(2))
+    ctx.now_ms += 5
+    ctx.append_well(batch(2))
+    ctx.log.delete_records(2)
+    assert found_at(ctx, 0) == (NOW_MS + 5, 2)
 
 
 def lying(*times: int, claimed: int) -> bytearray:

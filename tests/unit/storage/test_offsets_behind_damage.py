@@ -193,3 +193,20 @@ def test_a_batch_that_ends_before_it_begins_is_refused_when_it_is_read(make_log:
     ctx.open(clean=True, recovery_point=BATCHES_COUNT)
     with pytest.raises(CorruptBatch, match="from offset 2 on"):
         ctx.log.read(2, 1, upper_bound=BATCHES_COUNT)
+
+
+def test_damage_behind_a_truncation_is_forgotten(make_log: MakeLog) -> None:
+    ctx = make_log()
+    path, batches = written(ctx)
+    batches[4][-1] ^= 1
+    path.write_bytes(b"".join(batches))
+    ctx.open(recovery_point=BATCHES_COUNT)
+    assert refused(ctx) == [4]
+    ctx.log.truncate_to(2)
+    for _ in range(4):
+        ctx.append_well(value=b"other")
+    assert ctx.values()[2:] == [b"other"] * 4
+    for offset in range(BATCHES_COUNT):
+        warm = ctx.log.read(offset, 1 << 20, upper_bound=BATCHES_COUNT)
+        cold = ctx.log.read_cold(offset, 1 << 20, upper_bound=BATCHES_COUNT)
+        assert bytes(cold) == bytes(warm)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oncelog.protocol.batch import iter_headers
-from oncelog.runtime.disk import Disk
+from oncelog.runtime.disk import Disk, SystemDisk
 from tests.support.examples import examples, places
 from tests.support.scratch import scratch_folder
 from tests.unit.storage.context import LogContext, batch, read_all
@@ -184,6 +184,42 @@ def test_a_scan_removes_a_torn_snapshot_at_the_end(make_log: MakeLog) -> None:
     assert log.last_stable_offset(1) == 0
 
 
+def test_a_snapshot_of_lost_records_is_not_trusted_once_others_take_their_offsets(
+    make_log: MakeLog,
+) -> None:
+    """A client that sends its lost records again would take them for written (INV-2)."""
+    ctx = make_log()
+    for number in range(4):
+        ctx.append_well(producer=1, epoch=0, sequence=number)
+        ctx.log.roll(number + 1)
+    ctx.log.close()
+    for path in files(ctx.folder, ".log")[2:]:
+        path.unlink()
+    assert ctx.open().log_end_offset == 2
+    for _ in range(4):
+        ctx.append_well()
+    ctx.log.close()
+    files(ctx.folder, ".snapshot")[-1].unlink()
+    ctx.open(clean=True)
+    again = ctx.append_well(producer=1, epoch=0, sequence=2)
+    assert (again.duplicate, again.base_offset) == (False, 6)
+
+
+def test_a_start_removes_each_damaged_snapshot_that_it_meets(make_log: MakeLog) -> None:
+    ctx = make_log()
+    for number in range(3):
+        ctx.append_well(producer=1, epoch=0, sequence=number)
+        ctx.log.roll(number + 1)
+    ctx.append_well(producer=1, epoch=0, sequence=3)
+    ctx.log.close()
+    *_, older, newest = files(ctx.folder, ".snapshot")
+    older.write_bytes(b"torn")
+    newest.write_bytes(b"torn")
+    assert len(ctx.open(clean=True).recovery.reasons) == 2
+    assert not older.exists()
+    assert ctx.append_well(producer=1, epoch=0, sequence=3).duplicate
+
+
 def test_what_a_start_writes_in_place_of_a_sound_snapshot_is_synced(
     make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,6 +350,43 @@ def test_leftovers_of_deletions_and_renames_are_removed(make_log: MakeLog) -> No
     assert not [name for name in left if name.endswith((".deleted", ".tmp"))]
     assert f"{prefix.name}.index" not in left
     assert f"{prefix.name}.timeindex" not in left
+
+
+def test_an_index_is_kept_though_its_lost_log_left_a_snapshot(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=300)
+    fill(ctx)
+    ctx.log.close()
+    lost = files(ctx.folder, ".log")[1]
+    index = lost.with_suffix(".index")
+    assert lost.with_suffix(".batches").exists()
+    before = index.read_bytes()
+    lost.unlink()
+    ctx.open(clean=True)
+    assert index.with_name(f"{index.name}.orphan").read_bytes() == before
+
+
+class CountingDisk(SystemDisk):
+    """Notes which files are read whole."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.read_names: list[str] = []
+
+    def read(self, path: str) -> bytes | None:
+        self.read_names.append(Path(path).name)
+        return super().read(path)
+
+
+def test_a_start_reads_the_index_files_below_its_snapshot_once(make_log: MakeLog) -> None:
+    ctx = make_log(segment_bytes=300)
+    fill(ctx)
+    ctx.log.close()
+    ctx.disk = disk = CountingDisk()
+    ctx.open(clean=True)
+    for suffix in (".index", ".timeindex"):
+        names = [path.name for path in files(ctx.folder, suffix)]
+        assert len(names) > 2
+        assert sorted(name for name in disk.read_names if name.endswith(suffix)) == names
 
 
 def test_nothing_is_scanned_after_a_clean_stop(make_log: MakeLog) -> None:

@@ -36,3 +36,12 @@ def test_a_record_with_any_flipped_bit_is_none_and_the_other_one_stays(written: 
 
 def test_half_a_record_at_the_end_is_no_record(written: bytes) -> None:
     assert parse_register(written[:-1]) == [ONE]
+
+
+def test_a_forgotten_segment_was_never_whole(tmp_path: Path) -> None:
+    register = SegmentRegister(SystemDisk(), str(tmp_path), is_new=True)
+    register.add(ONE)
+    register.add(OTHER)
+    assert register.was_whole(0, 500, 7)
+    register.keep_only([7])
+    assert not register.was_whole(0, 500, 7)

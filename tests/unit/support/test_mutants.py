@@ -1,6 +1,9 @@
 """Where the generator of small bugs finds them, and that its list of survivors is up to date."""
 
 import ast
+import shutil
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 
 from tests.support.mutant_draw import ROOMS, Drawn, all_of, drawn, key_of
 from tests.support.mutants import KILLED, SURVIVED, Tally, Verdict, reasons
+from tests.support.patches import ROOT, limited
 from tests.support.semantic_sites import semantic_mutants_of
 
 SEMANTIC = b"""
@@ -149,11 +153,25 @@ def test_a_draw_ends_with_the_last_mutant() -> None:
     )
 
 
+@pytest.mark.skipif(shutil.which("prlimit") is None, reason="prlimit is not installed")
+def test_a_bug_that_counts_without_end_does_not_take_all_memory() -> None:
+    endless = [sys.executable, "-c", "print(len(bytearray(1 << 29)))"]
+    done = subprocess.run(limited(endless, 1 << 28), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "MemoryError" in done.stderr
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_all_that_a_room_names_is_there(room: str) -> None:
+    """After a rename it has to follow: nothing is drawn from what is not there."""
+    named = [*ROOMS[room].sources, *ROOMS[room].tests]
+    assert [name for name in named if not any(ROOT.glob(name))] == []
+
+
 @pytest.mark.parametrize("room", ROOMS)
 def test_the_mutants_of_each_room_are_python(room: str) -> None:
-    root = Path(__file__).resolve().parents[3]
     for _, mutant in islice(drawn([room], 1), 15):
-        ast.parse(mutant.planted((root / mutant.file).read_bytes()))
+        ast.parse(mutant.planted((ROOT / mutant.file).read_bytes()))
 
 
 def test_every_explained_survivor_is_a_mutant_that_there_is() -> None:

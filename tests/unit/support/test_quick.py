@@ -24,7 +24,10 @@ def test_a_run_beyond_its_budget_names_the_slowest_functions_first() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("jobs", [[], ["-n", "2"]], ids=["alone", "xdist"])
+@pytest.mark.parametrize(
+    "jobs",
+    [pytest.param([], id="alone"), pytest.param(["-n", "2"], id="xdist", marks=pytest.mark.soak)],
+)
 def test_pytest_measures_in_all_processes_and_fails(tmp_path: Path, jobs: list[str]) -> None:
     (tmp_path / "test_spin.py").write_text(
         "import time\n"

@@ -54,7 +54,7 @@ def handle(
     """Ask the transaction coordinator for each transaction of the request; clients send one."""
     transactions = request.body.transactions
     if request.version < _BROKERS_SINCE:
-        wanted = transactions[0]
+        (wanted,) = transactions
         return _start(context, request, wanted, lambda outcome: _response(request, [outcome]))
     parts = [_start(context, request, wanted, unchanged) for wanted in transactions]
     return _Answers(request, parts).start(context.partitions.loop)

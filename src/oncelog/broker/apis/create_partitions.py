@@ -34,7 +34,7 @@ async def handle(
     """Add partitions to each topic independently."""
     counts = Counter(topic.name for topic in request.body.topics)
     duplicate = ChangeOutcome(ErrorCode.invalid_request, "Duplicate topic name.")
-    outcomes = {name: duplicate for name, count in counts.items() if count > 1}
+    outcomes = dict.fromkeys(counts, duplicate)
     due_s = context.controller.due_s(request.body.timeout_ms)
     for topic in request.body.topics:
         if counts[topic.name] == 1:

@@ -52,7 +52,8 @@ def handle(
 def _response(request: Request[LeaveGroupRequest], result: LeaveReply) -> LeaveGroupResponse:
     error = result.error
     if request.version < _MEMBERS_SINCE and error is ErrorCode.none and result.members:
-        error = result.members[0].error
+        (member,) = result.members
+        error = member.error
     return LeaveGroupResponse(
         error_code=error,
         members=tuple(

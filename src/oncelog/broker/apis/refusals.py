@@ -224,7 +224,8 @@ def refused_offsets(request: Request[Any], body: Any, error: ErrorCode) -> tuple
     """Return the topics of the one group of an OffsetFetch, each partition with the error."""
     cls = codec.response_class(request.api)
     told = {"error": error, "message": None}
-    topics: tuple[Any, ...] = _parts(_OLD_OFFSET_FETCH, cls, request.version, body, told)[0].topics
+    (group,) = _parts(_OLD_OFFSET_FETCH, cls, request.version, body, told)
+    topics: tuple[Any, ...] = group.topics
     return topics
 
 

@@ -33,6 +33,7 @@ from oncelog.storage import NO_SEQUENCE, Verification
 
 if TYPE_CHECKING:
     from oncelog.broker.apis.context import Context
+    from oncelog.broker.partitions.partition import Partition
 
 __all__ = ["handle"]
 
@@ -49,6 +50,22 @@ Outcome = Mapping[tuple[str | None, int], ErrorCode]
 def handle(
     context: Context, request: Request[TxnOffsetCommitRequest]
 ) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
+    """Answer at once where this broker coordinates the group."""
+    if _led(context, request.body.group_id) is None:
+        return context.groups.once_caught_up(lambda: _verify(context, request))
+    return _verify(context, request)
+
+
+def _led(context: Context, group_id: str) -> Partition | None:
+    """Return the partition of a group's coordinator, if this broker leads it."""
+    index = context.groups.partition_of(group_id)
+    partition = context.partitions.get(context.groups.topic, index)
+    return partition if partition is not None and partition.state.is_leader else None
+
+
+def _verify(
+    context: Context, request: Request[TxnOffsetCommitRequest]
+) -> TxnOffsetCommitResponse | Pending[TxnOffsetCommitResponse]:
     """Verify the group's partition, then commit through the group coordinator.
 
     Partitions that do not exist are set aside first: a request without others adds nothing to the
@@ -62,9 +79,8 @@ def handle(
         return _response(request, unknown)
     if not body.group_id:
         return _refuse(request, ErrorCode.invalid_group_id, unknown)
-    index = context.groups.partition_of(body.group_id)
-    partition = context.partitions.get(context.groups.topic, index)
-    if partition is None or not partition.state.is_leader:
+    partition = _led(context, body.group_id)
+    if partition is None:
         return _refuse(request, ErrorCode.not_coordinator, unknown)
     log = partition.log
     support = (

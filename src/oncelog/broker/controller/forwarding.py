@@ -17,7 +17,11 @@ from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.broker.peers.connections import PeerNetwork, Peers, PeerUnreachable
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.event_codec import MalformedEvent, decode_reply, encode_event
-from oncelog.core.cluster_limits import APPLIED_LOOK_MS, APPLIED_WAIT_MS_MAX
+from oncelog.core.cluster_limits import (
+    APPLIED_LOOK_MS,
+    APPLIED_WAIT_MS_MAX,
+    CATCH_UP_MS_MAX,
+)
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode, OncelogError, ProtocolError
 from oncelog.protocol.api import ApiKey
@@ -32,6 +36,11 @@ from oncelog.runtime.framed import DisconnectedError
 __all__ = ["Forwarding"]
 
 ReplyT = TypeVar("ReplyT")
+
+_ROLES: Final = 0
+"""The version of AppliedRevision that does not wait for folders."""
+_FOLDERS: Final = 1
+"""The one that does."""
 
 HEADER_BYTES_MAX: Final = 1024
 """What is around an event in its request: the header, broker id and epoch."""
@@ -62,6 +71,10 @@ class Forwarding:
             clock,
             rng,
         )
+        self._waits: set[asyncio.Task[None]] = set()
+        """Each waits for what another broker has applied."""
+        self._late: set[int] = set()
+        """Brokers that changes no longer wait for, until they have answered."""
         # A broker of an earlier version closes the connection: no event may be lost by it.
         self._applied_peers = Peers(
             network,
@@ -76,18 +89,22 @@ class Forwarding:
         """Close the connections."""
         await self._peers.close()
         await self._applied_peers.close()
+        for task in self._waits:
+            task.cancel()
+        if self._waits:
+            await asyncio.wait(self._waits)
 
     async def reach_everywhere(self, revision: int) -> set[int]:
         """Wait until every other registered broker has applied the metadata of `revision`.
 
         Returns the brokers that have not said so within `APPLIED_WAIT_MS_MAX`.
         """
-        behind = set(self._feed.known.stored.brokers) - {self._membership.broker_id}
+        behind = self._others()
 
         async def wait(broker_id: int) -> None:
             # One that registers again reads the metadata before it serves.
             while broker_id in self._feed.known.stored.brokers:
-                if await self._has_applied(broker_id, revision):
+                if await self._applied_revision(broker_id, revision, _ROLES) >= revision:
                     break
                 await self._clock.sleep(APPLIED_LOOK_MS)
             behind.discard(broker_id)
@@ -97,13 +114,40 @@ class Forwarding:
                 await asyncio.gather(*map(wait, sorted(behind)))
         return behind
 
-    async def _has_applied(self, broker_id: int, revision: int) -> bool:
+    async def reach_others(self, revision: int) -> None:
+        """Wait until the other brokers serve what `revision` says, for `CATCH_UP_MS_MAX` at most.
+
+        One that does not answer is not waited for: it tells no client anything either. Nor is one
+        that is late, until it has answered: a change costs no time because another one did.
+        """
+
+        async def wait(broker_id: int) -> None:
+            while -1 < await self._applied_revision(broker_id, revision, _FOLDERS) < revision:
+                await self._clock.sleep(APPLIED_LOOK_MS)
+            self._late.discard(broker_id)
+
+        waits = {}
+        for broker_id in sorted(self._others() - self._late):
+            task = waits[broker_id] = asyncio.create_task(wait(broker_id))
+            self._waits.add(task)
+            task.add_done_callback(self._waits.discard)
+        if waits:
+            await asyncio.wait(waits.values(), timeout=CATCH_UP_MS_MAX / 1000)
+        self._late.update(broker_id for broker_id, task in waits.items() if not task.done())
+
+    def _others(self) -> set[int]:
+        return set(self._feed.known.stored.brokers) - {self._membership.broker_id}
+
+    async def _applied_revision(self, broker_id: int, revision: int, version: int) -> int:
+        """Return how far a broker is, which reads up to `revision` first; -1: it does not say."""
         request = AppliedRevisionRequest(revision=revision)
         try:
-            response = await self._applied_peers.ask(broker_id, ApiKey.APPLIED_REVISION, 0, request)
+            response = await self._applied_peers.ask(
+                broker_id, ApiKey.APPLIED_REVISION, version, request
+            )
         except (OncelogError, OSError):
-            return False
-        return response.revision >= revision
+            return -1
+        return response.revision
 
     async def send(
         self, controller_id: int, event: ControllerEvent[ReplyT]

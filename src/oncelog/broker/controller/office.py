@@ -79,6 +79,8 @@ class Office:
         """Whether this broker claims the office when it is free: not while it stops."""
         self.is_left = False
         """Whether it leaves the office to others, because it reaches none of them."""
+        self.on_elected: Callable[[int], None] = lambda _: None
+        """Called with the revision of the metadata once leaders of it were elected."""
         self.config = config
         self.elections = ElectionMeter()
         self._store = store
@@ -302,6 +304,7 @@ class Office:
         if elected.leaders_count:
             elapsed_ms = int(self._clock.monotonic_ms() - began_ms)
             self.elections.elected(elected.unclean_count, elapsed_ms)
+            self.on_elected(self._feed.known.stored.revision)
 
     def _decide(
         self, event: ControllerEvent[ReplyT], fresh_ids: tuple[TopicId, ...], image: MetadataImage

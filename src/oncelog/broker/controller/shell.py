@@ -1,8 +1,9 @@
 """Has the controller decide on events, wherever it is: here or on another broker.
 
 Every change of the metadata takes this way. The reply is given once this broker has applied the
-change: a client that created a topic can use it at once, at the broker that it asked. A change of
-ACLs is answered once all brokers have applied it: no broker lets in by then whom it locks out.
+change, and those others that answer soon: a client that created a topic can use it at once, at
+whichever broker. A change of ACLs is answered once all brokers have applied it: no broker lets in
+by then whom it locks out.
 """
 
 from __future__ import annotations
@@ -21,11 +22,17 @@ from oncelog.broker.membership.registration import ClusterMembership
 from oncelog.controller.decision import ControllerEvent
 from oncelog.controller.events import (
     AlterClientQuotas,
+    AlterGroupConfigs,
+    AlterReassignments,
     AlterScramCredentials,
+    AlterTopicConfigs,
     CreateAcls,
+    CreatePartitions,
     CreateTopics,
     DeleteAcls,
     DeleteTopic,
+    ElectLeaders,
+    UpdateFeatures,
 )
 from oncelog.controller.image import MetadataImage, TopicImage
 from oncelog.controller.placement import known_brokers
@@ -55,6 +62,17 @@ _NO_ANSWER: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.broker_not
 """The event may take effect, or no broker can decide on it now."""
 _EVERYWHERE: Final = (CreateAcls, DeleteAcls, AlterScramCredentials, AlterClientQuotas)
 """Events that are answered once what they change is in force on every broker."""
+_ON_OTHERS: Final = (
+    AlterGroupConfigs,
+    AlterReassignments,
+    AlterTopicConfigs,
+    CreatePartitions,
+    CreateTopics,
+    DeleteTopic,
+    ElectLeaders,
+    UpdateFeatures,
+)
+"""Events of clients, who may ask another broker next."""
 
 
 class ControllerShell:
@@ -73,6 +91,7 @@ class ControllerShell:
         wait_ms_max: float = CONTROLLER_WAIT_MS_MAX,
     ) -> None:
         self.office = office
+        office.on_elected = self._tell_others
         self._feed = feed
         self._membership = membership
         self._make_forwarding = forwarding
@@ -224,14 +243,26 @@ class ControllerShell:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._wait_s_max):
                 await self._feed.reach(verdict.revision)
-        if isinstance(event, _EVERYWHERE) and verdict.reply is not None:
-            await self._reach_everywhere(verdict.revision)
+        if verdict.reply is not None and not self._is_alone:
+            if isinstance(event, _EVERYWHERE):
+                await self._reach_everywhere(verdict.revision)
+            elif isinstance(event, _ON_OTHERS):
+                # A broker that stops waits for no other one, and says what was done.
+                with contextlib.suppress(asyncio.CancelledError):
+                    await self._others().reach_others(verdict.revision)
         return reply
+
+    def _tell_others(self, revision: int) -> None:
+        """Have the others read who leads now: they find out by themselves some time later."""
+        if not self._is_closed and not self._is_alone:
+            _begin(self._reports, self._others().reach_others(revision))
+
+    @property
+    def _is_alone(self) -> bool:
+        return self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}
 
     async def _reach_everywhere(self, revision: int) -> None:
         """Wait until all brokers have applied a revision, as far as they can be reached."""
-        if self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}:
-            return
         if behind := await self._others().reach_everywhere(revision):
             log.warning(
                 "brokers %s have not said that they go by users, ACLs and quotas as changed: each "

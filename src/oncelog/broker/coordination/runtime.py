@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
 from typing import Generic, TypeAlias, TypeVar
 
 from oncelog.broker.coordination.context import CoordinatorContext
@@ -93,6 +93,10 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         self.make_shard = make_shard
         self.producer_ids = producer_ids
         self.append_wait_ms_max = append_wait_ms_max
+        self.catch_up: Callable[[], Awaitable[None]] | None = None
+        """Applies the newest metadata; None where no other broker can know more of it."""
+        self._early: set[asyncio.Task[None]] = set()
+        """What waits for an id that is not coordinated here yet."""
         self.takes_turns = takes_turns
         self._coordinators: dict[int, CoordinatorContext[EventT, ReplyT, EffectT]] = {}
         self._turns: dict[CoordinatorContext[EventT, ReplyT, EffectT], None] = {}
@@ -123,12 +127,50 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         """Submit a request to the shard of `id_`; return a promise of `convert(reply)`.
 
         A load holds it. Where this broker does not lead that shard it returns
-        `refuse(NOT_COORDINATOR)`. Dropping the promise drops an undecided request (D7).
+        `refuse(NOT_COORDINATOR)`, in a cluster only once it has caught up with the metadata: the
+        broker that named it may know more. Dropping the promise drops an undecided request (D7).
         """
         coordinator = self._coordinators.get(coordinator_partition(id_, self._partition_count))
-        if coordinator is None:
+        pending = Pending(convert, holds_back=holds_back, refuse=refuse)
+        if coordinator is not None:
+            return coordinator.ask(event, pending)
+        if self.catch_up is None:
             return refuse(ErrorCode.not_coordinator)
-        return coordinator.ask(event, Pending(convert, holds_back=holds_back, refuse=refuse))
+
+        def ask_again() -> None:
+            led = self._coordinators.get(coordinator_partition(id_, self._partition_count))
+            if led is None:
+                pending.fail(ErrorCode.not_coordinator)
+            elif not pending.dropped:
+                led.ask(event, pending)
+
+        self._catch_up_before(self.catch_up, ask_again)
+        return pending
+
+    def once_caught_up(
+        self, then: Callable[[], ResponseT | Pending[ResponseT]]
+    ) -> ResponseT | Pending[ResponseT]:
+        """Return what `then` returns, or a promise of it once this broker has caught up (`ask`)."""
+        if self.catch_up is None:
+            return then()
+        pending: Pending[ResponseT] = Pending(lambda _: then(), holds_back=True)
+        self._catch_up_before(self.catch_up, lambda: pending.complete(None))
+        return pending
+
+    def _catch_up_before(
+        self, catch_up: Callable[[], Awaitable[None]], then: Callable[[], None]
+    ) -> None:
+        async def wait() -> None:
+            await catch_up()
+            then()
+
+        task = self.loop.create_task(wait())
+        self._early.add(task)
+        task.add_done_callback(self._early_done)
+
+    def _early_done(self, task: asyncio.Task[None]) -> None:
+        self._early.discard(task)
+        self._report_of(task)
 
     def look(self, id_: str, event: EventT) -> ReplyT | None:
         """Answer a question about `id_` that never waits; None where its shard does not serve."""
@@ -273,6 +315,8 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
         """Resign from all shards."""
         for coordinator in list(self._coordinators.values()):
             self._resigned(coordinator)
+        for task in self._early:
+            task.cancel()
         self._failure.cancel()
 
     def take_turn(self, coordinator: CoordinatorContext[EventT, ReplyT, EffectT]) -> None:
@@ -335,6 +379,9 @@ class CoordinatorRuntime(Generic[EventT, ReplyT, EffectT]):
     def _loaded(self, index: int, task: asyncio.Task[None]) -> None:
         if self._loads.get(index) is task:
             del self._loads[index]
+        self._report_of(task)
+
+    def _report_of(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled():
             error = task.exception()
             if isinstance(error, Exception):

@@ -28,6 +28,7 @@ from oncelog.controller.image import (
     TopicImage,
     while_applying,
 )
+from oncelog.core.cluster_limits import CATCH_UP_MS_MAX
 from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import (
     METADATA_FEED_WAIT_MS,
@@ -102,6 +103,9 @@ class MetadataFeed:
         self._tasks: set[asyncio.Task[None]] = set()
         # Keep images in the order of revisions when a writer and the feed follow at the same time.
         self._reading = asyncio.Lock()
+        self._asked_count = 0
+        """Calls of `catch_up`, and how many of them the last read came after."""
+        self._read_count = 0
         self._following = asyncio.Lock()
         self._steps: set[asyncio.Task[Any]] = set()
         self._bug: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
@@ -151,12 +155,40 @@ class MetadataFeed:
     async def read(self) -> bool:
         """Bring what is known up to the store. False when it was. Raises `StoreFailure`."""
         async with self._reading:
-            has_moved = await self.known.read()
+            return await self._read()
+
+    async def _read(self) -> bool:
+        has_moved = await self.known.read()
         self.health.answered()
         if has_moved:
             moved, self._moved = self._moved, asyncio.Event()
             moved.set()
         return has_moved
+
+    async def catch_up(self) -> None:
+        """Apply what the store says now, folders and all: other brokers may name it already.
+
+        It gives up after `CATCH_UP_MS_MAX`, and at once where the store does not answer. Those who
+        call at the same time share one read: the first that begins after them.
+        """
+        if self.health.pause_ms:
+            return
+        self._asked_count += 1
+        try:
+            async with asyncio.timeout(CATCH_UP_MS_MAX / 1000):
+                await self._read_after(self._asked_count)
+                await self.follow_known()
+        except StoreFailure as failure:
+            self.health.failed(failure)
+        except TimeoutError:
+            pass  # The feed goes on, and what it brings is found by the next request.
+
+    async def _read_after(self, number: int) -> None:
+        async with self._reading:
+            if self._read_count < number:
+                asked_count = self._asked_count
+                await self._read()
+                self._read_count = asked_count
 
     async def moved_past(self, revision: int) -> None:
         """Return once what is known is newer than `revision`. `run` makes it so."""

@@ -79,7 +79,8 @@ class PartitionCleaner:
         self._clock = clock
         self._on_failure = on_failure
         self._clean_offsets: dict[TopicPartition, int] | None = None
-        self._in_progress: set[PartitionLog] = set()
+        self.in_progress: set[PartitionLog] = set()
+        """Logs that are being cleaned."""
         self._paused: set[TopicPartition] = set()
         self._forgotten: set[TopicPartition] = set()
         """Those whose log was deleted or restarted while it is being cleaned."""
@@ -97,7 +98,7 @@ class PartitionCleaner:
         """Forget the partition's clean offset: its log was deleted or restarted."""
         if self._clean_offsets is not None:
             self._clean_offsets.pop(topic_partition, None)
-        if any(held.topic_partition == topic_partition for held in self._in_progress):
+        if any(held.topic_partition == topic_partition for held in self.in_progress):
             self._forgotten.add(topic_partition)
 
     async def pause(self, topic_partition: TopicPartition) -> None:
@@ -106,7 +107,7 @@ class PartitionCleaner:
         Its log is copied then: the copy would not be as clean as the log's clean offset says.
         """
         self._paused.add(topic_partition)
-        while any(held.topic_partition == topic_partition for held in self._in_progress):
+        while any(held.topic_partition == topic_partition for held in self.in_progress):
             self._ended.clear()
             await self._ended.wait()
 
@@ -139,13 +140,13 @@ class PartitionCleaner:
         label = held.topic_partition
         is_as_chosen = (await self._known_offsets()).get(label) == offsets.get(label)
         # Another worker may have taken it first, it is about to be moved, or began again.
-        if is_as_chosen and held not in self._in_progress and label not in self._paused:
-            self._in_progress.add(held)
+        if is_as_chosen and held not in self.in_progress and label not in self._paused:
+            self.in_progress.add(held)
             try:
                 high_watermark = next(c.high_watermark for c in candidates if c.log is held)
                 await self._clean(target, high_watermark, now_ms)
             finally:
-                self._in_progress.discard(held)
+                self.in_progress.discard(held)
                 self._forgotten.discard(label)
                 self._ended.set()
         return True
@@ -182,7 +183,7 @@ class PartitionCleaner:
     def _candidates(self) -> list[_Candidate]:
         present = self._open_partitions()
         self.uncleanable.intersection_update([partition.log for partition in present])
-        passed_over = self._in_progress | self.uncleanable
+        passed_over = self.in_progress | self.uncleanable
         return [
             _Candidate(partition.log, partition.last_stable_offset, partition.state.high_watermark)
             for partition in present

@@ -150,11 +150,13 @@ class Following:
         self._cutting.pop(partition).set()
         if failure is not None and not isinstance(failure, StorageFailure):
             raise failure
+        if failure is not None:
+            # The files of a deleted log are gone, which is no failure.
+            if not partition.log.is_deleted:
+                self._folder_failed(failure)
+            return
         if isinstance(partition.state, OfflineState):
             return  # It was resigned, or its log directory has failed.
-        if failure is not None:
-            self._folder_failed(failure)
-            return
         log = partition.log
         state = cast(FollowerState, partition.state)
         state.truncated(log.log_end_offset, log.log_start_offset)

@@ -150,8 +150,9 @@ def _owned(members: Sequence[SubscribedMember]) -> dict[str, list[TopicPartition
     for at, claimed in claims.items():
         newest = max(generation for generation, _ in claimed)
         owners = [member_id for generation, member_id in claimed if generation == newest]
-        if len(owners) == 1:
-            owned.setdefault(owners[0], []).append(at)
+        match owners:
+            case [owner]:
+                owned.setdefault(owner, []).append(at)
     return owned
 
 

@@ -433,12 +433,14 @@ class ClassicMember:
         self._generation = NO_GENERATION
         self._last_generation = NO_GENERATION
         self._last_owned = ()
+        self._counts = None
         if code is not ErrorCode.illegal_generation:
             self._member_id = ""
-        self._counts = None
         self._prepare()
 
     def _fail(self, code: ErrorCode, what: str) -> None:
+        self._generation = NO_GENERATION
+        self.stage = Stage.CLOSED
         group_id = self._settings.group_id
         if code is ErrorCode.fenced_instance_id:
             instance_id = self._settings.group_instance_id
@@ -446,6 +448,4 @@ class ClassicMember:
             self.error = FencedError(code, text)
         else:
             self.error = FatalError(code, f"{what} of group {group_id}")
-        self._generation = NO_GENERATION
-        self.stage = Stage.CLOSED
         self.ownership.plan(OwnershipChange(ChangeKind.LOST, self.ownership.owned))

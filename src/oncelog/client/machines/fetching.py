@@ -11,6 +11,7 @@ raised only where it is the first.
 
 from collections.abc import Iterable, Iterator
 from heapq import heapify, heappop
+from itertools import pairwise
 from typing import NamedTuple
 
 from oncelog.client.values import ConsumerRecord, FetchedPartition
@@ -98,7 +99,7 @@ def visible_batches(
             elif header.next_offset > position and not (
                 header.is_transactional and header.producer_id in open_aborts
             ):
-                _extend(slices, data, start, start + header.length)
+                slices.append(_Slice(data, start, start + header.length))
     except ProtocolError as error:
         if next_offset == position:
             raise BadBatch(position, error) from error
@@ -166,18 +167,15 @@ class _Slice(NamedTuple):
     end: int
 
 
-def _extend(slices: list[_Slice], buffer: Buffer, start: int, end: int) -> None:
-    if slices and slices[-1].buffer is buffer and slices[-1].end == start:
-        slices[-1] = _Slice(buffer, slices[-1].start, end)
-    else:
-        slices.append(_Slice(buffer, start, end))
-
-
 def _join(slices: list[_Slice]) -> Buffer:
     if not slices:
         return b""
-    parts = [memoryview(piece.buffer)[piece.start : piece.end] for piece in slices]
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    if all(
+        one.buffer is other.buffer and one.end == other.start for one, other in pairwise(slices)
+    ):
+        first, last = slices[0], slices[-1]
+        return memoryview(first.buffer)[first.start : last.end]
+    return b"".join(memoryview(piece.buffer)[piece.start : piece.end] for piece in slices)
 
 
 def _is_abort(buffer: Buffer, start: int, header: BatchHeader) -> bool:

@@ -80,14 +80,12 @@ class TransactionMachine:
         The coordinator has ended an earlier instance's transaction and fenced it (INV-5).
         """
         self._move(State.READY)
-        self._identify(producer_id, producer_epoch)
-        self.version = version
+        self._identify(producer_id, producer_epoch, version)
 
     def attach(self, producer_id: int, producer_epoch: int, version: int) -> None:
         """Join a transaction that another process began and will end."""
         self._move(State.IN_TRANSACTION)
-        self._identify(producer_id, producer_epoch)
-        self.version = version
+        self._identify(producer_id, producer_epoch, version)
         self.attached = True
 
     def begin(self) -> None:
@@ -153,16 +151,13 @@ class TransactionMachine:
 
         After retries that ran out of time the transaction must abort; the producer stays usable.
         """
-        if self.state in (State.FATAL, State.READY, State.UNINITIALIZED):
-            if isinstance(error, FatalError) and self.state is not State.FATAL:
-                self._move(State.FATAL)
-                self.error = error
-            return
         if isinstance(error, FatalError):
-            self._move(State.FATAL)
-            self.error = error
-        elif self.state in (State.IN_TRANSACTION, State.COMMITTING):
-            self._move(State.ABORTABLE)
+            is_news, state = self.state is not State.FATAL, State.FATAL
+        else:
+            is_news = self.state in (State.IN_TRANSACTION, State.COMMITTING)
+            state = State.ABORTABLE
+        if is_news:
+            self._move(state)
             self.error = error
 
     def ending(self, commit: bool) -> None:
@@ -196,13 +191,14 @@ class TransactionMachine:
         self._started = False
         self.error = None
         if self.version >= 2 and producer_id >= 0:
-            self._identify(producer_id, producer_epoch)
+            self._identify(producer_id, producer_epoch, self.version)
             return True
         return False
 
-    def _identify(self, producer_id: int, producer_epoch: int) -> None:
+    def _identify(self, producer_id: int, producer_epoch: int, version: int) -> None:
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
+        self.version = version
         self.stragglers_possible = False
 
     def _move(self, to: State) -> None:

@@ -6,7 +6,10 @@ from oncelog.protocol.fields import Int64, RequestFor
 
 @message
 class AppliedRevisionRequest(RequestFor["AppliedRevisionResponse"]):
-    """AppliedRevision, version 0: how far a broker is; it is to read up to `revision` first."""
+    """AppliedRevision, versions 0-1: how far a broker is; it is to read up to `revision` first.
+
+    Version 1 asks for an answer once its folders are made too.
+    """
 
     revision: Int64 = -1
 

@@ -16,7 +16,11 @@ from oncelog.simulation.components.controller import controllers
 from oncelog.simulation.components.coordinator_runtime import processor
 from oncelog.simulation.components.log_upkeep import logs
 from oncelog.simulation.components.producers import producers
+from oncelog.simulation.components.quotas import quotas
+from oncelog.simulation.components.readers import readers
 from oncelog.simulation.components.replicas import replicas
+from oncelog.simulation.components.rights import rights
+from oncelog.simulation.components.transactional_clients import transactional_clients
 from oncelog.simulation.plan import Plan
 
 __all__ = ["COMPONENTS", "look_at_components"]
@@ -29,6 +33,10 @@ COMPONENTS: Final[dict[str, Callable[[random.Random], Iterator[str]]]] = {
     "assignments": assignments,
     "producers": producers,
     "controllers": controllers,
+    "readers": readers,
+    "transactional clients": transactional_clients,
+    "rights": rights,
+    "quotas": quotas,
 }
 """Name -> what simulates it."""
 

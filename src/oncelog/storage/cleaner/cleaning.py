@@ -212,8 +212,7 @@ class Cleaning:
             self._disk.remove(cleaned.prefix + suffix + CLEANED_SUFFIX)
 
     def _transactions(self, from_offset: int = 0) -> CleanedTransactions:
-        aborted = self._target.log.cleaning.aborted_below(self._target.first_uncleanable_offset)
-        return CleanedTransactions(entry for entry in aborted if entry.last_offset >= from_offset)
+        return CleanedTransactions(self._target.log.cleaning.aborted_from(from_offset))
 
     def _batches(self, segment: Segment) -> Iterator[ReadBatch]:
         with self._looking_at(segment):

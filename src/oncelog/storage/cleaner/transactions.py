@@ -17,7 +17,7 @@ __all__ = ["CleanedTransactions"]
 
 
 class CleanedTransactions:
-    """The state of transactions on the way through a log. `aborted`: all that overlap the way."""
+    """The state of transactions on the way through a log. `aborted`: all that overlap it."""
 
     def __init__(self, aborted: Iterable[AbortedTxn]) -> None:
         self._coming = deque(sorted(aborted, key=lambda entry: entry.first_offset))

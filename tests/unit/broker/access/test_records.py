@@ -62,8 +62,12 @@ class Guarded:
         acks: int = -1,
         transactional_id: str | None = None,
         producer: tuple[int, int] | None = None,
+        size: int | None = None,
     ) -> list[ErrorCode] | None:
-        """Send a batch to the first partition of each topic; return the errors, None if closed."""
+        """Send a batch to the first partition of each topic; return the errors, None if closed.
+
+        Of a batch that is cut there are `size` bytes.
+        """
         image = self.context.broker.image
         producer_id, epoch = producer or (-1, -1)
         records = batch(
@@ -77,7 +81,7 @@ class Guarded:
             found = image.topic(name)
             by_id = version >= 13
             topic_id = found.topic_id if by_id and found is not None else None
-            named.append((None if by_id else name, topic_id, [(0, bytes(records))]))
+            named.append((None if by_id else name, topic_id, [(0, bytes(records[:size]))]))
         frame = encode_produce_request(
             version,
             1,
@@ -202,6 +206,15 @@ async def test_a_batch_of_a_transaction_needs_its_id_before_anything_is_looked_a
     assert await guarded.produce(["a"], transactional_id="t") == [NONE]
 
 
+@pytest.mark.parametrize("size", [0, 22, 60])
+async def test_less_than_a_batchs_header_is_no_batch_of_a_transaction(
+    guarded: Guarded, size: int
+) -> None:
+    guarded.allow("WRITE TOPIC a")
+    found = await guarded.produce(["a"], producer=(1, 0), size=size)
+    assert found == [ErrorCode.invalid_record]
+
+
 async def test_a_refused_topic_is_not_added_to_a_transaction(guarded: Guarded) -> None:
     guarded.allow("WRITE TRANSACTIONAL_ID t, DESCRIBE TRANSACTIONAL_ID t, WRITE TOPIC b")
     await guarded.client.ask(ApiKey.FIND_COORDINATOR, key_type=1, coordinator_keys=("t",))
@@ -209,6 +222,7 @@ async def test_a_refused_topic_is_not_added_to_a_transaction(guarded: Guarded) -
     producer = made.producer_id, made.producer_epoch
     found = await guarded.produce(["a", "b"], transactional_id="t", producer=producer)
     assert found == [DENIED, NONE]
+    guarded.allow("DESCRIBE TRANSACTIONAL_ID t, DESCRIBE TOPIC a, DESCRIBE TOPIC b")
     described = await guarded.client.ask(ApiKey.DESCRIBE_TRANSACTIONS, transactional_ids=("t",))
     assert [topic.topic for topic in described.transaction_states[0].topics] == ["b"]
 

@@ -65,6 +65,19 @@ async def test_an_update_is_announced_under_a_higher_epoch_and_outlives_a_restar
         assert later >= epoch
 
 
+@pytest.mark.parametrize(("version", "is_told"), [(3, False), (4, True)])
+async def test_a_level_0_is_supported_for_clients_that_know_of_it(
+    tmp_path: Path, version: int, is_told: bool
+) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        answer = await client.ask(
+            ApiKey.API_VERSIONS, version, client_software_name="a", client_software_version="1"
+        )
+        levels = {f.name: (f.min_version, f.max_version) for f in answer.supported_features}
+        assert levels == ({NAME: (0, 2), "group.version": (0, 1)} if is_told else {})
+
+
 async def test_a_feature_at_level_0_is_not_announced(tmp_path: Path) -> None:
     async with running(tmp_path) as context:
         client = await context.connect()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -224,11 +225,14 @@ async def test_a_request_that_waits_is_woken_by_what_was_quiet(
 
 async def test_it_waits_for_more_where_too_little_came(context: Running) -> None:
     reader = await reader_of(context)
-    await reader.send(LONG_MS, min_bytes=2 * len(batch()))
+    await reader.send(LONG_MS, min_bytes=3 * len(batch()))
     await until(lambda: is_parked(context, reader))
     before = reads(context)
     append(context, 3)
     await until(lambda: bool(partition(context, 3).fetches))
+    append(context, 3)
+    for _ in range(3):
+        await asyncio.sleep(0)
     assert reads(context) == before + 1
     append(context, 3)
     assert set(await reader.receive()) == {3}
@@ -318,6 +322,18 @@ async def test_what_did_not_fit_is_not_quiet(context: Running) -> None:
     assert [bool(told.records) for told in (await reader.receive()).values()] == [True, False]
     reader.seek(1, 1)
     assert (await reader.read())[2].records
+
+
+async def test_an_offset_out_of_range_is_told_until_the_reader_goes_elsewhere(
+    context: Running,
+) -> None:
+    reader = await reader_of(context)
+    reader.seek(3, 9)
+    for _ in range(2):
+        told = await reader.read()
+        assert {index: each.error for index, each in told.items()} == {
+            3: ErrorCode.offset_out_of_range
+        }
 
 
 async def test_nothing_is_quiet_where_the_rack_decides_who_is_read(context: Running) -> None:

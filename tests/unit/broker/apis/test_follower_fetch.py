@@ -298,6 +298,13 @@ async def test_no_consumer_is_sent_to_who_is_not_in_sync_or_lacks_the_offset(
     assert (await consume(client, "west", 0)).preferred_read_replica == -1
 
 
+async def test_a_replica_that_the_cluster_no_longer_knows_is_not_named(racks: Running) -> None:
+    gone = 9
+    lead(racks, (1, FOLLOWER, gone), replicas=(1, FOLLOWER, gone))
+    found = await consume(await racks.connect(), "west")
+    assert (found.error, found.preferred_read_replica) == (0, FOLLOWER)
+
+
 async def test_a_follower_serves_consumers_below_its_own_high_watermark(racks: Running) -> None:
     """INV-7; one that names no rack was not sent here, and has to find the leader."""
     client = await racks.connect()

@@ -140,6 +140,29 @@ async def test_a_group_that_is_not_there_is_dead(context: Running) -> None:
     assert (old.error_code, old.group_state) == (NONE, "Dead")
 
 
+async def test_a_deleted_topic_is_left_out_of_what_a_member_has(context: Running) -> None:
+    client = await context.connect()
+    joined = await client.ask(
+        ApiKey.CONSUMER_GROUP_HEARTBEAT,
+        group_id=GROUP,
+        member_id="m",
+        member_epoch=0,
+        rebalance_timeout_ms=FEW_SECONDS,
+        subscribed_topic_names=("t",),
+        topic_partitions=(),
+    )
+    assert joined.error_code is NONE
+
+    async def owned() -> list[tuple[str, tuple[int, ...]]]:
+        answer = await client.ask(ApiKey.CONSUMER_GROUP_DESCRIBE, group_ids=(GROUP,))
+        (member,) = answer.groups[0].members
+        return [(each.topic_name, each.partitions) for each in member.assignment.topic_partitions]
+
+    assert await owned() == [("t", (0, 1))]
+    await context.broker.controller.delete_topic(context.broker.image.topics["t"].topic_id)
+    assert await owned() == []
+
+
 async def test_groups_are_listed_by_state_and_type(context: Running) -> None:
     client = await context.connect()
     await join(client)

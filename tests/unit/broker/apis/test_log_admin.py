@@ -21,6 +21,7 @@ from oncelog.protocol.messages.offset_for_leader_epoch import (
 )
 from oncelog.protocol.messages.write_txn_markers import WritableTxnMarker, WritableTxnMarkerTopic
 from oncelog.protocol.record import Record, build_batch
+from tests.unit.broker.apis.producing import replicated
 from tests.unit.broker.context import Client, Running, running
 from tests.unit.broker.raw import error_of, fetch, produce, values
 from tests.unit.broker.support import batch
@@ -164,6 +165,15 @@ async def test_the_folder_is_described_for_all_topics_or_for_some(context: Runni
     held = context.broker.partitions.get("t", 0)
     assert held is not None
     assert partition.partition_size == held.log.size_bytes > 0
+
+
+async def test_a_log_that_its_followers_lack_does_not_lag_itself(context: Running) -> None:
+    replicated(context, "t")
+    client = await context.connect()
+    await produce(client, 9, batch(1), acks=1)
+    asked = DescribableLogDirTopic(topic="t", partitions=(0,))
+    (folder,) = (await client.ask(ApiKey.DESCRIBE_LOG_DIRS, topics=(asked,))).results
+    assert [each.offset_lag for each in folder.topics[0].partitions] == [0]
 
 
 async def producers(client: Client, topic: str = "t") -> Any:

@@ -187,6 +187,32 @@ async def test_an_unknown_topic_costs_no_other_topic_of_a_commit_its_offset(
         assert await fetch(client, 9, topic_id) == 7
 
 
+async def test_a_partition_that_is_not_there_costs_no_other_its_offset(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        topic_id = await create(context)
+        client = await context.connect()
+        topic = offset_commit.OffsetCommitRequestTopic(
+            name="t",
+            partitions=tuple(
+                offset_commit.OffsetCommitRequestPartition(
+                    partition_index=index, committed_offset=7
+                )
+                for index in (-1, 0, 1)
+            ),
+        )
+        answer = await client.ask(
+            ApiKey.OFFSET_COMMIT,
+            8,
+            group_id=GROUP,
+            generation_id_or_member_epoch=-1,
+            topics=(topic,),
+        )
+        unknown = ErrorCode.unknown_topic_or_partition
+        told = [each.error_code for each in answer.topics[0].partitions]
+        assert told == [unknown, NONE, unknown]
+        assert await fetch(client, 9, topic_id) == 7
+
+
 async def test_a_fetch_of_any_version_leaves_out_what_an_earlier_topic_had(tmp_path: Path) -> None:
     """As left by a commit that was parked while its topic was deleted."""
     async with running(tmp_path) as context:

@@ -29,13 +29,21 @@ def test_the_error_is_in_the_answer_of_every_version(api: ApiKey) -> None:
         assert ("not_coordinator" in told) != ((api, version) in TELLS_NO_ERROR), told
 
 
-def refused(api: ApiKey, version: int, asked: Any) -> Any:
+@pytest.mark.parametrize("api", BODIES, ids=lambda api: api.title)
+def test_the_reason_is_wherever_the_newest_answer_has_a_place_for_it(api: ApiKey) -> None:
+    newest = ADVERTISED[api].max
+    asked = next(fact.body for fact in FACTS if fact.api is api and newest in fact.versions)
+    told = repr(refused(api, newest, asked, "why"))
+    assert told.count("error_message='why'") == told.count("error_message="), told
+
+
+def refused(api: ApiKey, version: int, asked: Any, message: str | None = None) -> Any:
     """The refusal of a request, as its client reads it."""
     meter = RequestMeter(Api(api, lambda _c, _r: None, reads_bytes=False), version)
     frame = codec.encode_request(api, version, 1, "test", asked)
     header = parse_request_header(frame)
     body = codec.parse_request(api, version, frame, header.body_offset)
-    answer = refusal(Request(meter, header, body, Peer()), ERROR)
+    answer = refusal(Request(meter, header, body, Peer()), ERROR, message)
     encoded = codec.encode_response(api, version, 1, answer)
     _, offset = codec.parse_response_header(api, version, encoded)
     return codec.parse_response(api, version, encoded, offset)

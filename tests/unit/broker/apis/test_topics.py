@@ -123,9 +123,13 @@ async def test_a_topic_is_found_by_its_id_and_never_created_by_one(tmp_path: Pat
             MetadataRequestTopic(name=None, topic_id=topic_id)
             for topic_id in (made.topic_id, uuid.uuid4())
         )
-        found, missing = (await client.ask(ApiKey.METADATA, topics=asked)).topics
+        asked += (MetadataRequestTopic(name="new", topic_id=uuid.uuid4()),)
+        found, *missing = (await client.ask(ApiKey.METADATA, topics=asked)).topics
         assert (found.name, found.error_code) == ("a", ErrorCode.none)
-        assert (missing.name, missing.error_code) == (None, ErrorCode.unknown_topic_id)
+        assert [each.name for each in missing] == [None, "new"]
+        assert {each.error_code for each in missing} == {ErrorCode.unknown_topic_id}
+        everything = (await client.ask(ApiKey.METADATA, topics=None)).topics
+        assert [each.name for each in everything] == ["a"]
 
 
 @pytest.mark.parametrize("version", [10, 11])
@@ -179,6 +183,15 @@ async def test_create_topics_says_for_each_topic_what_became_of_it(
             "goo_d.x": ErrorCode.none,
         }
         assert set(context.broker.image.topics) == {"good", "there", "goo_d.x"}
+
+
+async def test_the_settings_of_a_new_topic_come_with_their_sources(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        results = await create(await context.connect(), topic("a", retention_ms="1000"))
+        settings = {entry.name: entry for entry in results["a"].configs}
+        retention, compression = settings["retention.ms"], settings["compression.type"]
+        assert (retention.value, retention.config_source) == ("1000", 1)
+        assert (compression.value, compression.config_source) == ("producer", 5)
 
 
 async def test_validation_alone_creates_nothing(tmp_path: Path) -> None:

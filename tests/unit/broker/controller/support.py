@@ -98,6 +98,9 @@ class _Direct:
         epoch = sender.membership.broker_epoch
         return await other.controller.take(sender.broker_id, epoch, event)
 
+    async def reach_others(self, revision: int) -> None:
+        """The shells follow one store, each by itself."""
+
     async def close(self) -> None:
         pass
 

@@ -107,6 +107,18 @@ async def test_who_waits_learns_of_a_lost_leadership_and_nothing_else(tmp_path: 
     assert bench.machines[0].applied == []
 
 
+async def test_all_replies_that_one_commit_let_go_learn_of_a_lost_leadership(
+    tmp_path: Path,
+) -> None:
+    bench = ReadBench(tmp_path)
+    bench.ask(Put("id", b"a"))
+    behind = [bench.read() for _ in range(3)]
+    bench.commit()
+    bench.partition.assign(assignment((OTHER,), (ME, OTHER), leader=OTHER, epoch=1), 0)
+    refused = ("no", ErrorCode.not_coordinator)
+    assert [answer.response() for answer in behind] == [refused] * 3
+
+
 async def test_a_leadership_in_another_epoch_confirms_nothing_of_the_last(tmp_path: Path) -> None:
     bench = ReadBench(tmp_path)
     held = bench.read()

@@ -12,7 +12,7 @@ import pytest
 
 from oncelog.broker.coordination import loading
 from oncelog.broker.partitions.partition import Partition
-from oncelog.coordinator import RecordContext, Step
+from oncelog.coordinator import CoordinatorRecord, RecordContext, Step, UnknownKind
 from oncelog.core.errors import ErrorCode, ProtocolError
 from oncelog.core.pending import Pending, unchanged
 from oncelog.protocol.record import Record, build_batch
@@ -80,6 +80,37 @@ async def test_a_long_log_is_read_off_the_loop_and_taken_in_by_turns(
     assert turns >= 4 + 10  # A run of plain batches is taken in at once.
 
 
+async def test_what_is_read_at_once_is_taken_in_to_its_end_and_no_part_of_it_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    partition, disk, machine = partition_of(tmp_path, [b"a"]), WatchedDisk(), Memory()
+    for producer_id in (5, 6, 7):
+        partition.append_marker(
+            producer_id, 0, 0, commit=True, now_ms=NOW_MS, transaction_version=0
+        )
+    monkeypatch.setattr(loading, "LOAD_RECORDS_PER_TURN_COUNT_MAX", 1)
+    await load(partition, disk, machine)
+    assert [marker.producer_id for marker in machine.markers] == [5, 6, 7]
+    assert len(disk.lanes) == 1
+
+
+async def test_each_kind_of_record_that_is_not_known_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Older(Memory):
+        def replay(self, step: Step, context: RecordContext) -> None:
+            assert isinstance(step, CoordinatorRecord)
+            raise UnknownKind(step.key)
+
+    keys = [b"\0\7a", b"\0\7b", b"\0\x08a"]
+    await load(partition_of(tmp_path, keys), WatchedDisk(), Older())
+    lines = [record.getMessage() for record in said_by(caplog)]
+    assert [line.partition(": ")[2].partition(": ")[0] for line in lines] == [
+        "records of type 7 are ignored, as at offset 0",
+        "records of type 8 are ignored, as at offset 2",
+    ]
+
+
 async def test_a_load_is_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     partition = partition_of(tmp_path, [b"a", b"b", b"a"])
     with caplog.at_level(logging.INFO):
@@ -132,6 +163,23 @@ async def test_a_log_that_compaction_thinned_is_loaded_to_its_end(tmp_path: Path
     machine = Memory()
     await load(partition, WatchedDisk(), machine)
     assert machine.applied == [b"3", b"40", b"90"]
+
+
+async def test_the_time_that_a_load_took_is_told(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    disk = WatchedDisk()
+    bench.disk = disk
+
+    def pass_time() -> None:
+        bench.clock.at_ms += 40
+
+    disk.between = pass_time
+    runtime = bench.make_runtime()
+    bench.follow(runtime)
+    await runtime.loaded()
+    assert list(runtime.load_times_ms) == [40]
 
 
 async def test_a_failing_disk_is_no_damage(

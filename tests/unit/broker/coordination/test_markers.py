@@ -152,6 +152,36 @@ async def test_inv4_a_marker_stays_owed_where_the_metadata_shows_no_topic(
     assert bench.partition.log.log_end_offset == end
 
 
+async def test_inv4_every_marker_stays_owed_whose_topic_the_metadata_does_not_show(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path)
+    bench.show(T0.topic)
+    await bench.send(T0, U0, GONE)
+    unknown = ErrorCode.unknown_topic_or_partition
+    assert bench.reports == [report((U0, unknown), (GONE, unknown), (T0, ErrorCode.none))]
+
+
+class Shard:
+    """Another shard to which markers are reported."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def submit_all(self, events: list[MarkersWritten]) -> None:
+        self.told += [event.transactional_id for event in events]
+
+
+async def test_each_shard_is_told_of_its_own_markers_in_the_same_turn(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    one, other = Shard(), Shard()
+    for name, shard in (("a", one), ("b", other)):
+        to: Any = shard
+        bench.writer.handle(to, SendMarkers(name, PRODUCER, ProducerEpoch(0), 3, True, (T0,), 0))
+    await asyncio.sleep(0)
+    assert (one.told, other.told) == (["a"], ["b"])
+
+
 async def test_a_partition_that_a_newer_topic_does_not_have_is_deleted(tmp_path: Path) -> None:
     """Topics do not shrink: one with fewer partitions, made under a deleted name, is another."""
     bench = Bench(tmp_path)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from oncelog.metadata.memory import MemoryStore
 from oncelog.metadata.store import Stored, Write
 from oncelog.protocol.api import ApiKey
 from tests.support.members import members
-from tests.unit.broker.context import Running
+from tests.unit.broker.apis.producing import prepare
+from tests.unit.broker.context import Running, running
+from tests.unit.broker.raw import init_producer
 
 
 def ids_on(store: MemoryStore) -> ProducerIds:
@@ -23,6 +26,16 @@ def ids_on(store: MemoryStore) -> ProducerIds:
 async def test_ids_are_consecutive_within_blocks() -> None:
     ids = ids_on(MemoryStore())
     assert [await ids.next() for _ in range(5)] == [0, 1, 2, 3, 4]
+
+
+async def test_a_block_is_used_up_before_the_one_that_was_fetched_ahead() -> None:
+    ids = ids_on(MemoryStore())
+    drawn = []
+    for _ in range(2 * PRODUCER_ID_BLOCK_COUNT):
+        drawn.append(await ids.next())
+        await asyncio.sleep(0)  # So that a refill gets on.
+    assert drawn == list(range(2 * PRODUCER_ID_BLOCK_COUNT))
+    assert ids.remaining_count == PRODUCER_ID_BLOCK_COUNT
 
 
 async def test_a_restart_skips_the_rest_of_the_block() -> None:
@@ -136,6 +149,21 @@ async def test_a_block_begins_above_the_ids_in_the_logs() -> None:
     assert await ids.next() == 4_322
     ids.largest_seen = lambda: 10
     assert [await ids.next() for _ in range(PRODUCER_ID_BLOCK_COUNT)][-1] == 5_322
+
+
+async def test_inv11_a_new_block_begins_above_the_ids_of_every_transactional_id(
+    tmp_path: Path,
+) -> None:
+    """In whichever partition its coordinator is, and whether it has written or not."""
+    async with running(tmp_path) as context:
+        await prepare(context)
+        client, broker = await context.connect(), context.broker
+        partitions = set()
+        for name in "abcd":
+            issued = (await init_producer(client, name, transaction_timeout_ms=1_000)).producer_id
+            assert broker.producer_ids.largest_seen() == issued
+            partitions.add(broker.transactions.partition_of(name))
+        assert partitions == {0, 1}
 
 
 async def test_an_id_that_a_client_made_up_does_not_use_up_all_others() -> None:

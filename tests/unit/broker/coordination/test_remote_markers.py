@@ -341,10 +341,11 @@ async def test_all_that_several_paused_leaders_owe_is_settled_by_one_image(bench
     await bench.prompt.asked[0].answer({T0: TIMED_OUT})
     bench.settled.clear()
     await bench.send(T0, T1, T2)
+    await bench.send(T1, producer_id=6)
     assert len(bench.slow.asked) == 1
     bench.leaders.apply(image((ME, ME, ME)))
     moved = ErrorCode.not_leader_or_follower
-    assert sorted(bench.settled) == [(T0, moved), (T1, moved), (T2, moved)]
+    assert sorted(bench.settled) == [(T0, moved), (T1, moved), (T1, moved), (T2, moved)]
 
 
 async def test_a_marker_that_is_not_sent_yet_goes_to_the_new_leader_only(bench: Bench) -> None:

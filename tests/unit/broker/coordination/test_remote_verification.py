@@ -280,6 +280,17 @@ async def test_a_coordinator_that_moves_is_waited_for_no_more(bench: Bench) -> N
 
 
 @on_virtual_time
+async def test_coordinators_that_move_off_several_brokers_at_once_are_waited_for_no_more(
+    bench: Bench,
+) -> None:
+    waiting = [bench.wait("a2"), bench.wait("b3")]
+    await bench.turn()
+    bench.leaders = [-1, ME, ME, ME]
+    bench.coordinators.apply()
+    assert [each.response() for each in waiting] == [E.not_coordinator] * 2
+
+
+@on_virtual_time
 async def test_an_add_waits_for_the_transaction_before_to_end(bench: Bench) -> None:
     """D7: it is asked again, and only the first time may the coordinator keep it waiting."""
     waiting, other = bench.wait("a2"), bench.wait("b2")
@@ -433,10 +444,10 @@ def test_an_answer_that_lacks_something_counts_as_none(
 
 @on_virtual_time
 async def test_the_end_of_the_broker_ends_all_questions(bench: Bench) -> None:
-    asked, parked = bench.wait("a2"), bench.wait("b3")
+    asked, parked = [bench.wait("a2"), bench.wait("c2")], bench.wait("b3")
     await bench.turn()
     bench.peers.asked[1].reply(E.concurrent_transactions)
     await bench.turn()
     await bench.coordinators.close()
-    assert [each.response() for each in (asked, parked)] == [E.coordinator_not_available] * 2
+    assert [each.response() for each in (*asked, parked)] == [E.coordinator_not_available] * 3
     assert bench.ask("a2") is E.coordinator_not_available

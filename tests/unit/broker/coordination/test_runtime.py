@@ -166,18 +166,15 @@ class Bench:
     def image(self, *topics: TopicImage) -> MetadataImage:
         return MetadataImage(cluster_id="", topics=topics, deleted=self.deleted)
 
-    def lose_topic(self, name: str) -> None:
-        """The metadata shows a topic no more."""
-        self.runtime.apply(
-            ImageDelta(deleted=(TopicImage(name, TOPIC_ID, ()),)),
-            self.image(),
-            CoordinatorMetadata(),
-        )
+    def lose_topics(self, *names: str) -> None:
+        """The metadata shows topics no more."""
+        lost = tuple(TopicImage(name, TOPIC_ID, ()) for name in names)
+        self.runtime.apply(ImageDelta(deleted=lost), self.image(), CoordinatorMetadata())
 
-    def delete_topic(self, name: str) -> None:
-        """The metadata names a topic deleted."""
-        self.deleted[name] = {TOPIC_ID: (1,)}
-        self.lose_topic(name)
+    def delete_topics(self, *names: str) -> None:
+        """The metadata names topics deleted."""
+        self.deleted |= {name: {TOPIC_ID: (1,)} for name in names}
+        self.lose_topics(*names)
 
     def ask(self, event: Put) -> Any:
         return self.runtime.ask("id", event, unchanged, lambda error: ("refused", error))

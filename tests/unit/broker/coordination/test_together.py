@@ -10,7 +10,13 @@ from typing import Any
 
 import pytest
 
-from oncelog.coordinator.shard import AppendProducer
+from oncelog.coordinator.shard import (
+    AppendProducer,
+    CoordinatorRecord,
+    Decision,
+    EventContext,
+    reply_at_once,
+)
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import ProducerEpoch
 from oncelog.core.limits import COORDINATOR_APPEND_BYTES_MAX, TRANSACTIONS_ENDED_PER_TICK_COUNT_MAX
@@ -18,8 +24,8 @@ from oncelog.protocol.batch import iter_headers
 from oncelog.transaction.events import Notice, SendMarkers
 from tests.unit.broker.coordination import test_markers
 from tests.unit.broker.coordination.test_markers import PRODUCER, T0
-from tests.unit.broker.coordination.test_runtime import EPOCH, OTHER, Bench, Put
-from tests.unit.broker.support import ME
+from tests.unit.broker.coordination.test_runtime import EPOCH, OTHER, Bench, Memory, Put
+from tests.unit.broker.support import ME, assignment
 
 
 def led(bench: Bench) -> Any:
@@ -48,6 +54,55 @@ async def test_what_several_events_append_is_one_batch_and_each_is_applied(tmp_p
     assert batches(bench) == [5]
     assert bench.machines[0].applied == [f"k{n}".encode() for n in range(5)]
     assert bench.effects == [f"e{n}" for n in range(5)]
+
+
+class Twofold(Memory):
+    """Decides two records and two effects at once."""
+
+    def decide(self, event: Put, context: EventContext) -> Decision[Put, object, str]:
+        decision = super().decide(event, context)
+        more = CoordinatorRecord(b"more", b"v")
+        return Decision(
+            records=(*decision.records, more),
+            replies=decision.replies,
+            effects=(*decision.effects, "more"),
+            id=decision.id,
+        )
+
+
+async def test_all_that_one_event_decides_is_written_and_carried_out(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    bench.runtime.make_shard = lambda _: Twofold()
+    bench.follow()
+    assert bench.ask(Put("id", b"a", "effect")).result == b"a"
+    assert batches(bench) == [2]
+    assert bench.effects == ["effect", "more"]
+
+
+class Impatient(Memory):
+    def timed_out(self, event: Put, context: EventContext) -> Decision[Put, object, str]:
+        return reply_at_once(context, ErrorCode.request_timed_out)
+
+
+async def test_each_request_of_a_batch_is_answered_where_it_is_not_committed_in_time(
+    tmp_path: Path,
+) -> None:
+    """A load has held them; once it is over they are written together."""
+    bench = Bench(tmp_path, (ME, OTHER))
+    bench.runtime.make_shard = lambda _: Impatient()
+    bench.runtime.append_wait_ms_max = 700
+    bench.follow()
+    bench.ask(Put("id", b"a"))
+    bench.partition.assign(assignment((ME, OTHER), epoch=1), 0)
+    bench.follow()
+    answers = [bench.ask(Put(f"id-{n}")) for n in range(3)]
+    bench.partition.follower_fetched(OTHER, 1, 0)
+    await bench.runtime.loaded()
+    assert batches(bench) == [1, 3]
+    bench.clock.at_ms += 700
+    assert not any(answer.done for answer in answers)
+    led(bench).tick()
+    assert [answer.result for answer in answers] == [ErrorCode.request_timed_out] * 3
 
 
 async def test_inv6_an_append_of_a_producer_has_a_batch_of_its_own(tmp_path: Path) -> None:

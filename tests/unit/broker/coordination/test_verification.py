@@ -21,7 +21,7 @@ from oncelog.transaction.events import AddPartitions, AddPartitionsReply
 from tests.unit.broker.support import NOW_MS, HandLoop, assignment, batch, make_partition
 
 PRODUCER = 5
-T0 = TopicPartition("t", 0)
+T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 
 
 class Coordinator:
@@ -290,16 +290,24 @@ def test_a_coordinator_that_is_elsewhere_is_no_verification(bench: Bench) -> Non
     assert sum(bench.meter.buckets) == 0
 
 
+@pytest.mark.parametrize(("refused", "counts"), [(T0, [1, 0]), (U0, [0, 1])])
 def test_of_several_partitions_only_the_refused_one_counts_as_failed(
-    bench: Bench, tmp_path: Path
+    bench: Bench, tmp_path: Path, refused: TopicPartition, counts: list[int]
 ) -> None:
-    other = make_partition(tmp_path, HandLoop(), topic="u")
-    bench.partitions.append(other)
+    bench.partitions.append(make_partition(tmp_path, HandLoop(), topic="u"))
     bench.transactions.at_once = ErrorCode.invalid_txn_state
-    bench.transactions.only = T0
-    assert list(bench.verify(3)) == [T0]
-    assert [each.meter.failed_verifications for each in bench.partitions] == [1, 0]
-    assert [len(each.log.producers.verifications) for each in bench.partitions] == [1, 0]
+    bench.transactions.only = refused
+    assert list(bench.verify(3)) == [refused]
+    assert [each.meter.failed_verifications for each in bench.partitions] == counts
+    assert [len(each.log.producers.verifications) for each in bench.partitions] == counts
+
+
+def test_a_batch_that_is_refused_after_a_wait_counts_as_failed(bench: Bench) -> None:
+    waiting = bench.waits()
+    bench.transactions.answer()
+    bench.mark()
+    assert waiting.response() == {T0: ErrorCode.invalid_txn_state}
+    assert bench.partition.meter.failed_verifications == 1
 
 
 @pytest.mark.parametrize("is_late", [True, False])
@@ -320,6 +328,16 @@ def test_inv3_a_coordinator_that_was_replaced_verifies_nothing(bench: Bench, is_
     coordinator.at_once = ErrorCode.none
     coordinator.epoch = 7
     assert bench.verify() == {}
+
+
+def test_inv3_every_partition_is_refused_in_which_another_coordinator_ended_a_transaction(
+    bench: Bench, tmp_path: Path
+) -> None:
+    bench.partitions.insert(0, make_partition(tmp_path, HandLoop(), topic="u"))
+    bench.transactions.has_rivals = True
+    bench.transactions.at_once = ErrorCode.none
+    bench.mark(coordinator_epoch=1)
+    assert bench.verify() == {T0: ErrorCode.not_enough_replicas}
 
 
 def test_inv3_a_coordinator_that_is_replaced_meanwhile_verifies_nothing(bench: Bench) -> None:

@@ -67,10 +67,12 @@ class HeldStore(TroubledStore):
 
     def __init__(self) -> None:
         super().__init__()
+        self.asked_count = 0
         self.gate = asyncio.Event()
         self.gate.set()
 
     async def changes(self, after_revision: int, *, wait_ms: float = 0) -> Changes:
+        self.asked_count += 1
         await self.gate.wait()
         return await super().changes(after_revision, wait_ms=wait_ms)
 
@@ -221,6 +223,23 @@ async def test_a_store_that_fails_is_left_alone_between_two_questions(who: str) 
     await until(lambda: len(store.asked_ms) > 4)
     assert len(set(store.asked_ms)) == len(store.asked_ms)
     asking.cancel()
+
+
+async def test_a_store_that_fails_is_noted_by_who_catches_up_and_then_left_alone() -> None:
+    store = HeldStore()
+    shell = await started(store)
+    asked_count = store.asked_count
+    store.gate.clear()
+    store.is_away = True
+    catching_up = [asyncio.create_task(shell.feed.catch_up()) for _ in range(2)]
+    await until(lambda: store.asked_count > asked_count)
+    store.gate.set()
+    await asyncio.gather(*catching_up)
+    # The second one shares no read that has failed.
+    assert store.asked_count == asked_count + 2
+    assert shell.feed.health.failure is not None
+    await shell.feed.catch_up()
+    assert store.asked_count == asked_count + 2
 
 
 async def test_a_failed_directory_is_shown_until_the_next_start() -> None:

@@ -35,6 +35,7 @@ async def test_each_listener_names_the_address_of_its_own(tmp_path: Path) -> Non
         internal, external = context.broker.server.listeners
         addresses = {0: internal.address, 1: ("kafka.example", external.address.port)}
         assert context.broker.bootstrap_servers == str(internal.address)
+        assert context.broker.server.port == internal.address.port
         for number, address in addresses.items():
             client = await connect(context, number)
             found = await client.ask(ApiKey.METADATA, topics=())
@@ -46,9 +47,15 @@ async def test_each_listener_names_the_address_of_its_own(tmp_path: Path) -> Non
 
 
 async def test_a_listener_that_is_not_advertised_names_no_broker(tmp_path: Path) -> None:
-    told = {**TWO, "advertised.listeners": "INTERNAL://127.0.0.1:0"}
+    told = {
+        **TWO,
+        "listeners": "EXTERNAL://127.0.0.1:0,INTERNAL://127.0.0.1:0",
+        "advertised.listeners": "INTERNAL://127.0.0.1:0",
+    }
     async with running(tmp_path, told) as context:
-        client = await connect(context, 1)
+        _, internal = context.broker.server.listeners
+        assert context.broker.bootstrap_servers == str(internal.address)
+        client = await connect(context, 0)
         found = await client.ask(ApiKey.METADATA, topics=())
         assert (found.brokers, found.controller_id) == ((), -1)
         found = await client.ask(ApiKey.FIND_COORDINATOR, coordinator_keys=("g",))

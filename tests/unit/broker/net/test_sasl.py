@@ -307,3 +307,18 @@ async def test_tokens_are_judged_by_the_keys_of_the_file_as_it_is_now(tmp_path: 
         assert await admin_error(context, **login(keys[1])) is ErrorCode.none
         file.write_text("{")
         assert await admin_error(context, **login(keys[1])) is ErrorCode.none
+
+
+async def test_a_stranger_is_challenged_where_users_have_another_mechanism(tmp_path: Path) -> None:
+    async with (
+        running(tmp_path, SASL) as context,
+        Admin(context.broker.bootstrap_servers) as admin,
+    ):
+        known = UserScramCredentialUpsertion("alice", ScramCredentialInfo("SCRAM-SHA-512"), "pass")
+        await admin.alter_user_scram_credentials([known])
+        client = await connect(context)
+        await client.ask(ApiKey.SASL_HANDSHAKE, mechanism="SCRAM-SHA-256")
+        first = b"n,,n=stranger,r=abc"
+        answer = await client.ask(ApiKey.SASL_AUTHENTICATE, auth_bytes=first)
+        assert answer.error_code is ErrorCode.none
+        assert answer.auth_bytes.startswith(b"r=abc")

@@ -89,11 +89,15 @@ async def test_random_bytes_never_make_a_traceback_or_end_the_broker(
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
 
 
-async def test_a_frame_above_the_limit_closes_and_the_broker_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("rest", [b"", bytes(1001)], ids=["its size alone", "whole"])
+async def test_a_frame_above_the_limit_closes_and_the_broker_goes_on(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, rest: bytes
+) -> None:
     async with running(tmp_path, {"socket.request.max.bytes": 1000}) as context:
         client = await context.connect()
-        client.writer.write((1001).to_bytes(4, "big"))
+        client.writer.write((1001).to_bytes(4, "big") + rest)
         assert await client.receive() is None
+        assert "socket.request.max.bytes" in caplog.text
         assert await (await context.connect()).ask(ApiKey.METADATA, topics=())
 
 
@@ -125,6 +129,15 @@ async def test_an_idle_connection_is_closed(tmp_path: Path) -> None:
     async with running(tmp_path, {"connections.max.idle.ms": 50}) as context:
         client = await context.connect()
         assert await client.receive() is None
+
+
+async def test_a_connection_that_is_used_is_not_closed_as_idle(tmp_path: Path) -> None:
+    async with running(tmp_path) as context:
+        client = await context.connect()
+        assert await client.ask(ApiKey.METADATA, topics=())
+        context.broker.server.close_idle()
+        assert await client.ask(ApiKey.METADATA, topics=())
+        assert context.broker.server.expired_count == 0
 
 
 @pytest.mark.parametrize("bad", [b"", b"\xff" * 4, (4).to_bytes(4, "big") + b"\x03\xe7\x00\x00"])

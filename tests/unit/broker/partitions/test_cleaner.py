@@ -30,6 +30,7 @@ from tests.unit.broker.partitions.test_manager import Clock
 from tests.unit.broker.support import ME, NOW_MS, apply
 
 T = TypeVar("T")
+OTHER = ME + 1
 ALONE = PartitionImage(ME, 0, (ME,), (ME,))
 BACKOFF_MS = 15_000
 COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1"}
@@ -37,7 +38,7 @@ COMPACTED = {"cleanup.policy": "compact", "segment.ms": "1"}
 
 
 class Disk(SystemDisk):
-    """What the executor would do is done at once, and counted."""
+    """What the executor would do is done at once, and counted. The loop gets its turn at times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,6 +47,8 @@ class Disk(SystemDisk):
 
     async def run(self, work: Callable[[], T], lane: Lane = Lane.UPKEEP) -> T:
         self.works_count += 1
+        if self.works_count % 100 == 0:
+            await asyncio.sleep(0)
         done = work()
         self.after()
         return done
@@ -289,6 +292,26 @@ async def test_records_without_a_key_are_said(
         assert "first-0: 1 records without a key were removed" in caplog.text
 
 
+async def test_the_batch_at_the_high_watermark_stays_whichever_log_is_cleaned(
+    tmp_path: Path,
+) -> None:
+    async with cleaning(tmp_path) as bench:
+        await bench.create("first")
+        partition = await bench.create("second", {"cleanup.policy": "delete"})
+        bench.put(partition, "1")
+        partition.append(build_batch([Record(0, NOW_MS, None, b"no key")]), now_ms=NOW_MS)
+        both = PartitionImage(ME, 0, (ME, OTHER), (ME, OTHER))
+        image = TopicImage("second", UUID(int=2), (both,), COMPACTED)
+        await apply(bench.partitions, ImageDelta(changed=(TopicDelta(image, (0,)),)))
+        bench.put(partition, "2", "3")
+        assert (partition.state.high_watermark, partition.log.log_end_offset) == (2, 4)
+        await bench.pause()
+        assert bench.clean_offsets() == {"second-0": 2}
+        data = bytes(partition.log.read(0, 1 << 20, upper_bound=2))
+        found = [(header.base_offset, header.record_count) for _, header in iter_headers(data)]
+        assert found == [(0, 1), (1, 0)]  # Emptied, not removed.
+
+
 async def test_the_rate_is_kept(tmp_path: Path) -> None:
     async with cleaning(tmp_path, io_max_bytes_per_second="1000") as bench:
         partition = await bench.create("first")
@@ -307,11 +330,14 @@ async def test_a_log_that_is_moved_is_not_cleaned(tmp_path: Path) -> None:
         partition = await bench.create("first")
         bench.put(partition, *["x" * 1000] * 5)
         await bench.pause()
-        assert bench.cleaner._in_progress == {partition.log}
+        assert bench.cleaner.in_progress == {partition.log}
         pausing = asyncio.create_task(bench.cleaner.pause(partition.topic_partition))
         while not pausing.done():
             await bench.clock.advance(100)
-        assert not bench.cleaner._in_progress
+        assert not bench.cleaner.in_progress
+        bench.disk.works_count = 0
+        await bench.pause()
+        assert bench.disk.works_count < 10  # It is not chosen again and again meanwhile.
         for _ in range(5):
             await bench.pause()
         assert len(values(partition)) == 5
@@ -322,6 +348,22 @@ async def test_a_log_that_is_moved_is_not_cleaned(tmp_path: Path) -> None:
         for _ in range(5):
             await bench.pause()
         assert len(values(partition)) == 2
+
+
+async def test_a_log_that_failed_is_left_alone_until_its_directory_goes_off_line(
+    tmp_path: Path,
+) -> None:
+    """A sync may have failed in the executor, and the loop not know of it yet."""
+    async with cleaning(tmp_path) as bench:
+        bad, good = await bench.create("bad"), await bench.create("good")
+        for partition in (bad, good):
+            bench.put(partition, "1", "2", "3")
+            partition.log.flush()
+        bad.log.fail(StorageFailure("fsync", bad.log.directory, "for the test"))
+        await bench.pause()
+        assert bench.disk.works_count < 50  # It is not tried again and again.
+        assert (values(bad), values(good)) == (["1", "2", "3"], ["2", "3"])
+        assert bench.clean_offsets() == {"good-0": 2}
 
 
 async def test_no_step_is_long(tmp_path: Path) -> None:

@@ -43,6 +43,16 @@ def test_commit_waiters_are_released_lowest_offset_first() -> None:
     assert waiters
 
 
+def test_commit_waiters_that_were_dropped_leave_nothing_behind() -> None:
+    """Each fetch of an idle partition adds one and drops it, for as long as the broker lives."""
+    waiters = CommitWaiters()
+    waiters.add(10**9, lambda _: None)
+    for end_offset in range(1000):
+        waiters.add(end_offset, lambda _: None)()
+    assert len(waiters) == 1
+    assert len(waiters._heap) < 5
+
+
 def test_commit_waiters_fail_all_at_once() -> None:
     waiters = CommitWaiters()
     released: list[ErrorCode] = []

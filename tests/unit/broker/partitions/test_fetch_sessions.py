@@ -155,6 +155,17 @@ def test_partitions_are_added_changed_and_forgotten() -> None:
     assert sessions.partitions_count == 2
 
 
+def test_a_topic_is_told_in_brief_while_the_session_has_a_partition_of_it() -> None:
+    client = Fetching(FetchSessions(10))
+    client.full([0, 1])
+    of_another = FetchTopic("u", None, [FetchPartition(number, 0, 100) for number in (0, 3)])
+    more = request(client.session_id, 1, forget=[1])._replace(topics=[of_another])
+    brief = client.begin(more).topics_in_brief()
+    assert [(topic.name, len(topic.partitions)) for topic in brief] == [("t", 1), ("u", 2)]
+    brief = client.begin(request(client.session_id, 2, forget=[0])).topics_in_brief()
+    assert [topic.name for topic in brief] == ["u"]
+
+
 def test_forgetting_the_last_partition_ends_the_session() -> None:
     sessions = FetchSessions(10)
     client = Fetching(sessions)

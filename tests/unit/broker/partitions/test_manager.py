@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +13,7 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.broker.partitions.folders import removed_logs
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.broker.partitions.partition import Partition
 from oncelog.controller.image import (
@@ -72,12 +73,12 @@ class Clock:
 class Bench:
     """A manager with one topic `t`, whose background work runs."""
 
-    def __init__(self, folder: Path, partitions_count: int) -> None:
+    def __init__(self, folder: Path, partitions_count: int, config: Mapping[str, str]) -> None:
         self.clock = Clock()
         self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS)
         disk: Any = self
         self.partitions = PartitionManager(
-            ME, BrokerConfig(), self.logs, disk, self.clock, random.Random(1)
+            ME, BrokerConfig(config), self.logs, disk, self.clock, random.Random(1)
         )
         self.topic = TopicImage("t", UUID(int=1), (ALONE,) * partitions_count)
 
@@ -90,17 +91,21 @@ class Bench:
         assert found is not None
         return found
 
-    def append(self, producer_id: int, *, transactional: bool = False) -> None:
+    def append(self, producer_id: int, *, transactional: bool = False, index: int = 0) -> None:
         made = batch(producer_id=producer_id, epoch=0, sequence=0, transactional=transactional)
-        self.partition().append(made, now_ms=self.clock.now_ms())
+        self.partition(index).append(made, now_ms=self.clock.now_ms())
+
+    def recovery_points(self) -> list[int]:
+        return [each.log.recovery_point for each in self.partitions]
 
     def producers(self) -> list[int]:
         return [entry.producer_id for entry in self.partition().log.producers.entries()]
 
 
 @asynccontextmanager
-async def upkeep(folder: Path, partitions_count: int = 1) -> AsyncIterator[Bench]:
-    bench = Bench(folder, partitions_count)
+async def upkeep(folder: Path, partitions_count: int = 1, **config: str) -> AsyncIterator[Bench]:
+    named = {name.replace("_", "."): value for name, value in config.items()}
+    bench = Bench(folder, partitions_count, named)
     await apply(bench.partitions, ImageDelta(created=(bench.topic,)))
     task = asyncio.create_task(bench.partitions.run())
     await bench.clock.advance(0)
@@ -213,3 +218,53 @@ async def test_the_cluster_says_how_many_replicas_an_append_needs(
         image = MetadataImage(cluster_id="c", cluster_config={"min.insync.replicas": str(cluster)})
         await apply(bench.partitions, ImageDelta(changed=(TopicDelta(topic, range(1)),)), image)
         assert bench.partition().state.has_enough_replicas is is_enough
+
+
+async def test_only_the_log_of_the_very_topic_is_removed(tmp_path: Path) -> None:
+    """A log of an earlier topic of the name is not what the removal was noted for."""
+    async with upkeep(tmp_path, 3) as bench:
+        removed = replace(ALONE, removed=(ME,))
+        topic = replace(bench.topic, partitions=(ALONE, removed, removed))
+        assert removed_logs(bench.logs, ME, topic, range(3)) == [topic.label(1), topic.label(2)]
+        assert removed_logs(bench.logs, ME + 1, topic, range(3)) == []
+        assert removed_logs(bench.logs, ME, replace(topic, topic_id=UUID(int=2)), range(3)) == []
+
+
+async def test_what_waited_as_long_as_the_setting_says_is_synced(tmp_path: Path) -> None:
+    interval = {"log_flush_scheduler_interval_ms": "1000", "log_flush_interval_ms": "5000"}
+    async with upkeep(tmp_path, 2, **interval) as bench:
+        await bench.clock.advance(1_000)
+        bench.append(1, index=1)
+        for _ in range(5):
+            assert bench.recovery_points() == [0, 0]
+            await bench.clock.advance(1_000)
+        assert bench.recovery_points() == [0, 1]
+
+
+async def test_sealed_segments_are_synced_once_a_minute_and_no_others(tmp_path: Path) -> None:
+    async with upkeep(tmp_path, 2) as bench:
+        bench.append(1)
+        bench.partition().log.roll(1)
+        bench.append(2)
+        bench.append(1, index=1)
+        await bench.clock.advance(MINUTE_MS)
+        assert bench.recovery_points() == [2, 0]
+
+
+async def test_a_partition_off_line_is_known_and_not_looked_after(tmp_path: Path) -> None:
+    async with upkeep(tmp_path, 2) as bench:
+        bench.partition(0).fail()
+        assert len(bench.partitions) == 2
+        assert [each.topic_partition.partition for each in bench.partitions] == [1]
+
+
+async def test_the_log_is_synced_at_each_append_that_makes_enough_messages(tmp_path: Path) -> None:
+    async with upkeep(tmp_path) as bench:
+        topic = replace(bench.topic, config={"flush.messages": "3"})
+        await apply(bench.partitions, ImageDelta(changed=(TopicDelta(topic, (0,)),)))
+        partition = bench.partition()
+        for committed, synced in ((1, 0), (2, 0), (2, 3), (4, 3)):
+            partition.append(batch(), now_ms=NOW_MS)
+            assert partition.readable_end(read_committed=False) == committed
+            await bench.clock.advance(0)
+            assert partition.log.recovery_point == synced

@@ -36,6 +36,16 @@ def test_an_append_is_committed_at_once_on_a_lone_replica(partition: Partition) 
     assert partition.readable_end(read_committed=False) == 4
 
 
+def test_the_meter_counts_each_record_of_an_append_once(partition: Partition) -> None:
+    given = batch(4, producer_id=7, epoch=0, sequence=0)
+    for _ in range(2):
+        partition.append(bytearray(given), now_ms=NOW_MS)
+    partition.append(batch(2), now_ms=NOW_MS)
+    meter = partition.meter
+    assert (meter.produces, meter.messages_in) == (3, 6)
+    assert meter.bytes_in == partition.log.size_bytes
+
+
 def test_a_duplicate_moves_nothing_and_has_its_first_offset(partition: Partition) -> None:
     """INV-2."""
     first = partition.append(batch(producer_id=7, epoch=0, sequence=0), now_ms=NOW_MS)

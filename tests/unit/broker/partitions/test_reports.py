@@ -1,4 +1,4 @@
-"""What a registration says of the logs: whether records may be lost, and in which."""
+"""What a broker says of its logs: whether records may be lost and in which, and what is gone."""
 
 from __future__ import annotations
 
@@ -11,14 +11,21 @@ from uuid import UUID
 
 import pytest
 
-from oncelog.broker.partitions.strays import LogReport, report_logs
+from oncelog.broker.partitions.strays import (
+    LogReport,
+    not_waited_for,
+    off_line,
+    removals,
+    report_logs,
+)
+from oncelog.controller.events import RemovedReplica
 from oncelog.controller.image import MetadataImage, PartitionImage, TopicImage
 from oncelog.core.ids import TopicPartition
 from oncelog.storage import LogConfig, LogManager
 from tests.support.folders import NOW_MS, open_logs
 from tests.unit.broker.support import batch
 
-ME, OTHER = 1, 2
+ME, OTHER, THIRD = 1, 2, 3
 EPOCH = 5
 LONE, LED, FOLLOWED, ELSEWHERE = (TopicPartition(name, 0) for name in "abcd")
 
@@ -31,7 +38,7 @@ STATES = {
     LONE: state(ME, ME),
     LED: state(ME, ME, OTHER),
     FOLLOWED: state(OTHER, OTHER, ME),
-    ELSEWHERE: state(OTHER, OTHER),
+    ELSEWHERE: state(OTHER, OTHER, THIRD),
 }
 NO_CHANGE: Mapping[str, PartitionImage] = MappingProxyType({})
 ENDS = {LED: (3, 2), FOLLOWED: (3, 2)}
@@ -105,6 +112,17 @@ def test_an_off_line_folder_leaves_what_is_alone_in_another(tmp_path: Path) -> N
     assert found == ("the log directory with directory.id=another is missing", ENDS)
 
 
+def test_a_log_that_an_off_line_folder_may_hold_is_not_told_empty(tmp_path: Path) -> None:
+    fill(open_logs(tmp_path))
+    remove(tmp_path / "a-0")
+    remove(tmp_path / "b-0")
+    manager = open_logs(tmp_path)
+    manager.missing = frozenset({"another"})
+    found = report_logs(manager, image(), ME, EPOCH)
+    manager.abandon()
+    assert found.uncertain == {FOLLOWED: (3, 2)}
+
+
 @pytest.mark.parametrize(
     ("states", "uncertain"),
     [
@@ -168,3 +186,44 @@ def test_a_log_without_other_replicas_is_uncertain_by_itself(tmp_path: Path) -> 
     fill(open_logs(tmp_path))
     remove(tmp_path / "a-0")
     assert report(tmp_path) == (None, {LONE: (-1, 0)})
+
+
+def exchange(folder: Path) -> LogManager:
+    """An empty folder came in the place of one that is missing."""
+    manager = open_logs(folder)
+    manager.expect(frozenset({"another"}))
+    return manager
+
+
+def test_a_replica_of_an_exchanged_disk_is_off_line_where_no_other_broker_has_its_records(
+    tmp_path: Path,
+) -> None:
+    manager = exchange(tmp_path)
+    states = {
+        "b": state(ME, ME, OTHER),
+        "c": state(-1, ME, OTHER, isr=(ME,)),
+        "e": state(ME, ME, OTHER, isr=(ME,), eligible=(OTHER,)),
+    }
+    assert off_line(manager, image(**states), ME) == [LONE, FOLLOWED]
+    manager.abandon()
+
+
+def test_a_replica_of_an_exchanged_disk_is_made_again_only_where_the_image_still_has_it(
+    tmp_path: Path,
+) -> None:
+    manager = exchange(tmp_path)
+    waiting = [LONE, LED, FOLLOWED, ELSEWHERE, TopicPartition("deleted", 0)]
+    found = list(not_waited_for(manager, image(), ME, waiting))
+    assert [label for label, _, _ in found] == [LED, FOLLOWED]
+    manager.abandon()
+
+
+def test_a_removed_replica_is_told_once_its_folder_is_gone(tmp_path: Path) -> None:
+    fill(open_logs(tmp_path))
+    removed = state(OTHER, OTHER, removed=(ME,))
+    states = {"b": removed, "c": removed, "d": state(OTHER, OTHER)}
+    remove(tmp_path / "c-0")
+    manager = open_logs(tmp_path)
+    told = removals(manager, image(**states), ME)
+    assert told == (RemovedReplica(UUID(int=3), 0, 3),)
+    manager.abandon()

@@ -186,6 +186,24 @@ async def test_a_topic_deleted_while_its_folder_is_made_leaves_none(bench: Bench
     assert bench.logs.topic_id(held.topic_partition) == AGAIN.topic_id
 
 
+async def test_a_topic_deleted_before_its_folder_is_made_gets_none(bench: Bench) -> None:
+    making = await bench.hang(ImageDelta(created=(ANOTHER,)))
+    behind = await bench.hang(ImageDelta(created=(TOPIC,)))
+    deleting = await bench.hang(ImageDelta(deleted=(TOPIC,)))
+    bench.disk.is_moving.set()
+    assert await making == await behind == await deleting == {}
+    assert bench.folders() == ["u-0"]
+
+
+async def test_a_step_whose_partitions_are_served_by_now_waits_for_no_disk(bench: Bench) -> None:
+    created = ImageDelta(created=(TOPIC,))
+    first, second = [await bench.partitions.take_roles(created, NAMES_NONE) for _ in range(2)]
+    assert second.wanted
+    await bench.partitions.make_folders(first)
+    bench.disk.is_moving.clear()
+    assert await asyncio.wait_for(bench.partitions.make_folders(second), 1) == {}
+
+
 async def test_a_log_whose_directory_fails_before_it_is_served_is_off_line(tmp_path: Path) -> None:
     disk: Any = Disk()
     rng: Any = None

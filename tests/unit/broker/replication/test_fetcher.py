@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest.mock import Mock
 from uuid import UUID
 
 import pytest
@@ -15,12 +16,15 @@ from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
 from oncelog.runtime.disk import StorageFailure
 from oncelog.storage.files import LEADER_EPOCHS_NAME
+from oncelog.storage.log_manager import LogManager
 from tests.unit.broker.replication.scripted_leader import (
     BROKER_EPOCH,
     LEADER,
     LONG_MS,
     OTHER,
     SESSION,
+    Asked,
+    Bench,
     bench,
     following,
     given,
@@ -152,13 +156,18 @@ async def test_a_leader_that_has_not_heard_of_it_is_asked_again_soon(tmp_path: P
         assert (await broker.next()).offsets == {0: 1}
 
 
+async def with_two_epochs(broker: Bench) -> Asked:
+    """Follow with two records of each of two epochs; return the fetch that says so."""
+    await broker.begin(following(epoch=3))
+    asked = await broker.next()
+    broker.append(records(0, 2, epoch=1), records(2, 2, epoch=2))
+    asked.answer(given(0))
+    return await broker.next()
+
+
 async def test_a_diverging_log_is_cut_and_asked_for_again(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
-        await broker.begin(following(epoch=3))
-        asked = await broker.next()
-        broker.append(records(0, 2, epoch=1), records(2, 2, epoch=2))
-        asked.answer(given(0))
-        asked = await broker.next()
+        asked = await with_two_epochs(broker)
         assert asked.offsets == {0: 4}
         asked.answer(given(0, diverging=(1, 9)))
         asked = await broker.next()
@@ -213,11 +222,7 @@ async def test_a_log_below_its_leaders_start_begins_again_there(tmp_path: Path) 
 
 async def test_a_role_given_while_the_log_is_cut_is_taken_after(tmp_path: Path) -> None:
     async with bench(tmp_path) as broker:
-        await broker.begin(following(epoch=3))
-        asked = await broker.next()
-        broker.append(records(0, 2, epoch=1), records(2, 2, epoch=2))
-        asked.answer(given(0))
-        asked = await broker.next()
+        asked = await with_two_epochs(broker)
         broker.disk_moves.clear()
         led: list[int] = []
         broker.partitions.on_leading = lambda held: led.append(held.log.log_end_offset)
@@ -234,6 +239,29 @@ async def test_a_role_given_while_the_log_is_cut_is_taken_after(tmp_path: Path) 
         assert state.is_leader
         assert (state.leader_epoch, state.log_end_offset) == (4, 2)
         assert led == [2]
+
+
+@pytest.mark.parametrize("is_deleted", [False, True])
+async def test_a_cut_that_fails_after_the_replica_was_given_up_fails_its_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    async with bench(tmp_path) as broker:
+        asked = await with_two_epochs(broker)
+        held = broker.partition()
+        failure = StorageFailure("truncate", held.log.directory, "the disk fails")
+        monkeypatch.setattr(LogManager, "note_truncation", Mock(side_effect=failure))
+        broker.disk_moves.clear()
+        asked.answer(given(0, diverging=(1, 2)))
+        await broker.rest()
+        assert held.is_being_cut
+        held.resign(ErrorCode.not_leader_or_follower)
+        noted: list[StorageFailure] = []
+        monkeypatch.setattr(broker.partitions._following, "_folder_failed", noted.append)
+        monkeypatch.setattr(type(held.log), "is_deleted", is_deleted)
+        broker.disk_moves.set()
+        await broker.rest()
+        assert not broker.partition().is_being_cut
+        assert noted == ([] if is_deleted else [failure])
 
 
 async def test_an_answer_for_an_older_role_is_dropped(tmp_path: Path) -> None:

@@ -113,9 +113,9 @@ def test_sticky_members_send_the_layout_of_kafkas_assignor() -> None:
 
 def test_a_former_assignment_in_the_first_layout_counts_too() -> None:
     """Members before Kafka 2.3 tell no generation."""
-    data = ASSIGNORS["sticky"].user_data(parts("t", 1), 7) or b""
+    data = ASSIGNORS["sticky"].user_data(parts("t", 0), 7) or b""
     old = SubscribedMember("b", MemberSubscription(("t",), user_data=data[:-4]))
-    assert assign("sticky", [member("a", "t"), old], {"t": 2})["b"] == parts("t", 1)
+    assert assign("sticky", [member("a", "t"), old], {"t": 2})["b"] == parts("t", 0)
 
 
 def test_bytes_that_are_no_former_assignment_do_no_harm() -> None:

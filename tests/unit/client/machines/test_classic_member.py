@@ -174,6 +174,22 @@ def test_the_leader_joins_again_when_a_topic_grows() -> None:
     driven.asked(ApiKey.JOIN_GROUP)
 
 
+def test_the_leader_joins_again_when_a_topic_is_gone() -> None:
+    driven = Driven()
+    driven.poll()
+    member = JoinGroupResponseMember(
+        member_id="me", metadata=encode_subscription(MemberSubscription(("t", "u")))
+    )
+    driven.joined(leader="me", members=(member,))
+    driven.member.next(driven.now_ms)
+    driven.member.looked({"t": 1, "u": 1})
+    driven.synced(T0)
+    driven.poll()
+    driven.member.metadata_changed({"t": 1}, {})
+    driven.poll()
+    driven.asked(ApiKey.JOIN_GROUP)
+
+
 @pytest.mark.parametrize(
     "code",
     [

@@ -182,6 +182,16 @@ def test_partitions_of_a_topic_without_a_name_wait_for_it() -> None:
     assert driven.poll() == [assigned(TopicPartition("u", 4))]
 
 
+def test_a_topic_without_an_id_is_passed_over() -> None:
+    driven = Driven()
+    driven.poll()
+    driven.ask()
+    driven.answer(partitions(0), ConsumerGroupHeartbeatTopicPartitions(partitions=(4,)))
+    assert isinstance(driven.member.next(driven.now_ms), Wait)
+    assert driven.poll() == [assigned(T0)]
+    driven.ask()
+
+
 @pytest.mark.parametrize("code", [ErrorCode.fenced_member_epoch, ErrorCode.unknown_member_id])
 def test_a_fenced_member_loses_everything_before_it_joins_again(code: ErrorCode) -> None:
     driven = settled(0)

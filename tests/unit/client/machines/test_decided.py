@@ -59,6 +59,15 @@ def test_a_record_outside_transactions_and_a_tombstone_count_at_once() -> None:
     assert decided(data(0, -1, b"by hand") + data(1, -1, None)).value is None
 
 
+def test_the_last_record_of_the_key_in_a_batch_counts() -> None:
+    records = [
+        Record(0, 0, b"other", b"theirs", ()),
+        Record(1, 0, KEY, b"one", ()),
+        Record(2, 0, KEY, b"two", ()),
+    ]
+    assert decided(bytes(build_batch(records))).value == b"two"
+
+
 def test_records_below_the_position_were_read_before() -> None:
     log = data(0, 5, b"one") + end(1, 5, commit=True) + data(2, -1, b"two")
     value = DecidedValue(KEY)

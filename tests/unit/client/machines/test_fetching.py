@@ -91,6 +91,12 @@ def test_nothing_is_copied_when_everything_is_seen() -> None:
     assert seen.batches.obj is log
 
 
+def test_what_is_on_both_sides_of_a_dropped_batch_is_put_together() -> None:
+    log = batch(0) + batch(1) + batch(2, 5) + batch(3) + batch(4)
+    seen = visible_batches(log, 0, [Aborted(2, 5)])
+    assert offsets(seen.batches) == [0, 1, 3, 4]
+
+
 def test_bytes_that_are_no_batches_are_refused() -> None:
     with pytest.raises(ProtocolError):
         visible_batches(b"\0" * 80, 0, None)

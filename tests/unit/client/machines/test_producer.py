@@ -11,6 +11,7 @@ from oncelog.client.machines.producer import (
     ProducerBatch,
     ProducerMachine,
     ProducerSettings,
+    size_of,
 )
 from oncelog.core.errors import ErrorCode, InvariantViolation
 from oncelog.core.ids import TopicPartition
@@ -94,9 +95,12 @@ def test_a_leader_that_may_not_know_the_producer_gets_one_batch_until_it_acknowl
 def test_after_a_new_epoch_the_first_batch_goes_out_alone_again() -> None:
     context = Context()
     context.meet()
+    context.meet(OTHER)
     context.machine.identify(7, 4)
     first, second = context.batch(), context.batch()
-    assert context.drain() == [first]
+    elsewhere = context.batch(tp=OTHER)
+    assert context.drain() == [first, elsewhere]
+    assert (first.base_sequence, elsewhere.base_sequence) == (0, 0)
     context.answer(first)
     assert context.drain() == [second]
 
@@ -302,6 +306,52 @@ def test_records_linger_until_their_time_or_a_full_batch() -> None:
     assert context.drain() == [second]
 
 
+def test_each_partitions_oldest_batch_is_timed_by_itself() -> None:
+    context = Context(linger_ms=5.0)
+    late = context.batch(tp=OTHER)
+    context.now_ms = 1
+    old = context.batch()
+    context.now_ms = 2
+    context.batch()
+    context.machine.append(OTHER, Record(0, 0, None, b"x", ()), object(), 999.0)
+    assert context.machine.next_deadline_ms(2) == 1000.0
+    assert [end.batch for end in context.machine.expire(1000.0)] == [late]
+    assert context.machine.next_deadline_ms(1000.0) == 1001.0
+    assert [end.batch for end in context.machine.expire(1001.0)] == [old]
+
+
+def test_only_partitions_with_a_batch_to_send_wait_for_a_leader() -> None:
+    context = Context(linger_ms=5.0)
+    context.batch()
+    context.machine.append(OTHER, Record(0, 0, None, b"x", ()), object(), 0)
+    assert context.machine.waiting_partitions(0) == [TP]
+    assert context.machine.waiting_partitions(5.0) == [TP, OTHER]
+
+
+def test_all_headers_of_a_record_count_for_its_size() -> None:
+    record = Record(0, 0, b"k", b"v", (("a", b"123"), ("b", b"45"), ("c", None)))
+    assert size_of(record) == size_of(record._replace(headers=())) + 3 + 5 + 3 * 4
+
+
+def test_a_flush_ends_the_lingering_of_every_partition() -> None:
+    context = Context(linger_ms=5.0)
+    record = Record(0, 0, None, b"x", ())
+    batches = [context.machine.append(tp, record, object(), 0) for tp in (TP, OTHER)]
+    context.machine.seal()
+    assert context.drain() == batches
+
+
+def test_the_newest_batch_of_a_partition_takes_records_until_it_is_sealed() -> None:
+    context = Context(batch_size=100)
+    record = Record(0, 0, None, b"x" * 50, ())
+    assert not context.machine.has_open_batch(TP)
+    for _ in range(2):
+        context.machine.append(TP, record, object(), 0)
+    assert context.machine.has_open_batch(TP)
+    context.machine.seal()
+    assert not context.machine.has_open_batch(TP)
+
+
 def test_a_request_holds_at_most_its_size_and_one_batch_per_partition() -> None:
     context = Context(request_size_max=100, batch_size=10_000)
     context.batch(b"x" * 80)
@@ -312,6 +362,7 @@ def test_a_request_holds_at_most_its_size_and_one_batch_per_partition() -> None:
 
 def test_a_new_leader_gets_nothing_while_the_old_one_owes_answers() -> None:
     context = Context()
+    context.meet()
     first, second = context.batch(), context.batch()
     context.machine.drain(0, lambda _tp: 1)
     assert context.machine.drain(0, lambda _tp: 2) == []

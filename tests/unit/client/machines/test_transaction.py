@@ -117,6 +117,18 @@ def test_an_end_in_doubt_can_be_repeated_but_not_reversed() -> None:
         machine.ending(commit=False)
 
 
+def test_a_step_that_is_refused_changes_nothing() -> None:
+    machine = in_transaction(1)
+    machine.partitions_added([A])
+    with pytest.raises(IllegalStateError):
+        machine.ended()
+    assert machine.is_added(A)
+    for step in (machine.initialized, machine.attach):
+        with pytest.raises(IllegalStateError):
+            step(8, 0, 2)
+        assert (machine.producer_id, machine.producer_epoch, machine.version) == (7, 3, 1)
+
+
 def test_an_attached_producer_sends_but_never_ends() -> None:
     machine = TransactionMachine()
     machine.attach(7, 3, 2)

@@ -87,6 +87,7 @@ def test_mypy_accepts_the_documented_style_and_finds_the_typo(tmp_path: Path) ->
 
 
 @pytest.mark.slow
+@pytest.mark.soak
 def test_pyright_accepts_the_documented_style_and_finds_the_typo(tmp_path: Path) -> None:
     beside = str(Path(sys.executable).parent)
     pyright = shutil.which("basedpyright", path=beside) or shutil.which("pyright")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,8 @@ from oncelog.metadata.zookeeper.operations import (
     SetData,
     operations_for,
 )
+from oncelog.metadata.zookeeper.ring import RING_PATH
+from oncelog.metadata.zookeeper.store import _read_nodes
 
 OURS = SessionId("0x1")
 
@@ -176,3 +179,25 @@ def test_random_steps_leave_the_values_that_they_write(seed: int) -> None:
             else:
                 expected[path] = value
         assert {path: value for path, (value, _) in tree.values().items()} == expected
+
+
+class Reads:
+    """A connection to nodes that exist, and what was read of them at a time."""
+
+    def __init__(self, *there: str) -> None:
+        self.nodes = {path: Znode(b"{}", 3, 1, 1, "", 0) for path in there}
+        self.reads: list[list[str]] = []
+
+    async def get_all(self, paths: list[str]) -> list[Znode | None]:
+        self.reads.append(paths)
+        return [self.nodes.get(path) for path in paths]
+
+
+async def test_what_is_above_a_path_is_read_where_that_is_made_or_deleted_only() -> None:
+    reads: Any = Reads(RING_PATH, "/a", "/a/b", "/d/e", "/d/e/f")
+    changed = Write("/a/b", b"{}", 3)
+    await _read_nodes(reads, [changed], [Check("/d/e", 3)])
+    assert reads.reads == [[RING_PATH, "/a/b", "/d/e"], []]
+    reads.reads.clear()
+    await _read_nodes(reads, [changed, Write("/a/c", b"{}", 0), Write("/d/e/f", None, 3)], [])
+    assert reads.reads == [[RING_PATH, "/a/b", "/a/c", "/d/e/f"], ["/a", "/d", "/d/e"]]

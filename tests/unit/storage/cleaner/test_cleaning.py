@@ -59,6 +59,8 @@ def test_what_was_cleaned_before_is_compared_with_what_came_since(ctx: Compacted
     ctx.seal()
     ctx.clean()
     assert ctx.committed() == [(1, "b", "1"), (2, "seal", "s"), (3, "a", "2"), (4, "seal", "s")]
+    # What is clean already gave its keys before.
+    assert ctx.stats.bytes_mapped == sum(header.length for header in ctx.headers()[1:3])
 
 
 def test_a_transaction_is_not_taken_for_the_aborted_one_that_was_cleaned_before(
@@ -260,6 +262,24 @@ def test_a_batch_with_more_keys_than_the_map_holds_is_named(ctx: CompactedLog) -
         ctx.clean(dedupe_buffer_bytes=0)
     assert ctx.all_bytes() == before
     assert not leftovers(ctx)
+
+
+def test_segments_that_the_map_had_no_room_for_are_not_rewritten(ctx: CompactedLog) -> None:
+    ctx.put(("a", "1"), ("a", "2"))
+    size = len(ctx.all_bytes())
+    ctx.seal()
+    ctx.put(("b", "1"))
+    ctx.seal()
+    assert ctx.clean(dedupe_buffer_bytes=0, load_factor=0.2) == 2
+    assert ctx.stats.bytes_read == size
+
+
+def test_deleted_records_of_a_batch_take_no_room_in_the_map(ctx: CompactedLog) -> None:
+    ctx.put(*[(f"k{number}", "x") for number in range(10)])
+    ctx.seal()
+    ctx.log.delete_records(8)
+    assert ctx.clean(dedupe_buffer_bytes=0) == 10
+    assert ctx.stats.keys_count == 2
 
 
 def leftovers(ctx: CompactedLog) -> list[str]:

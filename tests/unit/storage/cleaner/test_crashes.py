@@ -190,6 +190,19 @@ def test_a_swap_of_apache_kafka_that_dropped_the_suffix_of_the_log_only_is_finis
     assert ctx.disk.read(f"{FOLDER}/00000000000000000000.index") == before
 
 
+def test_a_start_without_an_interrupted_cleaning_syncs_no_folder() -> None:
+    """A broker opens thousands of logs, and each sync of a folder takes milliseconds."""
+    machine = Machine()
+    ctx = new_log(machine)
+    fill(ctx)
+    ctx.log.close()
+    disk = WatchedDisk(machine.restart())
+    disk.look = lambda: pytest.fail("the folder was synced")
+    ctx.disk = cast(Disk, disk)
+    ctx.open(clean=True)
+    assert len(ctx.log.segment_base_offsets) > 1
+
+
 def test_a_finished_swap_is_said(caplog: pytest.LogCaptureFixture) -> None:
     machine = Machine()
     ctx = new_log(machine)

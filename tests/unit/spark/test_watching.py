@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from oncelog.spark.watch import Restarts, shown, watch
+from oncelog.spark.watching import Restarts, shown, watch
 
 PROGRESS = {
     "batchId": 7,
