@@ -310,27 +310,29 @@ class _TlsListener:
             if not self._tls.begin(host, port):
                 accepted.close()
                 continue
-            task = self._loop.create_task(self._shake_hands(accepted, host, port))
+            task = self._loop.create_task(self._shake_hands(accepted))
             self._handshakes.add(task)
-            task.add_done_callback(self._handshakes.discard)
+            task.add_done_callback(partial(self._end_handshake, accepted, host, port))
 
-    async def _shake_hands(self, accepted: socket.socket, host: str, port: int) -> None:
-        try:
-            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            with handshake_of(accepted):
-                await self._loop.connect_accepted_socket(
-                    self._protocol_factory,
-                    accepted,
-                    ssl=self._tls.context,
-                    ssl_handshake_timeout=TLS_HANDSHAKE_MS_MAX / 1000,
-                )
-        except OSError as error:
+    async def _shake_hands(self, accepted: socket.socket) -> None:
+        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        with handshake_of(accepted):
+            await self._loop.connect_accepted_socket(
+                self._protocol_factory,
+                accepted,
+                ssl=self._tls.context,
+                ssl_handshake_timeout=TLS_HANDSHAKE_MS_MAX / 1000,
+            )
+
+    def _end_handshake(
+        self, accepted: socket.socket, host: str, port: int, task: asyncio.Task[None]
+    ) -> None:
+        # Not in the task: one that is cancelled before its first step runs none of its code.
+        self._handshakes.discard(task)
+        error = asyncio.CancelledError() if task.cancelled() else task.exception()
+        if error is not None:
             accepted.close()
             self._tls.fail(host, port, error)
-        except asyncio.CancelledError as error:
-            accepted.close()
-            self._tls.fail(host, port, error)
-            raise
 
 
 def has_hung_up(descriptor: int) -> bool:
