@@ -8,11 +8,17 @@ a slow machine elects no other leader.
 from __future__ import annotations
 
 import asyncio
+import importlib
+import pkgutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self, TypeVar
 
+import oncelog.broker
+import oncelog.replication
 from oncelog.broker.broker import Broker
 from oncelog.broker.embedded import EmbeddedBroker
 from oncelog.broker.embedded_users import EmbeddedUsers, new_security
@@ -107,6 +113,7 @@ class EmbeddedCluster(EmbeddedUsers):
         """Start all brokers at once; returns when clients can connect to each."""
         if self._brokers:
             raise RuntimeError("the cluster is running already: leave it first")
+        _import_brokers()
         store = self._store = MemoryStore()
         ids = range(1, self._count + 1)
         made = tuple(self._make_broker(store, {**self._given, "node.id": each}) for each in ids)
@@ -156,6 +163,19 @@ class EmbeddedCluster(EmbeddedUsers):
             each.call(Broker.kill)
         _at_once(brokers, lambda broker: broker.__exit__(None, None, None))
         return next(filter(None, stopped), None)
+
+
+@cache
+def _import_brokers() -> None:
+    """Import in one thread what brokers import on first use, each in its own.
+
+    pytest parses our modules as it imports them, and two threads of CPython 3.11 or 3.12 that parse
+    at once may each fail with SystemError (python/cpython#106905).
+    """
+    for package in (oncelog.broker, oncelog.replication):
+        for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            with suppress(ImportError):  # An extra is not installed.
+                importlib.import_module(found.name)
 
 
 def _at_once(brokers: tuple[EmbeddedBroker, ...], work: Callable[[EmbeddedBroker], object]) -> None:

@@ -169,3 +169,31 @@ async def test_a_folder_with_logs_whose_identity_is_gone_is_refused(tmp_path: Pa
     with pytest.raises(FolderMismatch, match=r"meta\.properties is gone"):
         async with running(tmp_path):
             pass
+
+
+IN_A_BROKER = """
+import sys, threading
+from oncelog import EmbeddedCluster
+
+class Watch:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("oncelog") and threading.current_thread().name == "oncelog-broker":
+            print(name)
+
+sys.meta_path.insert(0, Watch())
+from oncelog.sync import Producer
+with EmbeddedCluster() as cluster, Producer(
+    cluster.bootstrap_servers, transactional_id="t"
+) as producer:
+    producer.init_transactions()
+    producer.begin_transaction()
+    producer.send("t", b"1")
+    producer.commit_transaction()
+"""
+
+
+def test_brokers_of_a_cluster_find_their_modules_imported() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_BROKER], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.splitlines() == []
