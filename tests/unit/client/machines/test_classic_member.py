@@ -298,6 +298,15 @@ def test_an_expelled_member_has_lost_its_partitions(code: ErrorCode, kept: str) 
     assert decode_subscription(request.protocols[0].metadata).owned == ()
 
 
+def test_no_heartbeat_is_sent_while_an_expelled_member_gives_up_what_it_lost() -> None:
+    driven = stable()
+    driven.beat(ErrorCode.unknown_member_id)
+    driven.member.polled(driven.now_ms)
+    assert driven.member.ownership.begin() == lost(T0, T1)
+    driven.now_ms += SETTINGS.heartbeat_interval_ms
+    assert isinstance(driven.member.next_heartbeat(driven.now_ms), Wait)
+
+
 def test_what_was_assigned_and_not_taken_is_never_owned_after_an_expulsion() -> None:
     driven = Driven()
     driven.poll()
