@@ -145,7 +145,8 @@ class ClusterMember:
         moment later where producers have used this broker as their coordinator.
         """
         config = self._config
-        if config.get_bool("controlled.shutdown.enable") and self._has_others():
+        is_alone = self._feed.known.stored.is_alone(self.broker_id)
+        if config.get_bool("controlled.shutdown.enable") and not is_alone:
             retries_count = config.get_int("controlled.shutdown.max.retries")
             pause_ms = config.get_int("controlled.shutdown.retry.backoff.ms")
             wait_ms = min(max(retries_count, 1) * pause_ms, CONTROLLER_WAIT_MS_MAX)
@@ -262,10 +263,6 @@ class ClusterMember:
                 *(outcome.error.name.upper(), outcome.remaining_count),
             )
         return not outcome.error and not outcome.remaining_count
-
-    def _has_others(self) -> bool:
-        """Whether other brokers are registered."""
-        return bool(self._feed.known.stored.brokers.keys() - {self.broker_id})
 
     def _is_replaceable(self) -> bool:
         """Whether another live broker has a replica of what this one leads."""

@@ -109,7 +109,7 @@ def fail_directory(
 
     A broker that is alone shows them without a leader until its next start; nothing is stored.
     """
-    if not image.brokers.keys() - {event.broker_id}:
+    if image.is_alone(event.broker_id):
         return ControllerDecision(ChangeOutcome())
     failed = set(event.partitions)
     live = live_brokers(image)

@@ -281,6 +281,10 @@ class MetadataImage:
             return None
         return topic.partitions[index]
 
+    def is_alone(self, broker_id: int) -> bool:
+        """Whether no other broker is registered."""
+        return self.brokers.keys() <= {broker_id}
+
     def after(self, delta: ImageDelta, **fields: Any) -> MetadataImage:
         """Return this image after some changes of topics, and with other values of `fields`.
 

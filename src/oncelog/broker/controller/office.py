@@ -234,7 +234,7 @@ class Office:
         if not self.is_held:
             return _NOT_CONTROLLER
         if self._begun_epoch != epoch:
-            is_alone = self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}
+            is_alone = self._feed.known.stored.is_alone(self._membership.broker_id)
             level = logging.DEBUG if is_alone else logging.INFO
             log.log(level, "this broker is the controller (epoch %d)", epoch)
         verdict = await self._write_decision(BrokersChanged())

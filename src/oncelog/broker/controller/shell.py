@@ -259,7 +259,7 @@ class ControllerShell:
 
     @property
     def _is_alone(self) -> bool:
-        return self._feed.known.stored.brokers.keys() <= {self._membership.broker_id}
+        return self._feed.known.stored.is_alone(self._membership.broker_id)
 
     async def _reach_everywhere(self, revision: int) -> None:
         """Wait until all brokers have applied a revision, as far as they can be reached."""
