@@ -120,6 +120,21 @@ async def test_a_decision_is_written_before_a_stop_and_not_before_a_kill(is_kill
     assert (refused.error, refused.message) == (ErrorCode.request_timed_out, "The broker stops.")
 
 
+@pytest.mark.parametrize("turns_count", range(4))
+async def test_an_event_is_answered_in_whichever_turn_after_it_a_broker_ends(
+    turns_count: int,
+) -> None:
+    store = HungStore()
+    shell = await started(store)
+    store.moves.clear()
+    making = asyncio.create_task(shell.controller.create_topics([TopicToCreate("t")]))
+    for _ in range(turns_count):
+        await asyncio.sleep(0)
+    await shell.controller.close(at_once=True)
+    (outcome,) = await making
+    assert (outcome.error, outcome.message) == (ErrorCode.request_timed_out, "The broker stops.")
+
+
 async def test_a_stop_in_order_without_a_controller_is_bounded() -> None:
     """By `controlled.shutdown.*`: as long as all the pauses between its tries."""
     async with members(2, {"controlled.shutdown.retry.backoff.ms": 100}) as cluster:

@@ -161,6 +161,8 @@ class ControllerShell:
         What is being decided here is written first, unless this is to end `at_once`.
         """
         self._is_closed = True
+        # A task that is cancelled before its first step would answer nothing.
+        await asyncio.sleep(0)
         for task in self._changes | self._reports | (self._decisions if at_once else set()):
             task.cancel()
         if waiting := self._changes | self._reports | self._decisions:
