@@ -74,10 +74,11 @@ def new_partitions(
     `start` partitions of other topics were placed before those of these numbers. Leaders go round
     the brokers. The followers of one leader begin elsewhere in each round, so that all others
     together take what a dead broker led. Where every broker has a rack, the replicas of a partition
-    are spread over as many racks as can be.
+    are spread over as many racks as can be. Partitions of the same replicas share one image.
     """
-    placed = _placed(racks, start, numbers, factor)
-    return tuple(PartitionImage(replicas[0], 0, replicas, replicas) for replicas in placed)
+    placed = tuple(_placed(racks, start, numbers, factor))
+    images = {each: PartitionImage(each[0], 0, each, each) for each in set(placed)}
+    return tuple(images[each] for each in placed)
 
 
 def new_partition(replicas: tuple[int, ...], able: Container[int]) -> PartitionImage | None:

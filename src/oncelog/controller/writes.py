@@ -22,10 +22,17 @@ def topic_writes(
     """
     old = () if before is None else before.partitions
     padded = (*old, *(None for _ in after.partitions[len(old) :]))
-    writes = [
-        Put(layout.state_path(after.name, number), layout.encode_state(partition, controller_epoch))
+    changed = [
+        (number, partition)
         for number, (was, partition) in enumerate(zip(padded, after.partitions, strict=True))
         if was is not partition and was != partition
+    ]
+    # Many new partitions share one state, which is encoded once.
+    distinct = {id(partition): partition for _, partition in changed}
+    states = {key: layout.encode_state(one, controller_epoch) for key, one in distinct.items()}
+    writes = [
+        Put(layout.state_path(after.name, number), states[id(partition)])
+        for number, partition in changed
     ]
     if before is None or _own(before) != _own(after):
         writes.append(Put(layout.topic_path(after.name), layout.encode_topic(after)))

@@ -13,10 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
+from oncelog.broker.partitions.assignments import assignment_of
 from oncelog.broker.partitions.cleaner import PartitionCleaner
 from oncelog.broker.partitions.delayed import FetchPurgatory
 from oncelog.broker.partitions.disk_queue import DiskQueue
@@ -33,7 +34,6 @@ from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.refused import RefusedSequences
 from oncelog.broker.partitions.removals import Removals
 from oncelog.broker.partitions.upkeep import Upkeep
-from oncelog.controller.cluster_config import min_insync_replicas
 from oncelog.controller.image import ImageDelta, MetadataImage, PartitionImage, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
@@ -45,7 +45,7 @@ from oncelog.core.limits import (
     PARTITIONS_TAKEN_IN_TOGETHER_COUNT,
     PRODUCERS_COUNT_MAX,
 )
-from oncelog.replication.replica import Assignment, OfflineState
+from oncelog.replication.replica import OfflineState
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
@@ -177,7 +177,8 @@ class PartitionManager:
             topic, numbers = change.topic, change.partitions
             self._topics[topic.topic_id] = topic
             self._missing.discard(topic.topic_id)
-            await self._assign_served(topic, numbers)
+            async for newest, part in self._in_turns(topic.topic_id, numbers):
+                self._assign_served(newest, part)
             self._give_up(topic, numbers)
             if new := self._new_of(topic, numbers):
                 wanted[topic.topic_id] = frozenset(label.partition for label in new)
@@ -266,12 +267,20 @@ class PartitionManager:
                 if partition is not None and partition.state.topic_id == topic.topic_id:
                     self._forget(partition.topic_partition, ErrorCode.not_leader_or_follower)
 
-    async def _assign_served(self, topic: TopicImage, numbers: Iterable[int]) -> None:
+    async def _in_turns(
+        self, topic_id: TopicId, numbers: Iterable[int]
+    ) -> AsyncIterator[tuple[TopicImage, Sequence[int]]]:
+        """Give some of these partitions in each turn, and the topic by then; none once it goes."""
+        left = list(numbers)
+        while left and (topic := self._topics.get(topic_id)) is not None:
+            yield topic, left[:PARTITIONS_PER_TURN_COUNT_MAX]
+            if left := left[PARTITIONS_PER_TURN_COUNT_MAX:]:
+                await self.clock.sleep(0)
+
+    def _assign_served(self, topic: TopicImage, numbers: Iterable[int]) -> None:
         """Apply a topic's state to those of these partitions that are served."""
         config = log_config(self._config, topic.config)
-        for count, (label, image) in enumerate(self._ours(topic, numbers), 1):
-            if count % PARTITIONS_PER_TURN_COUNT_MAX == 0:
-                await self.clock.sleep(0)
+        for label, image in self._ours(topic, numbers):
             partition = self._partitions.get(label)
             if partition is None:
                 continue
@@ -291,16 +300,16 @@ class PartitionManager:
                 log.warning("new partitions of topic %s are not made: %s", one.topic.name, made)
                 unmade |= dict.fromkeys(one.new, made)
                 continue
-            topic = self._topics.get(one.topic.topic_id)
-            if topic is None:
-                continue  # It was deleted meanwhile: what was made is deleted next.
-            for label, held in made.items():
-                held.config = one.config
-                self._begin(topic, label, held)
-            # A directory that failed since it made them has told of no partition served here.
-            lost = [label for label, held in made.items() if self._logs.get(label) is not held]
-            self._fail([self._partitions[label] for label in lost])
-            await self._assign_served(topic, [label.partition for label in made])
+            # If it is deleted meanwhile, what was made is deleted next.
+            async for topic, part in self._in_turns(one.topic.topic_id, [n for _, n in made]):
+                labels = [topic.label(number) for number in part]
+                for label in labels:
+                    made[label].config = one.config
+                    self._begin(topic, label, made[label])
+                # A directory that failed since it made them has told of no partition served here.
+                lost = [label for label in labels if self._logs.get(label) is not made[label]]
+                self._fail([self._partitions[label] for label in lost])
+                self._assign_served(topic, part)
         return unmade
 
     def _assign(
@@ -317,15 +326,7 @@ class PartitionManager:
             )
             self._fail([partition])
             return
-        given = Assignment(
-            image.leader,
-            image.leader_epoch,
-            frozenset(image.isr),
-            image.replicas,
-            min(min_insync_replicas(topic.config, self._cluster_config), image.settled_count),
-            image.partition_epoch,
-            frozenset(image.eligible),
-        )
+        given = assignment_of(topic, image, self._cluster_config)
         partition.assign(given, self.clock.monotonic_ms())
         self._role_taken(partition)
 

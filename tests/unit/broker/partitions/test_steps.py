@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ from uuid import UUID
 
 import pytest
 
+from oncelog.broker.partitions.folders import FolderWork
 from oncelog.broker.partitions.manager import PartitionManager
 from oncelog.controller.image import ImageDelta, PartitionImage, TopicDelta, TopicImage
 from oncelog.core.config import BrokerConfig
 from oncelog.core.errors import ErrorCode
 from oncelog.core.ids import TopicPartition
+from oncelog.core.limits import PARTITIONS_PER_TURN_COUNT_MAX
 from oncelog.replication.leader import LeaderState
 from oncelog.runtime import Lane
 from oncelog.runtime.disk import StorageFailure
@@ -54,10 +56,10 @@ class Disk:
 
 
 class Bench:
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, *folders: Path) -> None:
+        self.folder = folders[0]
         self.disk = Disk()
-        self.logs = open_logs(folder, node_id=ME, now_ms=NOW_MS)
+        self.logs = open_logs(*folders, node_id=ME, now_ms=NOW_MS)
         disk: Any = self.disk
         rng: Any = None
         self.partitions = PartitionManager(ME, BrokerConfig(), self.logs, disk, Clock(), rng)
@@ -266,3 +268,81 @@ async def test_a_move_keeps_what_was_asked_for_the_isr(bench: Bench) -> None:
     settled = replace(TOPIC, partitions=(newer,))
     await apply(bench.partitions, ImageDelta(changed=(TopicDelta(settled, (0,)),)))
     assert again.state.high_watermark == 1
+
+
+# --- a topic of many partitions, which are taken in over several turns of the loop
+
+
+class Turns(Clock):
+    """Does once between two turns what a test puts there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.between: Callable[[], Awaitable[object]] | None = None
+
+    async def sleep(self, delay_ms: float) -> None:
+        await super().sleep(delay_ms)
+        work, self.between = self.between, None
+        if work is not None:
+            await work()
+
+
+WIDE = replace(TOPIC, partitions=(LED,) * (2 * PARTITIONS_PER_TURN_COUNT_MAX + 1))
+
+
+async def take_in(bench: Bench, between: Callable[[], Awaitable[object]]) -> Turns:
+    """Have a wide topic taken in, and something done after the first turn of that."""
+    turns = bench.partitions.clock = Turns()
+    work = await bench.partitions.take_roles(ImageDelta(created=(WIDE,)), NAMES_NONE)
+    turns.pauses_count, turns.between = 0, between
+    assert await bench.partitions.make_folders(work) == {}
+    return turns
+
+
+async def test_many_new_partitions_are_served_some_in_each_turn(bench: Bench) -> None:
+    served: list[int] = []
+
+    async def look() -> None:
+        served.append(len(bench.partitions))
+
+    turns = await take_in(bench, look)
+    assert served == [PARTITIONS_PER_TURN_COUNT_MAX]
+    assert turns.pauses_count == 2
+    assert len(bench.partitions) == len(WIDE.partitions)
+    assert all(partition.state.is_leader for partition in bench.partitions)
+
+
+async def test_configs_changed_while_a_wide_topic_is_taken_in_are_those_of_all_its_partitions(
+    bench: Bench,
+) -> None:
+    changed = replace(WIDE, config={"retention.ms": "77"})
+    change = ImageDelta(changed=(TopicDelta(changed, range(len(WIDE.partitions))),))
+    await take_in(bench, lambda: bench.partitions.take_roles(change, NAMES_NONE))
+    assert {partition.log.config.retention_ms for partition in bench.partitions} == {77}
+
+
+async def test_a_wide_topic_deleted_while_it_is_taken_in_is_served_no_more(bench: Bench) -> None:
+    deleted = ImageDelta(deleted=(WIDE,))
+    await take_in(bench, lambda: bench.partitions.take_roles(deleted, naming([WIDE])))
+    assert len(bench.partitions) == 0
+    await bench.partitions.make_folders(FolderWork([WIDE], {}, {}, []))
+    assert [name for name in bench.folders() if not name.endswith("-delete")] == []
+
+
+async def test_a_directory_that_fails_while_a_wide_topic_is_taken_in_takes_its_part_off_line(
+    tmp_path: Path,
+) -> None:
+    bench = Bench(tmp_path / "a", tmp_path / "b")
+    told: list[TopicPartition] = []
+    bench.partitions.on_off_line = told.extend
+
+    async def fail() -> None:
+        bench.partitions.folder_failed(StorageFailure("write", str(tmp_path / "a" / "u"), "broken"))
+
+    await take_in(bench, fail)
+    await asyncio.sleep(0)
+    assert {at.topic_partition for at in bench.partitions}.isdisjoint(told)
+    assert 0 < len(told) < len(WIDE.partitions) == len(told) + len(list(bench.partitions))
+    assert {path.name for path in (tmp_path / "a").glob("t-*")} == {str(at) for at in told}
+    bench.partitions.close()
+    bench.logs.abandon()
