@@ -10,6 +10,7 @@ import argparse
 import struct
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -36,7 +37,11 @@ SETTINGS = {
     "connections.max.idle.ms": "-1",
     "transaction.max.timeout.ms": "3600000",
     "group.max.session.timeout.ms": str(groups.SESSION_MS),
+    "group.initial.rebalance.delay.ms": "1000",
 }
+JOINS_READ_S = 0.5
+"""So long at least after new members have asked, those before them rejoin."""
+JOINS_PER_S = 5_000
 
 
 class Grown:
@@ -143,7 +148,11 @@ def _error_at(topic: str) -> int:
 
 
 def members(grown: Grown) -> Grow:
-    """New members of one classic group join, each by a connection, and those before rejoin."""
+    """New members of one classic group join, each by a connection, and those before rejoin.
+
+    All come into one generation: the first ones while the group waits for more, later ones while it
+    waits for those before them, who would have to rejoin once more otherwise.
+    """
     groups.warm_up(grown.system, fresh_topic(grown.system, 1))
     # They cost too, and are measured by themselves.
     grown.connect(grown.count_max)
@@ -153,6 +162,8 @@ def members(grown: Grown) -> Grow:
         new = grown.connections[numbers.start : numbers.stop]
         for connection in new:
             connection.send(groups.JOIN_GROUP, groups.join_request(GROUP))
+        if names:
+            time.sleep(max(JOINS_READ_S, len(new) / JOINS_PER_S))
         for connection, name in zip(grown.connections, names, strict=False):
             connection.send(groups.JOIN_GROUP, groups.join_request(GROUP, name))
         joined = [groups.joined(each.receive()) for each in grown.connections[: numbers.stop]]
