@@ -45,7 +45,6 @@ from oncelog.core.limits import (
     PARTITIONS_TAKEN_IN_TOGETHER_COUNT,
     PRODUCERS_COUNT_MAX,
 )
-from oncelog.replication.replica import OfflineState
 from oncelog.runtime.clock import Clock
 from oncelog.runtime.disk import Disk, Lane, StorageFailure
 from oncelog.storage import LogConfig, PartitionLog
@@ -214,11 +213,7 @@ class PartitionManager:
         async with self._folders:
             for topic in work.deleted:
                 await self._delete(topic, topic.topic_partitions())
-            for topic_id, numbers in work.removed.items():
-                # A later step may have deleted the topic, or have a replica here again.
-                if (left := self._topics.get(topic_id)) is not None:
-                    doomed = removed_logs(self._logs, self._broker_id, left, numbers)
-                    await self._delete(left, doomed)
+            await self._delete_removed(work.removed)
             unmade: dict[TopicPartition, StorageFailure] = {}
             waiting: list[Intake] = []
             count = 0
@@ -237,6 +232,7 @@ class PartitionManager:
                     unmade |= await self._take_in(waiting)
                     waiting, count = [], 0
             unmade |= await self._take_in(waiting)
+            await self._delete_removed(work.wanted)
         if self._following is not None:
             await self._following.cuts_ended(work.cut)
         return unmade
@@ -302,7 +298,7 @@ class PartitionManager:
                 continue
             # If it is deleted meanwhile, what was made is deleted next.
             async for topic, part in self._in_turns(one.topic.topic_id, [n for _, n in made]):
-                labels = [topic.label(number) for number in part]
+                labels = [label for label, _ in self._ours(topic, part)]
                 for label in labels:
                     made[label].config = one.config
                     self._begin(topic, label, made[label])
@@ -352,23 +348,10 @@ class PartitionManager:
     ) -> None:
         """Serve a partition, without a role yet."""
         made.producers.producer_limit = self._producer_limit
-        # Where every message is synced, a consumer gets no message before its sync.
-        end = made.recovery_point if made.flush_is_due else made.log_end_offset
-        before = self._upkeep.moving.pop(topic_partition, None)
-        if isinstance(before, OfflineState) and before.topic_id == topic.topic_id:
-            state = before.with_log(end)
-        else:
-            known = self._upkeep.high_watermarks.get(topic_partition, 0)
-            state = OfflineState.unassigned(
-                self._broker_id,
-                topic.topic_id,
-                log_end_offset=end,
-                high_watermark=max(known, made.log_start_offset),
-            )
         self._partitions[topic_partition] = Partition(
             topic_partition,
             made,
-            state,
+            self._upkeep.first_state(self._broker_id, topic_partition, topic.topic_id, made),
             self.purgatory,
             self.folder_failed,
             self._syncs,
@@ -420,6 +403,14 @@ class PartitionManager:
             self.removals.add(paths, delay_ms)
             for failure in failures:
                 self.folder_failed(failure)
+
+    async def _delete_removed(self, numbers: Mapping[TopicId, Iterable[int]]) -> None:
+        """Delete the logs of those that are noted as removed from here, by the newest metadata."""
+        for topic_id, given in numbers.items():
+            # A later step may have deleted the topic, or have a replica here again.
+            if (left := self._topics.get(topic_id)) is not None:
+                doomed = removed_logs(self._logs, self._broker_id, left, given)
+                await self._delete(left, doomed)
 
     # --- background work
 

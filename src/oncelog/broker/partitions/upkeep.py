@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from oncelog.broker.partitions.partition import Partition
 from oncelog.broker.partitions.removals import Removals, Retained, delete_old_segments
 from oncelog.core.config import BrokerConfig
-from oncelog.core.ids import TopicPartition
+from oncelog.core.ids import TopicId, TopicPartition
 from oncelog.core.limits import PRODUCERS_SWEPT_PER_TURN_COUNT_MAX, TIMER_MS_MAX
-from oncelog.replication.replica import ReplicaState
+from oncelog.replication.replica import OfflineState, ReplicaState
 from oncelog.runtime.clock import Clock, SteadyClock
 from oncelog.runtime.disk import Disk, StorageFailure
 from oncelog.storage import PartitionLog
@@ -75,6 +75,23 @@ class Upkeep:
         known = self.high_watermarks.get(topic_partition, 0)
         if known > offset:
             self.high_watermarks[topic_partition] = offset  # In place: a plan may be under way.
+
+    def first_state(
+        self, broker_id: int, topic_partition: TopicPartition, topic_id: TopicId, log: PartitionLog
+    ) -> OfflineState:
+        """Return the state in which a partition is served from now on, without a role yet."""
+        # Where every message is synced, a consumer gets no message before its sync.
+        end = log.recovery_point if log.flush_is_due else log.log_end_offset
+        before = self.moving.pop(topic_partition, None)
+        if isinstance(before, OfflineState) and before.topic_id == topic_id:
+            return before.with_log(end)
+        known = self.high_watermarks.get(topic_partition, 0)
+        return OfflineState.unassigned(
+            broker_id,
+            topic_id,
+            log_end_offset=end,
+            high_watermark=max(known, log.log_start_offset),
+        )
 
     def forget(self, topic_partition: TopicPartition) -> None:
         """Forget a partition whose folder goes."""

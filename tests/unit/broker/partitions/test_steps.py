@@ -188,6 +188,20 @@ async def test_a_topic_deleted_while_its_folder_is_made_leaves_none(bench: Bench
     assert bench.logs.topic_id(held.topic_partition) == AGAIN.topic_id
 
 
+async def test_a_replica_removed_while_its_folder_is_made_leaves_none(bench: Bench) -> None:
+    both = replace(TOPIC, partitions=(PartitionImage(ME, 0, (ME, OTHER), (ME, OTHER)),))
+    making = await bench.hang(ImageDelta(created=(both,)))
+    elsewhere = PartitionImage(OTHER, 1, (OTHER,), (OTHER,), removed=(ME,))
+    moved = TopicDelta(replace(TOPIC, partitions=(elsewhere,)), (0,))
+    later = await bench.hang(ImageDelta(changed=(moved,)))
+    bench.disk.is_moving.set()
+    assert await making == await later == {}
+    assert bench.partitions.get("t", 0) is None
+    assert [name for name in bench.folders() if not name.endswith("-delete")] == []
+    await apply(bench.partitions, ImageDelta(created=(replace(both, topic_id=UUID(int=9)),)))
+    assert bench.partitions.get("t", 0) is not None
+
+
 async def test_a_topic_deleted_before_its_folder_is_made_gets_none(bench: Bench) -> None:
     making = await bench.hang(ImageDelta(created=(ANOTHER,)))
     behind = await bench.hang(ImageDelta(created=(TOPIC,)))
