@@ -113,6 +113,7 @@ def test_the_first_reason_of_a_failure_stays() -> None:
         lambda turns: turns.ask(0, 0),
         lambda turns: turns.ask(9, 3),
         lambda turns: turns.end(0),
+        lambda turns: turns.ask(1, 0) or turns.end(1),
         lambda turns: turns.end(9),
     ],
 )

@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from oncelog.broker.partitions.following import Following
 from oncelog.broker.partitions.partition import Partition
@@ -344,8 +344,9 @@ class ReplicaFetcher:
         if step is None:
             return
         if isinstance(step, TakeRecords):
-            assert given.records is None or isinstance(given.records, memoryview)
-            self._append(key, partition, answer, given.records or memoryview(b""))
+            # What is decoded is one buffer, or nothing.
+            records = cast("memoryview | None", given.records)
+            self._append(key, partition, answer, records or memoryview(b""))
         elif isinstance(step, Pause):
             self._pause(key, partition, step)
         else:
