@@ -43,7 +43,7 @@ class Fetchers:
         if isinstance(state, FollowerState) and state.leader >= 0:
             fetcher = self._fetcher(label, state.leader)
         before = self._of.get(label)
-        if before is not None and before != (partition, fetcher):
+        if before != (partition, fetcher):
             self.forget(label)
         if fetcher is not None:
             self._of[label] = partition, fetcher
