@@ -8,7 +8,7 @@ from oncelog.protocol.batch import BatchHeader
 from oncelog.protocol.record import Record, read_end_marker
 from oncelog.simulation.final import KeyedRecord
 
-__all__ = ["keyed_records", "overwritten"]
+__all__ = ["keyed_records", "removable"]
 
 Rows = Sequence[tuple[BatchHeader, Record]]
 
@@ -44,11 +44,12 @@ def keyed_records(written: Rows, left: Rows) -> tuple[KeyedRecord, ...]:
     )
 
 
-def overwritten(records: Sequence[KeyedRecord]) -> frozenset[int]:
-    """Return the offsets of records whose key a later committed record has."""
+def removable(records: Sequence[KeyedRecord]) -> frozenset[int]:
+    """Return the offsets of records whose key a later committed record has, and of aborted ones."""
     last = {record.key: record.offset for record in records if record.outcome == "committed"}
     return frozenset(
         record.offset
         for record in records
-        if record.key is not None and record.offset < last.get(record.key, -1)
+        if record.outcome == "aborted"
+        or (record.key is not None and record.offset < last.get(record.key, -1))
     )

@@ -62,7 +62,7 @@ class FinalPartition:
     committed: tuple[LoggedRecord, ...]
     compacted: frozenset[int] = frozenset()
     """Offsets of records that compaction removed."""
-    overwritten: frozenset[int] = frozenset()
+    removable: frozenset[int] = frozenset()
     """Those that it may have removed on other replicas: each compacts for itself."""
 
 

@@ -32,7 +32,7 @@ from oncelog.protocol.fetch import (
 from oncelog.protocol.record import Record, iter_records, read_end_marker
 from oncelog.protocol.records.transaction_log import decode_key, decode_value
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.compacted import keyed_records, overwritten
+from oncelog.simulation.compacted import keyed_records, removable
 from oncelog.simulation.context import ClientContext
 from oncelog.simulation.final import (
     FinalPartition,
@@ -136,8 +136,8 @@ class _Reading:
                 found = await self._partition(tp, marks[tp], logs.get(tp, []))
                 records = compacted.get(tp, ())
                 removed = frozenset(record.offset for record in records if record.is_removed)
-                replaced = overwritten(records) if len(self._archives) > 1 else frozenset()
-                partitions[tp] = replace(found, compacted=removed, overwritten=replaced)
+                may_go = removable(records) if len(self._archives) > 1 else frozenset()
+                partitions[tp] = replace(found, compacted=removed, removable=may_go)
         entries = [
             entry
             for tp in marks

@@ -7,7 +7,7 @@ from oncelog.protocol.batch import BatchHeader, iter_headers, read_header
 from oncelog.protocol.record import Record, build_batch, control_batch, iter_records
 from oncelog.runtime import Disk
 from oncelog.simulation.archive import Archive
-from oncelog.simulation.compacted import keyed_records, overwritten
+from oncelog.simulation.compacted import keyed_records, removable
 from oncelog.simulation.final import KeyedRecord
 from oncelog.simulation.watch import BrokerWatch, WatchedDisk
 from tests.support.machine import Machine
@@ -104,4 +104,6 @@ def test_records_are_known_by_key_outcome_and_whether_they_are_left() -> None:
         KeyedRecord(4, b"k", True, "committed", False),
         KeyedRecord(5, b"k", False, "", False),
     )
-    assert overwritten(records) == {0, 1}
+    assert removable(records) == {0, 1}
+    # Nobody has overwritten what was aborted.
+    assert [removable(records[number : number + 1]) for number in (0, 1)] == [set(), {1}]

@@ -107,7 +107,7 @@ def _skipped_by(
     offsets = shown if poll.committed else log.offsets
     for index in range(bisect_left(offsets, low), bisect_left(offsets, high)):
         offset = offsets[index]
-        if offset in given or offset in log.final.compacted or offset in log.final.overwritten:
+        if offset in given or offset in log.final.compacted or offset in log.final.removable:
             continue
         record = log.shown[index][1] if poll.committed else log.records[index]
         if record is None or record.sent_s > poll.at_s or not evidence.is_current(record):
@@ -230,7 +230,7 @@ def unseen(evidence: Evidence) -> Iterator[Anomaly]:
         for offset, record in log.shown:
             if record is None or record.polls or not low <= offset < high:
                 continue
-            if offset in log.final.overwritten:
+            if offset in log.final.removable:
                 continue
             if record.acked_s == NEVER or not evidence.is_current(record):
                 continue

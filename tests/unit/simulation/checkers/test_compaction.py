@@ -80,7 +80,7 @@ def test_a_removed_record_is_neither_lost_nor_skipped_nor_unseen(committed: bool
     assert model.kinds() == {"skipped-poll", "unseen"}
     assert model.kinds(compacted(model, 1, 2)) == set()
     final = model.final()
-    log = replace(final.partitions[T0], overwritten=frozenset((1, 2)))
+    log = replace(final.partitions[T0], removable=frozenset((1, 2)))
     assert model.kinds(replace(final, partitions={**final.partitions, T0: log})) == set()
 
 
