@@ -275,14 +275,18 @@ class Cluster:
             while not condition():  # noqa: ASYNC110 - brokers have no event for a test to wait for
                 await asyncio.sleep(0.001)
 
-    async def agreed(self) -> None:
-        """Return once every broker that runs has applied the newest metadata."""
+    async def agreed(self) -> int:
+        """Wait until every broker that runs has applied the newest metadata; return its revision.
+
+        The brokers may go on to change it, as when a replica joins the ISR.
+        """
         newest = (await self.store.changes(0)).revision
         await self.until(
             lambda: all(
                 one.broker.image.revision >= newest and one.broker.feed.is_settled for one in self
             )
         )
+        return newest
 
 
 @asynccontextmanager

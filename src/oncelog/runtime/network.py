@@ -295,9 +295,11 @@ class _TlsListener:
             each.close()
 
     async def _accept_all(self, listening: socket.socket) -> None:
-        while not self._is_closing:
+        while True:
             # `sock_accept` returns at once while connections wait there: others have turns between.
             await asyncio.sleep(0)
+            if self._is_closing:
+                return  # Not before the turn: what is accepted from here on would be lost.
             try:
                 accepted, address = await self._loop.sock_accept(listening)
             except OSError as error:

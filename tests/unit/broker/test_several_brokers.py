@@ -29,7 +29,7 @@ from oncelog.protocol.messages.describe_configs import DescribeConfigsResource
 from oncelog.protocol.messages.describe_topic_partitions import DescribeTopicPartitionsTopic
 from oncelog.protocol.messages.metadata import MetadataRequestTopic
 from oncelog.protocol.produce import parse_produce_response
-from tests.support.members import Cluster, members
+from tests.support.members import UNTIL_TIMEOUT_S, Cluster, members
 from tests.unit.broker.context import Client
 from tests.unit.broker.raw import send_fetch, send_produce
 from tests.unit.broker.support import batch
@@ -49,12 +49,16 @@ async def asked(cluster: Cluster, broker_id: int) -> AsyncIterator[Client]:
 
 
 async def ask_each(cluster: Cluster, api: ApiKey, version: int | None = None, **fields: Any) -> Any:
-    """Ask every broker that runs, check that all say the same, and return that."""
-    await cluster.agreed()
-    answers = []
-    for member in cluster:
-        async with asked(cluster, member.broker_id) as client:
-            answers.append(await client.ask(api, version, **fields))
+    """Ask every broker that runs of one revision, check that all say the same, and return that."""
+    answers: list[Any] = []
+    revision, before = await cluster.agreed(), -1
+    async with asyncio.timeout(UNTIL_TIMEOUT_S):
+        while revision != before:
+            answers.clear()
+            for member in cluster:
+                async with asked(cluster, member.broker_id) as client:
+                    answers.append(await client.ask(api, version, **fields))
+            revision, before = await cluster.agreed(), revision
     assert all(answer == answers[0] for answer in answers), answers
     return answers[0]
 

@@ -8,6 +8,7 @@ import gc
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -102,25 +103,28 @@ class Counting:
 with_each_loop = pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
 
 
+@pytest.mark.parametrize("peers_count", [1, 3])
 @pytest.mark.parametrize("turns_count", range(8))
 @with_each_loop
-def test_a_handshake_that_a_close_cuts_off_in_any_turn_is_counted_and_not_leaked(
-    loop: Callable[[], asyncio.AbstractEventLoop], turns_count: int
+def test_handshakes_that_a_close_cuts_off_in_any_turn_are_counted_and_not_leaked(
+    loop: Callable[[], asyncio.AbstractEventLoop], turns_count: int, peers_count: int
 ) -> None:
     acceptor = Counting(lets_in=True)
 
     async def cut_off() -> None:
         listener = await SystemNetwork().listen_tls(HOST, 0, asyncio.Protocol, acceptor)
         await listener.accept()
-        with socket.create_connection(listener.addresses[0]) as peer:
+        with contextlib.ExitStack() as stack:
+            connect = partial(socket.create_connection, listener.addresses[0], timeout=5)
+            peers = [stack.enter_context(connect()) for _ in range(peers_count)]
             for _ in range(turns_count):
                 await asyncio.sleep(0)
             await listener.close()
             # The loop closes what it took over in the next turns.
             await asyncio.sleep(0.01)
-            peer.settimeout(5)
-            with contextlib.suppress(ConnectionResetError):
-                assert peer.recv(1) == b""
+            for peer in peers:
+                with contextlib.suppress(ConnectionResetError):
+                    assert peer.recv(1) == b""
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(cut_off())
