@@ -19,6 +19,7 @@ from oncelog.runtime.tls import Tls
 from tests.support.certificates import Authority, Certificate
 from tests.support.logged import said_by
 from tests.unit.broker.context import Client, Running, running
+from tests.unit.broker.raw import until
 
 HOST = "127.0.0.1"
 LINE = 'org.apache.kafka.common.security.plain.PlainLoginModule required user_alice="geheim";'
@@ -95,6 +96,7 @@ async def test_a_certificate_may_be_asked_for_besides(
         assert await code_of_login(client) == 0
         with caplog.at_level(logging.WARNING), pytest.raises((OSError, AssertionError)):
             await code_of_login(await connect(context, trusting(authority)))
+        await until(lambda: bool(said_by(caplog)))
         assert "ssl.client.auth=required asks for one" in said_by(caplog)[-1].getMessage()
 
 
