@@ -7,8 +7,8 @@ AlterPartition at a time is on its way to the controller, with the wishes of all
 What the answer says is not taken: the state that the controller wrote comes by the metadata feed,
 before the answer. Who was asked in counts for the high watermark until a newer state (INV-1). So an
 answer that is lost or refuses changes nothing, with one exception: INELIGIBLE_REPLICA means that a
-life of a member has ended, so that the request can never be granted. After any other the same is
-asked again, a while later. `oncelog.replication.leader` decides; this module sends.
+life of a member has ended, so that the request can never be granted: its next life is asked in at
+once. After any other answer the same is asked again, a while later. `oncelog.replication.leader` decides; this module sends.
 """
 
 from __future__ import annotations
@@ -62,6 +62,18 @@ class _Asked(NamedTuple):
         return IsrChange(by.topic_id, number, by.leader_epoch, by.partition_epoch, members)
 
 
+class _Pause(NamedTuple):
+    """Until when nothing is asked for a partition, for it was not given what it asked."""
+
+    until_ms: float
+    refused: IsrMembers
+    """The members, where the life of one has ended."""
+
+    def is_over(self, follower: int, broker_epoch: int) -> bool:
+        """Whether it ends early: a follower that was refused has begun another life."""
+        return any(each == follower and life != broker_epoch for each, life in self.refused)
+
+
 class IsrKeeper:
     """Begins with the first partition that this broker leads among others; one per broker.
 
@@ -92,8 +104,7 @@ class IsrKeeper:
         """The followers that may join, each with the broker epoch at its fetch."""
         self._due: dict[Partition, None] = {}
         """The partitions to look at, in this order."""
-        self._held_back_ms: dict[Partition, float] = {}
-        """Until when nothing is asked for a partition, for it was not given what it asked."""
+        self._pauses: dict[Partition, _Pause] = {}
         self._lost: dict[tuple[Partition, int], int] = {}
         """The lives of brokers of which a loss of records was said."""
         self._sending: asyncio.Task[None] | None = None
@@ -106,7 +117,7 @@ class IsrKeeper:
         """Keep the ISR of a partition, which has just taken a state."""
         partition.follower_watch = self.fetched
         self._led[partition] = None
-        self._held_back_ms.pop(partition, None)
+        self._pauses.pop(partition, None)
         self._look_later()
         if partition.state.asked:
             # Asked before the role was given up, for a move: what became of it is not known.
@@ -125,6 +136,9 @@ class IsrKeeper:
             return  # As a leader it would bring deleted records back.
         elif state.may_join(follower, progress.end_offset):
             self._wishes.setdefault(partition, {})[follower] = progress.broker_epoch
+            pause = self._pauses.get(partition)
+            if pause is not None and pause.is_over(follower, progress.broker_epoch):
+                del self._pauses[partition]
         else:
             return
         self._due[partition] = None
@@ -193,12 +207,12 @@ class IsrKeeper:
         epoch = self._broker_epoch()
         for partition in tuple(self._due):
             state = partition.state
-            pause_ms = self._held_back_ms.get(partition, 0) - now_ms
-            if pause_ms > 0:
-                self._call_later(max(pause_ms, 1), self._ask)
+            pause = self._pauses.get(partition)
+            if pause is not None and pause.until_ms > now_ms:
+                self._call_later(max(pause.until_ms - now_ms, 1), self._ask)
                 continue
             del self._due[partition]
-            self._held_back_ms.pop(partition, None)
+            self._pauses.pop(partition, None)
             wishes = self._wishes.pop(partition, {})
             if not isinstance(state, LeaderState):
                 continue
@@ -248,9 +262,11 @@ class IsrKeeper:
             "%s: the ISR %s is not granted (yet): %s",
             *(partition.topic_partition, [each for each, _ in asked.members], error.name),
         )
+        refused: IsrMembers = ()
         if error is ErrorCode.ineligible_replica:
-            partition.isr_refused(asked.members)
-        self._held_back_ms[partition] = self._clock.monotonic_ms() + ISR_RETRY_MS
+            refused = asked.members
+            partition.isr_refused(refused)
+        self._pauses[partition] = _Pause(self._clock.monotonic_ms() + ISR_RETRY_MS, refused)
         self._due[partition] = None
 
 

@@ -393,13 +393,18 @@ async def test_who_can_never_be_added_counts_no_more(bench: Bench) -> None:
 
 
 @led_by(ALONE)
-async def test_a_refused_follower_is_asked_for_again_in_its_next_life(bench: Bench) -> None:
+async def test_a_refused_follower_is_asked_for_in_its_next_life_at_once(bench: Bench) -> None:
     bench.controller.refuses = ErrorCode.ineligible_replica
     bench.fetch(SECOND)
     await bench.turn()
     bench.controller.refuses = None
+    for follower in (SECOND, THIRD):
+        bench.fetch(follower)
+    await bench.turn()
+    assert len(bench.controller.asked) == 1
+    bench.append()
     bench.fetch(SECOND, life=LIFE + 1)
-    await bench.turn(2 * ISR_RETRY_MS)
+    await bench.turn()
     assert bench.controller.asked[1:] == [((ME, MY_LIFE), (SECOND, LIFE + 1))]
     assert bench.isr == {ME, SECOND}
 
