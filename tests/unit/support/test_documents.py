@@ -112,7 +112,9 @@ def defines(source: str, name: str) -> bool:
     """Whether a class, a function, an attribute or a constant of that name is in the source."""
     # Each begins with plain letters: so it is found some ten times faster.
     patterns = (rf"{name}(?<!\w{name}) *(?::[^=\n]+)?=", rf"{name}:")
-    return any(re.search(each, source) for each in (rf"def {name}\b", rf"class {name}\b", *patterns))
+    return any(
+        re.search(each, source) for each in (rf"def {name}\b", rf"class {name}\b", *patterns)
+    )
 
 
 def sections(text: str) -> list[str]:
