@@ -8,7 +8,8 @@ What the answer says is not taken: the state that the controller wrote comes by 
 before the answer. Who was asked in counts for the high watermark until a newer state (INV-1). So an
 answer that is lost or refuses changes nothing, with one exception: INELIGIBLE_REPLICA means that a
 life of a member has ended, so that the request can never be granted: its next life is asked in at
-once. After any other answer the same is asked again, a while later. `oncelog.replication.leader` decides; this module sends.
+once. After any other answer the same is asked again, a while later. `oncelog.replication.leader`
+decides; this module sends.
 """
 
 from __future__ import annotations
