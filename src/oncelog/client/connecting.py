@@ -66,7 +66,8 @@ class Connector:
         )
         # Consecutive failures per address, and when it may be tried again.
         self._failures: dict[tuple[str, int], tuple[int, float]] = {}
-        self._waiting: set[asyncio.Future[Any]] = set()
+        self._attempts: set[asyncio.Timeout] = set()
+        """What `close` ends: attempts to connect, and pauses before them."""
         self.had_contact = False
         """Whether a broker has ever answered."""
         self._warned_at_ms: float | None = None
@@ -75,8 +76,9 @@ class Connector:
     def close(self) -> None:
         """Open no more connections, and end the attempts that are under way."""
         self.is_closed = True
-        for waiting in self._waiting:
-            waiting.cancel()
+        attempts, self._attempts = self._attempts, set()
+        for attempt in attempts:
+            attempt.reschedule(0)
 
     def failure_count(self, address: tuple[str, int]) -> int:
         """Return how often in a row the address could not be reached."""
@@ -122,6 +124,10 @@ class Connector:
             raise FatalError(error.code, error.message) from error
         finally:
             watch.cancel()
+        if self.is_closed:
+            # It was opened in the very turn of the close.
+            connection.close("the client is closed")
+            raise ConnectionLostError("the client is closed")
         self._failures.pop((host, port), None)
         self.had_contact = True
         return connection
@@ -140,16 +146,22 @@ class Connector:
             await self._until_closed(self._clock.sleep(delay_ms))
 
     async def _until_closed(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await it. Raises `ConnectionLostError` once closed.
+
+        Not in a task of its own: what that has opened would stay open where the one that waits is
+        cancelled in the same turn.
+        """
         if self.is_closed:
             work.close()
             raise ConnectionLostError("the client is closed")
-        waiting = asyncio.ensure_future(work)
-        self._waiting.add(waiting)
+        attempt = asyncio.timeout(None)
         try:
-            await asyncio.wait([waiting])
+            async with attempt:
+                self._attempts.add(attempt)
+                return await work
+        except TimeoutError:
+            if attempt.expired():
+                raise ConnectionLostError("the client is closed") from None
+            raise
         finally:
-            self._waiting.discard(waiting)
-            waiting.cancel()
-        if waiting.cancelled():
-            raise ConnectionLostError("the client is closed")
-        return waiting.result()
+            self._attempts.discard(attempt)

@@ -14,6 +14,7 @@ from oncelog.client import (
     TransactionDriver,
     connecting,
 )
+from oncelog.peer.connection import Connection
 from oncelog.runtime.network import ProtocolFactory
 from tests.support.logged import said_by
 from tests.unit.client.scripted_broker import ScriptedBroker
@@ -141,6 +142,29 @@ async def test_an_attempt_that_is_cancelled_is_no_failure_of_the_address() -> No
         async with asyncio.timeout(0.01):
             await admin.start()
     assert admin._cluster._connector.failure_count(("b", 1)) == 0
-    assert not admin._cluster._connector._waiting
+    assert not admin._cluster._connector._attempts
     assert not broker.seen
     await admin.close()
+
+
+@pytest.mark.parametrize("turns_count", range(12))
+@pytest.mark.parametrize("ends_by", ["cancellation", "close"])
+async def test_no_connection_outlives_an_attempt_that_ends_in_any_turn(
+    ends_by: str, turns_count: int
+) -> None:
+    """Not one that is opened in the very turn, either: its result is for nobody."""
+    broker = ScriptedBroker()
+    admin = Admin("b:1", **broker.options())
+    asking = asyncio.ensure_future(admin._cluster.any_connection())
+    for _ in range(turns_count):
+        await asyncio.sleep(0)
+    if ends_by == "close":
+        await admin.close()
+    else:
+        asking.cancel()
+    (outcome,) = await asyncio.gather(asking, return_exceptions=True)
+    is_kept = isinstance(outcome, Connection) and ends_by == "cancellation"
+    await asyncio.sleep(0)
+    assert is_kept or all(transport.closed for transport in broker.network.transports)
+    await admin.close()
+    assert all(transport.closed for transport in broker.network.transports)

@@ -14,6 +14,7 @@ from oncelog.protocol.codec import encode_response, response_class
 from oncelog.protocol.headers import parse_request_header
 from oncelog.protocol.messages.find_coordinator import FindCoordinatorRequest
 from oncelog.runtime.framed import DisconnectedError
+from tests.fuzz.virtual import VirtualLoop
 from tests.unit.runtime.memory_network import MemoryNetwork, MemoryTransport
 
 VERSIONS = {ApiKey.API_VERSIONS: (0, 4), ApiKey.FIND_COORDINATOR: (0, 3), ApiKey.FETCH: (30, 40)}
@@ -176,20 +177,24 @@ async def test_a_request_without_an_answer_in_time_closes_the_connection() -> No
     assert connection.is_closed
 
 
-async def test_while_a_broker_throttles_nothing_is_late() -> None:
-    peer = Peer()
-    connection = await peer.open(request_timeout_ms=20)
-    first, second = ask(connection), ask(connection)
-    await peer.wait_for(2)
-    peer.answer(0, "one", throttle_ms=100)
-    await first
-    third = ask(connection)
-    done, _ = await asyncio.wait({second, third}, timeout=0.08)
-    assert not done
-    peer.answer(1, "two")
-    assert (await second).coordinators[0].host == "two"
-    with pytest.raises(DisconnectedError, match="in time"):
-        await third
+def test_while_a_broker_throttles_nothing_is_late() -> None:
+    async def throttled() -> None:
+        peer = Peer()
+        connection = await peer.open(request_timeout_ms=20)
+        first, second = ask(connection), ask(connection)
+        await peer.wait_for(2)
+        peer.answer(0, "one", throttle_ms=100)
+        await first
+        third = ask(connection)
+        done, _ = await asyncio.wait({second, third}, timeout=0.08)
+        assert not done
+        peer.answer(1, "two")
+        assert (await second).coordinators[0].host == "two"
+        with pytest.raises(DisconnectedError, match="in time"):
+            await third
+
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        runner.run(throttled())
 
 
 @pytest.mark.parametrize("frame", [b"", b"\0\0\0"])
