@@ -10,7 +10,7 @@ from oncelog.simulation.draw import draw_plan
 from oncelog.simulation.roles import ROLES
 from oncelog.simulation.run import execute
 
-DURATION_S = 4
+DURATION_S = 2
 
 
 def digest(seed: int, profile: str, brokers: int = 1, *, secure: bool = False) -> str:

@@ -291,7 +291,7 @@ def test_a_run_of_two_brokers_uses_the_topics_of_both() -> None:
     assert all(ends.values())
 
 
-@pytest.mark.parametrize("brokers", [3, 5])
+@pytest.mark.parametrize("brokers", [3, pytest.param(5, marks=pytest.mark.soak)])
 def test_a_run_of_several_brokers_finds_nothing_new(brokers: int) -> None:
     result = execute(draw_plan(15, "processes", 2.0, brokers=brokers), ROLES)
     assert [str(each) for each in result.anomalies if not each.allowed] == []

@@ -66,6 +66,7 @@ def test_a_query_lives_through_a_fault_at_each_row(
         assert what_the_driver_did(Case(row, victim, "counts", batch), job) == []
 
 
+@pytest.mark.soak
 def test_a_query_that_writes_something_else_at_each_attempt_loses_and_doubles_nothing(
     spark: SparkSession, keeper: Keeper, tmp_path: Path
 ) -> None:

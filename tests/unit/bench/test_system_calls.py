@@ -45,4 +45,4 @@ def test_a_new_topic_costs_four_calls_for_files_of_a_partition_and_one_sync(
     told = compared(counted)
     assert told["CreateTopics: files"] <= 4 * MADE_PARTITIONS + TIMERS
     assert told["CreateTopics: syncs"] <= 1 + TIMERS
-    assert [told[f"{name}: syncs"] for name in LEAST] == [0.0] * len(LEAST)
+    assert max(told[f"{name}: syncs"] for name in LEAST) <= TIMERS

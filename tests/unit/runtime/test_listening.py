@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
+from itertools import product
 
 import pytest
 
@@ -103,15 +104,12 @@ class Counting:
 with_each_loop = pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop])
 
 
-@pytest.mark.parametrize("peers_count", [1, 3])
-@pytest.mark.parametrize("turns_count", range(8))
 @with_each_loop
 def test_handshakes_that_a_close_cuts_off_in_any_turn_are_counted_and_not_leaked(
-    loop: Callable[[], asyncio.AbstractEventLoop], turns_count: int, peers_count: int
+    loop: Callable[[], asyncio.AbstractEventLoop],
 ) -> None:
-    acceptor = Counting(lets_in=True)
-
-    async def cut_off() -> None:
+    async def cut_off(peers_count: int, turns_count: int) -> None:
+        acceptor = Counting(lets_in=True)
         listener = await SystemNetwork().listen_tls(HOST, 0, asyncio.Protocol, acceptor)
         await listener.accept()
         with contextlib.ExitStack() as stack:
@@ -124,12 +122,13 @@ def test_handshakes_that_a_close_cuts_off_in_any_turn_are_counted_and_not_leaked
             await asyncio.sleep(0.01)
             for peer in peers:
                 with contextlib.suppress(ConnectionResetError):
-                    assert peer.recv(1) == b""
+                    assert peer.recv(1) == b"", turns_count
+        assert len(acceptor.failed) == acceptor.count, turns_count
 
     with asyncio.Runner(loop_factory=loop) as runner:
-        runner.run(cut_off())
+        for peers_count, turns_count in product((1, 3), range(8)):
+            runner.run(cut_off(peers_count, turns_count))
     gc.collect()
-    assert len(acceptor.failed) == acceptor.count
 
 
 @with_each_loop
