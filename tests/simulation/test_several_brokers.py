@@ -199,6 +199,24 @@ def test_leaders_are_demanded_in_a_rolling_restart_that_nothing_disturbs(
         ] * found_count
 
 
+def test_the_next_broker_is_stopped_when_the_one_before_has_had_its_life(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where the cluster looks whole until the controlled shutdown begins: seed 99000143."""
+    plan = draw_plan(1, "calm", brokers=3)
+    run = SimulationRun(plan.without(plan.parts), ROLES)
+    run.begin()
+    with undisturbed(run.world):
+        world, ended = run.world, list[int]()
+        monkeypatch.setattr(run.cluster, "is_whole", lambda: True)
+        RollingRestart(
+            *(world, run.cluster, 0.1, lambda: False),
+            lambda _: ended.append(len(list(world.history.of(BrokerDied)))),
+        )
+        assert world.run_until(lambda: len(ended) == 3, 20.0)
+        assert ended == [0, 1, 2]
+
+
 @pytest.mark.parametrize("topic", [CONSUMER_OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC])
 def test_a_coordinator_comes_back_without_its_folder(topic: str) -> None:
     plan = draw_plan(1, "calm", brokers=3)

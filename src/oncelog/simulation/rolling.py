@@ -14,6 +14,7 @@ from oncelog.core.ids import TopicPartition
 from oncelog.simulation.cluster import SimulatedCluster
 from oncelog.simulation.history import Fault
 from oncelog.simulation.node import BrokerNode
+from oncelog.simulation.process import Process
 from oncelog.simulation.world import World
 
 __all__ = ["HARMLESS", "LEADERLESS_S_MAX", "ROLLED", "RollingRestart"]
@@ -51,6 +52,8 @@ class RollingRestart:
         self._leaderless_s_max = leaderless_s_max
         self._left = world.members
         self._stopped: BrokerNode | None = None
+        self._ended_life: Process | None = None
+        """The life of `_stopped` that was asked to end, which it may serve in for a while yet."""
         self._died_s: float | None = None
         self._in_sync: dict[TopicPartition, tuple[str, tuple[int, ...]]] = {}
         """Topic id and replicas of those partitions that were whole at the last stop."""
@@ -67,16 +70,20 @@ class RollingRestart:
         node = self._stopped
         if node is not None and node.living is None:
             self._start_again(node)
-        elif self._cluster.is_whole():
+        elif self._is_back(node) and self._cluster.is_whole():
             if not self._left:
                 self._world.coverage.count(f"fault/{ROLLED}")
                 return
             self._stop(self._left.pop(0))
         self._world.scheduler.call_after(LOOK_S, None, self._look)
 
+    def _is_back(self, node: BrokerNode | None) -> bool:
+        """Return whether the one that was stopped is in its next life."""
+        return node is None or node.living is not self._ended_life
+
     def _stop(self, node: BrokerNode) -> None:
         self._note(node)
-        self._stopped, self._died_s = node, None
+        self._stopped, self._ended_life, self._died_s = node, node.living, None
         states = self._world.store.states.items()
         self._in_sync = {
             label: (state.topic_id, state.replicas)
