@@ -18,6 +18,7 @@ import secrets
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from oncelog.spark.errors import WriteStageError
@@ -85,7 +86,12 @@ class TurnServer:
         # asyncio reports the cancellation of a task that it made itself as an error.
         serving = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._serving[writer] = serving
-        serving.add_done_callback(lambda _: self._serving.pop(writer))
+        serving.add_done_callback(partial(self._end, writer))
+
+    def _end(self, writer: asyncio.StreamWriter, _serving: asyncio.Task[None]) -> None:
+        # Not in the task: one that is cancelled before its first step runs none of its code.
+        del self._serving[writer]
+        writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = None
@@ -111,7 +117,6 @@ class TurnServer:
         finally:
             if task is not None and self.turns.lost(task):
                 self._fail(self.turns.failure or "")
-            writer.close()
 
     def _task_of(self, hello: Mapping[str, Any] | None) -> int | None:
         given, token = str((hello or {}).get("token")).encode(), self.address.token.encode()

@@ -188,6 +188,23 @@ async def test_a_message_that_no_task_sends_fails_the_attempt() -> None:
         assert server.turns.failure == "task 0 sent an unknown message"
 
 
+class Cancelling(TurnServer):
+    """Cancels each service before its first step."""
+
+    def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        super()._connected(reader, writer)
+        self._serving[writer].cancel()
+
+
+async def test_a_connection_is_closed_whose_service_is_cancelled_before_it_begins() -> None:
+    server = Cancelling()
+    await server.start()
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.address.port)
+    assert await reader.read() == b""
+    writer.close()
+    await server.close()
+
+
 async def test_an_end_of_the_attempt_closes_every_tasks_connection() -> None:
     server = TurnServer()
     await server.start()
