@@ -35,7 +35,7 @@ from tests.corruption.reader import (
     read_partitions,
 )
 from tests.support.data_folder import MIXED, PLAIN, SETTINGS, TRANSACTIONAL_ID, TRIMMED
-from tests.unit.broker.context import running
+from tests.unit.broker.context import Client, running
 
 __all__ = ["Baseline", "Outcome", "judge", "sound_baseline"]
 
@@ -44,6 +44,7 @@ T = TypeVar("T")
 PARTITIONS = (MIXED, PLAIN, TRIMMED)
 GROUP = "readers"
 START_TIMEOUT_S = 20.0
+MARKERS_WAIT_S = 2.0
 _UNCOVERED_SIZE = 16
 """No CRC covers a batch's base offset, length and leader epoch."""
 LOG_STARTS = "log-start-offset-checkpoint"
@@ -118,17 +119,26 @@ async def _view(folder: Path) -> View:
         try:
             async with asyncio.timeout(START_TIMEOUT_S), running(folder, SETTINGS) as context:
                 client = await context.connect()
+                view.transaction = await _carried_out(client)
                 for isolation in (0, 1):
                     found = await read_partitions(client, PARTITIONS, isolation)
                     for partition, served in found.items():
                         view.served[partition, isolation] = served
                 view.offsets = await _loaded(lambda: committed_offsets(client, GROUP))
-                view.transaction = await _loaded(
-                    lambda: described_transaction(client, TRANSACTIONAL_ID)
-                )
         except OncelogError as refusal:
             view.refusal = str(refusal)
     return view
+
+
+async def _carried_out(client: Client) -> tuple[object, ...] | str:
+    """The transaction, once its markers are written, unless their partition is gone."""
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + MARKERS_WAIT_S
+    while True:
+        found = await _loaded(lambda: described_transaction(client, TRANSACTIONAL_ID))
+        if not str(found[0]).startswith("Prepare") or loop.time() > until_s:
+            return found
+        await asyncio.sleep(0.001)  # Nobody is told when it is complete.
 
 
 async def _loaded(ask: Callable[[], Awaitable[T | str]]) -> T | str:
