@@ -24,9 +24,9 @@ from oncelog.simulation.run import SimulationRun, execute, undisturbed
 S0, S1 = TopicPartition(SPREAD_TOPIC, 0), TopicPartition(SPREAD_TOPIC, 1)
 
 
-def begun() -> SimulationRun:
-    """A run of two brokers that has begun, and has no clients or faults."""
-    plan = draw_plan(1, "calm", brokers=2)
+def begun(brokers: int = 2) -> SimulationRun:
+    """A run of so many brokers that has begun, and has no clients or faults."""
+    plan = draw_plan(1, "calm", brokers=brokers)
     run = SimulationRun(plan.without(plan.parts), ROLES)
     run.begin()
     return run
@@ -177,9 +177,7 @@ def test_leaders_are_demanded_in_a_rolling_restart_that_nothing_disturbs(
     leaderless_s_max: float, kind: str, found_count: int
 ) -> None:
     """With a bound that nothing keeps, each change of a leader takes too long."""
-    plan = draw_plan(1, "calm", brokers=3)
-    run = SimulationRun(plan.without(plan.parts), ROLES)
-    run.begin()
+    run = begun(3)
     with undisturbed(run.world):
         world, stopped = run.world, list[str]()
         if kind:
@@ -203,9 +201,7 @@ def test_the_next_broker_is_stopped_when_the_one_before_has_had_its_life(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Also where the cluster looks whole until the controlled shutdown begins: seed 99000143."""
-    plan = draw_plan(1, "calm", brokers=3)
-    run = SimulationRun(plan.without(plan.parts), ROLES)
-    run.begin()
+    run = begun(3)
     with undisturbed(run.world):
         world, ended = run.world, list[int]()
         monkeypatch.setattr(run.cluster, "is_whole", lambda: True)
